@@ -166,16 +166,6 @@ def test_one_that_never_acted_is_told(tmp_path: Path) -> None:
     assert not panel.of("default").notes
 
 
-@pytest.mark.slow
-def test_simulated_runs_say_so(tmp_path: Path) -> None:
-    ranking = build(*make(tmp_path, {"default": 1.0, "mine": 1.3}, ground="sim"))
-    assert "simulated" in ranking.sentence
-    assert "simulated" in (ranking.folder / "comparison.md").read_text()
-    assert "simulated" in ranking._repr_html_()
-    assert {claim.ground for claim in ranking.claims} == {"sim"}
-    assert {claim.verdict for claim in ranking.claims} == {"direction"}
-
-
 def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path: Path) -> None:
     ranking = made(
         tmp_path, {"default": 1.0, "mine": 1.3, "dlr": 1.2}, absent=(("mine", 2), ("mine", 3))
@@ -197,17 +187,6 @@ def test_without_a_baseline_nobody_is_ranked_against_it(tmp_path: Path) -> None:
     assert {claim.verdict for claim in inert.claims} == {"not run"}
     with pytest.raises(HotbedError, match=r"no run of this comparison is finished \(it broke\)"):
         made(tmp_path / "c", gains, failed={"default": "it broke", "mine": "x"})
-
-
-@pytest.mark.slow
-def test_runs_of_other_comparisons_in_the_folder_do_not_count(tmp_path: Path) -> None:
-    campaign, comparison = make(tmp_path, {"default": 1.0, "mine": 1.3})
-    other = {"op": "seq", "scenario": "interference", "controller": "mine"}
-    write_run(campaign, other, 0, 9999.0)
-    ranking = build(campaign, comparison, tmp_path / "elsewhere")
-    assert ranking.runs == len(comparison.cells)
-    assert not (campaign / "claims.json").exists()
-    assert (tmp_path / "elsewhere" / "comparison.pdf").exists()
 
 
 values = st.lists(st.floats(0.5, 2.0), min_size=4, max_size=4)

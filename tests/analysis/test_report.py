@@ -117,15 +117,6 @@ def test_an_unknown_campaign_is_told_which_there_are(tmp_path: Path) -> None:
         build(tmp_path, "dlr-full")
 
 
-def test_a_campaign_may_have_a_name_of_ones_own(tmp_path: Path) -> None:
-    """The kept campaign file lists the figures that it feeds."""
-    cell = {"op": "seq", "scenario": "none", "controller": "default"}
-    write_run(tmp_path / "mine", cell, 0, 1.0)
-    (tmp_path / "mine" / "campaign.json").write_text('{"campaign": {"paper": "dlr"}}')
-    made = build(tmp_path, "mine")
-    assert (made.paper, made.runs, made.path.parent) == ("dlr", 1, tmp_path / "mine")
-
-
 def test_an_unknown_figure_is_named(tmp_path: Path) -> None:
     write_run(
         tmp_path / "dlr-quick", {"op": "seq", "scenario": "none", "controller": "default"}, 0, 1.0

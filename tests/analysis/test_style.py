@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from analysis.core import aside, style
-from analysis.papers.mos.simulated import MOS, MOS_PP, STATIC
 from tests.drawing import misleading, unlike
-
-
-def rgb(controller: str) -> tuple[float, float, float]:
-    """Return red, green and blue, each 0 to 1."""
-    text = style.COLOURS[controller].lstrip("#")
-    red, green, blue = (int(text[at : at + 2], 16) / 255 for at in (0, 2, 4))
-    return red, green, blue
-
-
-@pytest.mark.parametrize("pair", list(pairwise((STATIC, MOS, MOS_PP, STATIC))))
-def test_divisions_of_microstores_are_told_apart(pair: tuple[str, str]) -> None:
-    """Two blues at distance 0.8 (sum over red, green and blue) were too similar."""
-    one, other = map(rgb, pair)
-    least = 1.0 if MOS_PP in pair else 0.7
-    assert sum(abs(a - b) for a, b in zip(one, other, strict=True)) > least
 
 
 def test_ordinary_intervals_set_the_axis_and_an_enormous_one_is_cut_and_told() -> None:
@@ -170,9 +153,3 @@ def test_two_processes_write_what_one_does(tmp_path: Path, monkeypatch: pytest.M
     assert here == ["lambda", "lost", "late"]
     assert contents(tmp_path / "shared") == contents(tmp_path / "alone")
     assert len(contents(tmp_path / "alone")) == 8
-
-
-def test_one_processor_has_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aside, "processors", lambda: 1)
-    with style.shared():
-        assert style._ASIDE.get() is None

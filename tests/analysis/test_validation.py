@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -77,14 +76,6 @@ def test_a_folder_of_campaigns_or_a_campaign_and_n_of_every_cell(tmp_path: Path)
     assert "3 cells in the paper's setting, n = 3 pairs of runs a cell, 9 pairs" in made.sentence
     assert {row["n"] for row in made.rows()} == {3}
     assert validate([local, tmp_path]).rows() == made.rows()
-
-
-def test_one_pair_has_no_interval(tmp_path: Path) -> None:
-    both(tmp_path, blocks=1)
-    made = validate([tmp_path])
-    assert all(math.isnan(cell.error.low) for cell in made.cells)
-    assert {cell.word for cell in made.cells} == {"one pair: no interval"}
-    assert {cell.agreement for cell in made.cells} == {"", "cannot tell"}
 
 
 def test_other_parameters_or_seeds_are_no_pair_and_what_is_missing_is_named(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from campaigns.comparison import Ask, Compared, compare, dry_run, plan
+from campaigns.comparison import Ask, Compared, compare, plan
 from campaigns.engine.display import Silent
 from campaigns.engine.store import RunStore
 from campaigns.grounds.sim import SIMULATIONS
@@ -109,17 +109,6 @@ def test_a_controller_that_cannot_be_created(tmp_path: Path, own: Path, how: str
         plan(ask(tmp_path, controllers=("broken",), controllers_dir=own))
 
 
-@pytest.mark.slow
-def test_one_that_never_returns_is_given_up(
-    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("controllers.decider.START_LIMIT_S", 3.0)
-    (own / "endless").mkdir()
-    (own / "endless" / "policy.py").write_text("while True:\n    pass\n")
-    made = plan(ask(tmp_path, controllers=("all",), controllers_dir=own)).comparison
-    assert "took more than 3 s" in made.left_out["endless"]
-
-
 def test_one_more_controller_runs_only_what_is_new(tmp_path: Path, own: Path) -> None:
     first = go(tmp_path)
     assert (first.result.ok, first.result.ran) == (True, 4)
@@ -157,16 +146,6 @@ def test_failing_controllers_do_not_stop_the_others(
     )
     # A failed cell is tried exactly once more.
     assert statuses == {("default", "done"): 3, ("mine", "failed"): 6, ("other", "failed"): 6}
-
-
-def test_a_dry_run_writes_nothing_and_tells_what_n_resolves(tmp_path: Path, own: Path) -> None:
-    (own / "broken").mkdir()
-    (own / "broken" / "policy.py").write_text("x = 1")
-    report = dry_run(ask(tmp_path, controllers=("all",), controllers_dir=own, blocks=3))
-    assert (report.cells, report.done) == (3 * (len(BUILT_IN) + 1), 0)
-    assert "17.6 %" in report.power["comparison"]
-    assert any("left out: controller broken" in note for note in report.notes)
-    assert not (tmp_path / "artifacts").exists()
 
 
 def test_scenarios_ops_and_parameters_reach_the_cells(tmp_path: Path) -> None:

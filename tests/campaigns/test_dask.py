@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -132,12 +131,6 @@ def test_results_are_the_same_to_the_bit_wherever_they_are_computed(
         assert content == found["cluster"][file], file
 
 
-def test_what_is_done_is_not_done_again(sweep: Path, address: str) -> None:
-    first, _ = run(sweep, "once", in_process=True)
-    again, _ = run(sweep, "once", workers=Workers(scheduler=address))
-    assert (first.ran, again.ran, again.already_done) == (4, 0, 4)
-
-
 def test_a_controller_of_one_s_own_needs_not_be_on_the_workers(
     campaign_file: Callable[..., Path], tmp_path: Path, address: str
 ) -> None:
@@ -186,42 +179,6 @@ def test_the_cell_of_a_worker_that_dies_is_made_by_another(
     assert {run.attempt for run in store.runs()} == {1}
 
 
-def test_who_waited_on_a_dying_worker_is_made_alone(
-    campaign_file: Callable[..., Path], tmp_path: Path
-) -> None:
-    """With one worker, the second cell is already on the worker when the first cell kills it."""
-    file, lives = campaign_file(**SWEEP | {"grids": ONE}), tmp_path / "lives"
-    lives.write_text("again\n" * 20)
-    with cluster_of(1) as one:
-        engine, executor, _, cluster = deadly(file, one, tmp_path / "a", lives=str(lives))
-        try:
-            cells = {cell.parameters.controller: cell for cell in engine.pending()}
-            executor.start(cells["dlr"])
-            executor.start(cells["default"])
-            ended = [executor.finished() for _ in cells]
-        finally:
-            cluster.__exit__(None, None, None)
-    statuses = {cell.parameters.controller: outcome.status for cell, outcome in ended}
-    assert statuses == {"default": "done", "dlr": "failed"}
-
-
-def test_a_cell_that_kills_every_worker_fails_alone(
-    campaign_file: Callable[..., Path], tmp_path: Path, address: str
-) -> None:
-    file, lives = campaign_file(**SWEEP | {"grids": ONE, "retries": 0}), tmp_path / "lives"
-    lives.write_text("again\n" * 20)
-    engine, _, store, cluster = deadly(file, address, tmp_path / "a", lives=str(lives))
-    try:
-        result = engine.run()
-    finally:
-        cluster.__exit__(None, None, None)
-    statuses = {run.parameters["controller"]: run for run in store.runs()}
-    assert statuses["default"].status == "done"
-    assert statuses["dlr"].status == "failed"
-    assert "its worker died, and so did 3 others" in str(statuses["dlr"].reason)
-    assert (result.ran, len(result.missing)) == (1, 1)
-
-
 def test_ctrl_c_marks_what_runs_and_the_same_command_goes_on(
     campaign_file: Callable[..., Path], tmp_path: Path, address: str
 ) -> None:
@@ -252,17 +209,6 @@ def test_ctrl_c_marks_what_runs_and_the_same_command_goes_on(
     assert (again.ok, again.ran) == (True, 2)
 
 
-def test_a_worker_that_is_slow_to_start_again_is_waited_for() -> None:
-    """A busy machine may not restart the worker within Dask's default waiting time."""
-    import dask
-
-    soon = {"distributed.deploy.lost-worker-timeout": "1ms"}
-    with dask.config.set(soon), open_cluster(Workers(count=1), SIMULATIONS) as client:
-        (pid,) = client.run(os.getpid).values()
-        os.kill(pid, signal.SIGKILL)
-        assert client.submit(os.getpid, pure=False).result() != pid
-
-
 def test_a_scheduler_that_is_not_there_is_one_sentence(
     sweep: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,11 +235,6 @@ def test_a_scheduler_without_workers_is_one_sentence(
         pytest.raises(UserError),
     ):
         run(sweep, "idle", workers=Workers(scheduler=cluster.scheduler_address))
-
-
-def test_real_testbeds_have_no_workers(campaign_file: Callable[..., Path]) -> None:
-    with pytest.raises(UserError):
-        session.dry_run(Request(str(campaign_file())), workers=Workers(count=2))
 
 
 def test_a_late_worker_with_other_code_ends_the_sweep(

@@ -65,13 +65,6 @@ def test_a_worker_that_computes_with_something_else_is_refused(
     assert "\n" not in str(raised.value)
 
 
-def test_the_same_code_is_the_same() -> None:
-    assert OURS.difference(Code({**OURS.parts, "other": "1"})) is None
-    here = SIMULATIONS.here()
-    assert here.problem is None
-    assert here.difference(here) is None
-
-
 def test_a_simulator_of_other_sources_is_named() -> None:
     def broken() -> str:
         raise StoreError("the simulator was built from other sources.")

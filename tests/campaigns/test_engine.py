@@ -3,7 +3,6 @@ parallel."""
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from tiny_campaigns import TINY, OneByOne, plan_of, tiny
 
 from campaigns.engine.attempts import Outcome
-from campaigns.engine.display import CampaignResult, Lines, Silent
+from campaigns.engine.display import CampaignResult, Silent
 from campaigns.engine.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
 from campaigns.engine.estimate import Estimator
 from campaigns.engine.plan import Cell, Plan
@@ -234,22 +233,6 @@ def test_stopping_interrupts_the_cell_and_starts_no_other(tmp_path: Path) -> Non
     assert len(result.missing) == 6
     made.stop()
     assert executor.killed == 1
-
-
-def test_progress_tells_the_time_left_from_finished_cells(tmp_path: Path) -> None:
-    stream = io.StringIO()
-    plan = plan_of(tiny(grids=[{**TINY["grids"][0], "repetitions": 1}]))
-    executor = Scripted(lambda cell, tries: "done")
-    made = engine(plan, executor, tmp_path)
-    made._progress = Lines(stream)
-    made.run()
-    lines = stream.getvalue().splitlines()
-    assert lines[0].startswith("tiny: 4 cells; about ")
-    # Each took 2 s, so the engine expects 2 s for each remaining cell.
-    assert lines[1].startswith("[1/4] block 0 ")
-    assert lines[1].endswith("6 s left")
-    assert lines[4].endswith("0 s left")
-    assert "4 of 4 runs done" in lines[-1]
 
 
 # Several attempts in parallel.

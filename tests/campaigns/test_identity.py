@@ -15,16 +15,13 @@ from typing import Any
 import pytest
 from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
-from tiny_kinds import job
 
 from campaigns.engine import session
 from campaigns.engine.display import Silent
-from campaigns.engine.identity import Sameness, WrongWorker
-from campaigns.engine.job import CHANGED, Job, Phases
+from campaigns.engine.job import CHANGED
 from campaigns.engine.plan import Cell
 from campaigns.engine.session import Request
 from campaigns.engine.store import RunStore
-from campaigns.engine.write_cell import write_cell
 from campaigns.papers.prioritymeister.kind import _remembered
 from controllers import registry
 from testbed import closure
@@ -206,8 +203,6 @@ def test_a_dry_run_lists_every_cell(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 # Code changes while a campaign runs.
-
-SAME = Sameness((), ())
 ADDED = "\nADDED = 1\n"
 
 
@@ -246,18 +241,6 @@ def test_an_attempt_fails_whose_code_changed(
     assert found.run_id not in {run.run_id for run in done}
 
 
-def test_a_changed_sentence_fails_nothing(
-    copy: Path,
-    campaign_file: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("HOTBED_FAKE_CODE", str(copy))
-    faulty(monkeypatch, "workload", copy / "testbed/agent/probe.py", "# A sentence.\n")
-    request = Request(str(campaign_file(grids=ONE_CELL)), artifacts=tmp_path / "artifacts")
-    assert session.run(request, progress=Silent(), command=QUICK_CELL).ok
-
-
 def test_cells_of_a_controller_that_changed_fail_alone(
     campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,22 +277,3 @@ def test_a_journal_of_other_code_fails_the_attempt(
     (found,) = RunStore(tmp_path / "artifacts" / "tiny").runs()
     assert found.status == status
     assert (found.reason or CHANGED).startswith(CHANGED)
-
-
-def test_a_simulated_cell_fails_like_any_other(
-    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (cell, *_) = cells_of("twochoice-quick")
-    same = Job.model_validate(
-        job(cell.parameters.model_dump(mode="json")).model_dump() | {"code": cell.code}
-    )
-    assert write_cell(tmp_path, same, {}, Phases()).status == "done"
-    SAME.require(SAME.here(), same)
-    with (copy / "dataplane/sim/burst/result.go").open("a") as stream:
-        stream.write("\nconst added = 1\n")
-    found = write_cell(tmp_path, same, {}, Phases(), spoiled="the machine was not quiet")
-    assert (found.status, (found.reason or "")[: len(CHANGED)]) == ("failed", CHANGED)
-    # A worker started now has other code than the plan's.
-    closure.first.cache_clear()
-    with pytest.raises(WrongWorker):
-        SAME.require(SAME.here(), same)

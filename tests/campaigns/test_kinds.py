@@ -6,7 +6,7 @@ import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,13 +16,12 @@ from tiny_kinds import CELLS, TINY, job, written
 from campaigns.engine import session
 from campaigns.engine.campaign_file import load_campaign
 from campaigns.engine.dask import Task, Workers, run_task
-from campaigns.engine.display import CampaignView, RunView
 from campaigns.engine.identity import Code, Recipe, Sameness, WrongWorker
 from campaigns.engine.job import Job, Phases
 from campaigns.engine.kind import Kind
 from campaigns.engine.session import Request
 from campaigns.engine.write_cell import write_cell
-from campaigns.papers.registry import KINDS, Registered, kind_of, schema_of
+from campaigns.papers.registry import KINDS, kind_of, schema_of
 from schemas.cells import Cells, cells_of
 from schemas.errors import UserError
 from schemas.run import Run, Summary
@@ -44,11 +43,6 @@ def kind(name: str) -> Kind[Any]:
 
 def cells(name: str) -> Cells[Any]:
     return cells_of(schema_of(TINY[name], Path()).kind, "sim")
-
-
-@pytest.mark.parametrize("one", KINDS, ids=lambda one: one.module)
-def test_a_kind_s_schema_says_what_its_files_say(one: Registered) -> None:
-    assert get_args(one.schema.model_fields[one.key].annotation) == (one.value,)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,15 +91,6 @@ def test_the_same_mistake_in_a_cell_is_the_same_sentence(name: str) -> None:
         assert str(raised.value).startswith(f"file: grid x: {said}")
         assert str(raised.value).endswith(".")
         assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_true_or_false_is_nothing_else(name: str) -> None:
-    model = type(cells(name).check(CELLS[name], "x"))
-    for key, field in model.model_fields.items():
-        if field.annotation is bool:
-            with pytest.raises(UserError):
-                cells(name).check(CELLS[name] | {key: 1}, "x")
 
 
 @given(name=st.sampled_from(NAMES))
@@ -248,12 +233,3 @@ def test_what_a_cell_raises_is_a_file(tmp_path: Path) -> None:
     }
     with raises(WrongWorker, "this worker has another"):
         run_task(task(makes, Code(SAME.here().parts | {"code": "other"})))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_runs_show_themselves_in_a_notebook(name: str) -> None:
-    cell = cells(name).check(CELLS[name], "x")
-    made = job(cell.model_dump(mode="json"), schema_of(TINY[name], Path()).kind)
-    run = made.record("done", None)
-    assert cell.label() in CampaignView("tiny", (run,))._repr_html_()
-    assert f"{cell.label()} (block 0" in RunView(run, None, Path())._repr_html_()

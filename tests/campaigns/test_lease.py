@@ -7,37 +7,22 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from lease_world import CELL_S, EPOCH, PLAN, SPEC, World, as_planned, leased
+from lease_world import CELL_S, EPOCH, PLAN, World, as_planned, leased
 from tiny_campaigns import plan_of, tiny
 
 from campaigns.engine import lease as leases
-from campaigns.engine.lease import AGAIN_S, ROUND_S, SiteTenure, open_lease
+from campaigns.engine.lease import AGAIN_S, ROUND_S
 from campaigns.engine.plan import Cell
-from schemas.campaign import LeaseRules
 from schemas.errors import HotbedError, UserError
 from schemas.run import RunStatus
 from testbed.sites.contract import SiteError, State, Status
 from testbed.spec.quantities import moment
-from tests.testbed.fake_site import FakeSite
 
 
 @pytest.fixture(autouse=True)
 def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the watch: it looks every few real seconds, and virtual time would stand still."""
     monkeypatch.setattr(leases, "WATCH_S", 1e6)
-
-
-def test_a_testbed_that_stays_has_no_lease() -> None:
-    site = FakeSite()
-    site.provision(SPEC)
-    assert open_lease(SiteTenure(site, "leased"), LeaseRules()) is None
-    assert open_lease(None, LeaseRules()) is None
-
-
-def test_a_lease_that_suffices_changes_nothing() -> None:
-    world = leased(8 * CELL_S + 101)
-    result = world.run(PLAN, world.lease(), as_planned)
-    assert (result.ok, result.ran, result.lease, world.said) == (True, 8, None, [])
 
 
 @pytest.mark.parametrize("fitting", [0, 1, 5, 7])

@@ -161,9 +161,3 @@ def test_a_cell_that_does_not_end_with_its_lease_is_killed(
             assert killed.wait(60)
     assert killed.is_set() is hangs
     assert told == [f"the lease ended {moment(world.ends())}"]
-
-
-def test_without_a_lease_nothing_is_watched() -> None:
-    before = threading.active_count()
-    with leases.watching(None, lambda why: None, lambda: None):
-        assert threading.active_count() == before

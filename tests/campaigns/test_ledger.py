@@ -125,9 +125,3 @@ def test_a_later_process_with_a_holders_id_is_not_interrupted(tmp_path: Path) ->
         assert later.poll() is None
         later.kill()
     os.close(handle)
-
-
-def test_a_lock_can_be_taken_again(tmp_path: Path) -> None:
-    for _ in range(2):
-        with Lock(tmp_path / "deep" / ".lock", "x"):
-            pass

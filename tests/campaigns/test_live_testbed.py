@@ -193,9 +193,3 @@ def test_the_store_on_the_admin_node_is_asked(
     found = opening.read_offers(a_testbed(monkeypatch, AdminNode(tmp_path)))
     # The store is opened without a sensor; a testbed has sensors.
     assert found == Needs(frozenset({OSDS, HOT, PRESSURE}), frozenset({PRIMARY_AFFINITY}))
-
-
-@pytest.mark.parametrize("answer", [b"", b"nonsense", json.dumps({"senses": []}).encode()])
-def test_nonsense_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
-    with pytest.raises(HotbedError, match="does not report what its store offers"):
-        opening.read_offers(a_testbed(monkeypatch, AdminNode(tmp_path, answer)))

@@ -44,12 +44,6 @@ def nbformat() -> ModuleType:
     return import_module("nbformat")
 
 
-def test_there_are_notebooks_and_each_has_its_pair() -> None:
-    names = {path.stem for path in NOTEBOOKS}
-    assert names >= {"tour", "experiment", "figures", "compare_controllers"}
-    assert {path.stem for path in (ROOT / "notebooks").glob("*.py")} == names
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_pairs_are_in_step_and_hold_no_output(path: Path, nbformat: ModuleType) -> None:
     jupytext = import_module("jupytext")

@@ -72,12 +72,6 @@ def test_a_run_is_a_folder_that_explains_itself(campaign_file: Callable[..., Pat
     ]
 
 
-def test_write_cells_start_from_the_snapshot(campaign_file: Callable[..., Path]) -> None:
-    path = campaign_file(grids=[{**ONE_CELL[0], "vary": {"op": ["write"]}}])
-    assert go(path).ok
-    assert trace(path)[:4] == ["clean", "restore", "clean", "drop_caches"]
-
-
 @pytest.mark.parametrize(
     "step",
     [

@@ -222,27 +222,6 @@ def test_code_that_never_returns_is_refused_before_anything_starts(
     assert not (tmp_path / "artifacts").exists()
 
 
-@pytest.mark.slow
-@built
-def test_the_notebook_runs_a_simulated_cell_too(campaign_file: Callable[..., Path]) -> None:
-    file = campaign_file(
-        **SIM, parameters={}, grids=grid(vary={"controller": ["dlr"], "op": ["rand"]})
-    )
-    artifacts = file.parent / "artifacts"
-    result = session.run(Request(str(file), artifacts=artifacts), progress=Silent())
-    assert result.ok, result.sentence
-    (found,) = RunStore(artifacts / "tiny").runs()
-    folder = artifacts / "tiny" / found.run_id / "attempt-1"
-    executed = json.loads((folder / "notebook.ipynb").read_text())
-    assert "simulated" in json.dumps(executed)
-    (folder.parent).rename(artifacts / "by-notebook")
-    again = session.run(Request(str(file), artifacts=artifacts), progress=Silent(), in_process=True)
-    assert again.ok
-    for name in ("summary.json", "journal.jsonl", "samples.parquet"):
-        one = artifacts / "by-notebook" / "attempt-1" / name
-        assert one.read_bytes() == (folder / name).read_bytes(), name
-
-
 @built
 def test_a_cell_by_hand_is_simulated_from_a_spec_s_name(tmp_path: Path) -> None:
     folder = make_run(
@@ -290,11 +269,6 @@ def ended(duration_s: float, finished: list[int], late: list[int], last_s: float
             fio_reads={},
         )
     )
-
-
-def test_operations_that_end_with_a_whole_second_belong_to_it() -> None:
-    bench = ended(3.0, [5, 6, 7], [4], 0.0)
-    assert [second.iops for second in bench.series] == [5, 6, 11]
 
 
 @settings(deadline=None)

@@ -4,10 +4,9 @@ closed network."""
 from __future__ import annotations
 
 import itertools
-import math
 
 import pytest
-from clusters import PERCENT, observations, renumbered, settle, upmap_actions
+from clusters import observations, renumbered, settle, upmap_actions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -45,17 +44,6 @@ def test_only_members_of_the_up_set_within_the_budget_and_no_pg_twice(observatio
     assert len({swap.pg for swap in swaps}) == len(swaps)
     assert all(isinstance(swap, SwapPrimary) and swap.osd in up[swap.pg] for swap in swaps)
     assert not {swap.osd for swap in swaps if isinstance(swap, SwapPrimary)} & down
-
-
-@given(observations(), PERCENT)
-def test_nothing_on_uniform_pressure(observation, level):
-    policy = dlr_pg()
-    pressure = dict.fromkeys(observation.pressure, level)
-    observation = observation.__class__(
-        0, 20, pressure=pressure, osds=observation.osds, pgs=observation.pgs
-    )
-    _, actions = policy.decide(policy.initial(), observation)
-    assert not actions
 
 
 @pytest.mark.slow
@@ -219,13 +207,3 @@ def test_within_a_tenth_of_the_exact_solution_and_the_bounds(demands, in_flight)
     rate = throughput(demands, in_flight)
     assert rate == pytest.approx(exact(demands, in_flight), rel=0.1)
     assert rate <= min(1 / max(demands), in_flight / sum(demands)) * (1 + 1e-5)
-
-
-@given(DEMANDS, st.integers(2, 40))
-def test_more_in_flight_is_never_slower(demands, in_flight):
-    assert throughput(demands, in_flight) >= throughput(demands, in_flight - 1) * (1 - 1e-5)
-
-
-def test_servers_without_demand_do_not_count():
-    assert throughput([0.5, 0, 0], 4) == throughput([0.5], 4)
-    assert throughput([0, 0], 4) == math.inf

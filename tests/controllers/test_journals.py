@@ -20,9 +20,7 @@ from controllers.replay import replay
 from controllers.seen import Encoder, Reader
 from schemas.errors import UserError
 from testbed.stores.contract import (
-    Activity,
     Observation,
-    OpRates,
     Osd,
     Pg,
     observation_from_json,
@@ -80,14 +78,6 @@ def test_a_changed_state_is_a_difference(tmp_path):
     assert (found.difference.step, found.difference.what) == (3, "states before")
 
 
-def test_another_code_is_told(tmp_path):
-    path = make(tmp_path, "dlr")
-    edit(path, 0, lambda header: header.update(code_hash="f" * 64))
-    found = replay(read_journal(path))
-    assert found.equal
-    assert "code differs" in found.sentence()
-
-
 def test_a_journal_with_failed_steps_replays(tmp_path):
     store = FakeStore(pressures=moving, fail_senses=frozenset({3}), fail_acts=frozenset({1}))
     run_loop(tmp_path, store, create(find("dlr-auto"), {}, 1), steps=10)
@@ -128,11 +118,6 @@ def test_a_journal_is_never_overwritten(tmp_path):
     path = make(tmp_path, "dlr")
     with raises(UserError, "never overwritten"):
         JournalWriter(path)
-
-
-def test_a_replay_may_be_limited(tmp_path):
-    journal = read_journal(make(tmp_path, "dlr"))
-    assert replay(journal, limit_s=-1.0).decisions == 1
 
 
 # The example of docs/controllers.md, as printed, from a folder outside the repository.
@@ -236,14 +221,6 @@ def test_a_series_of_observations_is_encoded_as_each_alone(steps, sizes):
         assert made.text == by_asdict(seen)
         assert made.data == observation_to_json(seen)
         assert read(made.data) == observation_from_json(json.loads(made.text)) == seen
-
-
-def test_rates_of_groups_are_encoded_too():
-    activity = Activity({"1.0": OpRates(1.5, 2)}, {0: OpRates(3, 4)}, ("1.0",))
-    seen = Observation(1, 1, pgs=(Pg("1.0", (0,), (0,)),), activity=activity)
-    made = Encoder()(seen)
-    assert json.loads(made.text) == json.loads(json.dumps(observation_to_json(seen)))
-    assert observation_from_json(json.loads(made.text)) == Reader()(made.data) == seen
 
 
 def test_what_json_cannot_say_is_refused_and_the_next_observation_is_not():

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from virtual import VirtualClock, run_loop
 
 from controllers.decider import ChildDecider
-from controllers.legality import illegal, senses_for
+from controllers.legality import illegal
 from controllers.loop import EXIT_FAILED, EXIT_NOT_RESTORED, EXIT_POLICY, EXIT_STOPPED
 from controllers.registry import create, find
 from testbed.stores.contract import (
@@ -108,13 +108,6 @@ def test_steps_are_at_multiples_of_the_interval_after_a_first_sense(tmp_path):
     assert [step["t_s"] for step in journal.steps] == [20, 40, 60, 80, 100]
     assert [step["observation"]["t_s"] for step in journal.steps] == [20, 40, 60, 80, 100]
     assert store.senses == 6
-
-
-def test_a_policy_that_needs_no_pressure_starts_at_once(tmp_path):
-    store = FakeStore(hot=lambda _: frozenset({1}))
-    _, journal = run_loop(tmp_path, store, create(find("oracle"), {}, 1), steps=2)
-    assert [step["t_s"] for step in journal.steps] == [0, 20]
-    assert len(journal.steps[0]["actions"]) == 1
 
 
 def test_a_late_step_is_not_made_up_for(tmp_path):
@@ -244,14 +237,6 @@ def test_a_policy_that_misbehaves_in_its_own_process(tmp_path, name):
     assert untouched(store)
 
 
-def test_what_a_policy_prints_does_not_disturb_it(tmp_path):
-    bad = "print('hello', flush=True); return {'n': n + 1}, []"
-    dirs = [naughty.write(tmp_path / "outside", "chatty", bad)]
-    decider = ChildDecider("chatty", {}, 1, dirs)
-    outcome, _ = run_loop(tmp_path, FakeStore(), decider=decider, needs=decider.needs)
-    assert outcome.code == EXIT_STOPPED
-
-
 def test_restoring_is_tried_again(tmp_path):
     store = FakeStore(pressures=hot)
     store.fail_restores = 2
@@ -334,16 +319,6 @@ SEEN = Observation(
 NEEDS = Needs(frozenset({MICROSTORES}), frozenset({RESOURCES, MACHINES, TENANTS}))
 
 
-@pytest.mark.parametrize("act", [RESOURCES, MACHINES, TENANTS])
-def test_who_changes_microstores_senses_them(act):
-    assert senses_for(Needs(frozenset(), frozenset({act}))) == {MICROSTORES}
-
-
-def test_a_policy_without_such_acts_is_refused():
-    needs = Needs(frozenset({MICROSTORES}), frozenset())
-    assert "do not declare" in (illegal([MapTenant("web", "large")], SEEN, needs) or "")
-
-
 @pytest.mark.parametrize(
     "actions",
     [
@@ -382,12 +357,6 @@ def test_legal(actions):
 )
 def test_illegal(actions, words):
     assert words in (illegal(actions, SEEN, NEEDS) or "")
-
-
-def test_nothing_was_sensed():
-    assert "no microstores were sensed" in (
-        illegal([SetResources("small", HALF)], Observation(t_s=0.0, interval_s=10.0), NEEDS) or ""
-    )
 
 
 @settings(max_examples=25)

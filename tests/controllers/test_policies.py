@@ -52,10 +52,6 @@ def test_the_oracle_follows_the_truth():
     assert low == {5}
 
 
-def test_the_oracle_waits_for_the_truth():
-    assert settle(create(find("oracle"), {}, 1), FakeStore(), 2) == [0, 0]
-
-
 @given(observations(), PERCENT)
 def test_no_action_on_uniform_pressure(observation, level):
     uniform = observation.__class__(
@@ -95,13 +91,6 @@ def test_auto_gives_calm_osds_their_affinity_back_and_rests():
     counts = settle(create(find("dlr-auto"), {}, 1), store, 10)
     assert all(osd.primary_affinity == 1 for osd in store.osds.values())
     assert sum(counts[6:]) == 0
-
-
-def test_auto_sees_no_clusters_in_noise():
-    def noise(number: int) -> dict[int, float]:
-        return {osd: 20.0 + (osd * 7 + number * 3) % 10 for osd in range(8)}
-
-    assert sum(settle(create(find("dlr-auto"), {}, 1), FakeStore(pressures=noise), 10)) == 0
 
 
 @given(st.lists(st.lists(PERCENT, min_size=1, max_size=30), min_size=1, max_size=8))

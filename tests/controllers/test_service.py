@@ -190,19 +190,6 @@ def test_a_store_that_does_not_answer_does_not_hold_up_a_stop(ground):
     assert not ground.changed()
 
 
-def test_kill_9_takes_the_policys_process_along(ground):
-    marker = ground.folder / "asleep"
-    bad = f"open({str(marker)!r}, 'w').close(); time.sleep(600)"
-    dirs = [naughty.write(ground.folder / "outside", "sleepy", bad, good=0)]
-    remote.start(ground, "sleepy", interval_s=0.1, controllers_dirs=dirs)
-    pid = ground.pid("sleepy")
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    until(marker.exists)
-    child = int(children.read_text().split()[0])
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: gone(child))
-
-
 def test_sigint_restores_too(ground):
     remote.start(ground, "dlr", interval_s=0.1)
     until(ground.changed)
@@ -260,31 +247,12 @@ def test_one_controller_at_a_time(ground):
         remote.stop(ground, "oracle")
 
 
-def test_stopping_nothing_is_no_error(ground):
-    stopped = remote.stop(ground)
-    assert (stopped["name"], stopped["was_running"]) == (None, False)
-
-
 def test_a_start_that_fails_says_why(ground):
     (ground.folder / "down").touch()
     with raises(StoreError, "no monitor answers"):
         remote.start(ground, "dlr", interval_s=0.1)
     (ground.folder / "down").unlink()
     assert remote.status(ground)["running"] is None
-
-
-@pytest.mark.slow
-def test_each_start_has_its_own_journal(ground):
-    for _ in range(3):
-        remote.start(ground, "default", interval_s=0.1)
-        remote.stop(ground)
-    names = sorted(path.name for path in (ground.folder / "controllers/default").glob("*.jsonl"))
-    assert names == ["journal.1.jsonl", "journal.2.jsonl", "journal.jsonl"]
-
-
-def test_the_log_of_one_that_never_ran(ground):
-    with raises(UserError, "upmap has no journal"):
-        remote.journal_text(ground, "upmap")
 
 
 @pytest.mark.parametrize(

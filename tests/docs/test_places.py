@@ -74,8 +74,3 @@ def _is_there(name: str, page: Page) -> bool:
     if "*" in name:
         return any(path.match(name) for path in _tracked())
     return Path(name) in _tracked() or name.startswith("dataplane/bin")
-
-
-@PAGES
-def test_pages_that_are_named_without_a_link_are_there(page: Page) -> None:
-    assert {Path(name) for name in re.findall(r"\bdocs/[\w-]+\.md\b", page.text)} <= _tracked()

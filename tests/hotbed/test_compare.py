@@ -79,23 +79,6 @@ def test_a_controller_of_one_s_own_is_in_figure_table_and_claims(
     assert claims["compare-reweight-heterogeneity-rand-throughput"]["verdict"] == "not run"
 
 
-def test_out_and_dry_run(tmp_path: Path) -> None:
-    ended = invoke(tmp_path, "--controllers", "dlr", "--blocks", "1", "--dry-run")
-    assert ended.exit_code == 0, ended.output
-    assert "4 cells, 0 done" in ended.output
-    assert not (tmp_path / "artifacts").exists()
-    out = tmp_path / "out"
-    ended = invoke(
-        tmp_path, "--controllers", "dlr", "--blocks", "1", "--op", "seq", "--out", str(out)
-    )
-    assert ended.exit_code == 0, ended.output
-    assert {path.name for path in out.iterdir()} == {
-        *("comparison.png", "comparison.pdf", "comparison.csv", "comparison.md"),
-        *("comparison.json", "claims.json"),
-    }
-    assert not (tmp_path / "artifacts" / "compare-fake" / "claims.json").exists()
-
-
 def test_interrupted_it_draws_nothing_and_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

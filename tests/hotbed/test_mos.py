@@ -116,17 +116,6 @@ def test_what_cannot_be_met_is_said(tmp_path: Path) -> None:
     assert "web: the pool carries" in ended.output
 
 
-def test_rules_of_what_is_there(tmp_path: Path) -> None:
-    path = write(tmp_path, spec())
-    shown = hotbed("rules", path)
-    assert shown.exit_code == 1
-    assert "R6" in shown.output
-    told = json.loads(hotbed("rules", path, "--json").stdout)
-    assert told["broken"] == sum(f["verdict"] == "broken" for f in told["rules"]) == 2
-    del (data := spec())["holds"]
-    assert "holds is missing" in str(hotbed("rules", write(tmp_path, data)).exception)
-
-
 def _with(path: str, value: object) -> dict[str, Any]:
     data = spec()
     at: Any = data

@@ -43,17 +43,6 @@ def test_curve_prints_corners_and_asked_bursts(traced: Path) -> None:
     np.testing.assert_allclose(bursts["bursts"], expected, rtol=1e-9)
 
 
-def test_network_curves_need_no_profile(traced: Path) -> None:
-    text = (traced / "t.csv").read_text().splitlines()
-    read = np.array(["Read" in line for line in text])
-    size = np.array([int(line.split(",")[1], 16) for line in text])
-    for stage, data in (("network-in", ~read), ("network-out", read)):
-        work = 200 + np.where(data, 1.1, 0.025) * size
-        found = run("curve", str(traced / "t.csv"), "--stage", stage)
-        assert found["bursts"][0] == pytest.approx(work.sum())
-        assert found["bursts"][-1] == pytest.approx(work.max())
-
-
 def test_stats_are_the_columns_of_table_2(traced: Path) -> None:
     found = run("trace", "stats", str(traced / "t.csv"), "--profile", str(traced / "ssd.json"))
     times = np.array([int(line.split(",")[0]) for line in (traced / "t.csv").open()])
@@ -135,31 +124,6 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_of_it_left(
     with raises(UserError, "t.csv"):
         run("trace", "generate", "poisson", str(tmp_path / "t.csv"), "--count", "9")
     assert not list(tmp_path.iterdir())
-
-
-def test_a_trace_without_a_request_says_what_was_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "msr.csv"
-    path.write_text("128166372010810581,mds,0,Write,2654453760,4096,54086\n")
-    with raises(UserError, "msr.csv"):
-        run("curve", str(path), "--stage", "network-in", "--disk", "5")
-    path.write_text("5,0x1000,DiskRead,\n" * 2)
-    reason = "holds no request: 2 malformed rows left out; the first is line 1: offset '' is not a"
-    for command in (["curve", "--stage", "network-in"], ["trace", "stats"]):
-        with raises(UserError, reason):
-            run(*command, str(path))
-
-
-def test_a_device_that_no_host_has_and_a_depth_that_none_can_have_are_told(tmp_path: Path) -> None:
-    document = topology(tmp_path)
-    path = tmp_path / "topology.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with raises(UserError, "depth -3", "65536"):
-        run("parameters", str(path), "--policy", "none", "--depth", "-3")
-    del document["workloads"][2]["server"]
-    document["workloads"][2]["device"] = "sdd"
-    path.write_text(yaml.safe_dump(document))
-    with raises(UserError, "w2", "'sdd'"):
-        run("place", str(path))
 
 
 def test_plan_tells_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:
@@ -263,46 +227,6 @@ def test_a_bad_topology_is_told_in_one_sentence(
     with raises(UserError, reason) as told:
         plan(tmp_path, changed(topology(tmp_path), *change))
     assert "\n" not in str(told.value)
-
-
-def test_routes_over_several_switches_also_without_hosts(tmp_path: Path) -> None:
-    document = topology(tmp_path)
-    for host in ("c0", "c1", "c2"):
-        document["hosts"][host]["switch"] = "a"
-    document["hosts"]["s0"]["switch"] = "b"
-    trunks = [{"between": [end, "core"], "link": "1Gbit"} for end in "ab"]
-    document["trunks"] = trunks
-    for workload in document["workloads"]:
-        workload["route"] = ["a", "core", "b"]
-    stages = plan(tmp_path, document)["workloads"][0]["stages"]
-    assert stages[0]["queues"] == ["c0->a", "a->core", "core->b", "b->s0"]
-    assert stages[2]["queues"] == ["s0->b", "b->core", "core->a", "a->c0"]
-    for ends, facts in (
-        (["b", "cor"], ["trunk b-cor", "'cor'"]),  # it leads nowhere
-        (["b", "x->y"], ["trunks", "'x->y'"]),
-        (["core", "b"], ["trunk core-b is there twice"]),
-    ):
-        document["trunks"] = [*trunks, {"between": ends, "link": "2Gbit"}]
-        with raises(UserError, *facts):
-            plan(tmp_path, document)
-    document["trunks"], document["workloads"][0]["route"] = trunks, ["a"]
-    with raises(UserError):
-        plan(tmp_path, document)
-
-
-def test_malformed_rows_of_a_trace_are_told_and_planned_without(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    document = topology(tmp_path)
-    write_trace(tmp_path / "bad.csv")
-    with (tmp_path / "bad.csv").open("a") as file:
-        file.write("junk\n")
-    document["workloads"][0]["trace"] = "bad.csv"
-    path = tmp_path / "topology.yaml"
-    path.write_text(yaml.safe_dump(document))
-    done = Runner().run(["pm", "plan", str(path), "--json"])
-    assert done.exit_code == 0
-    assert "the first is line 401" in done.stderr
 
 
 def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:

@@ -99,19 +99,6 @@ def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path: Pa
     assert {name: verdicts[name] for name in BROKEN} == dict.fromkeys(BROKEN, "not run")
 
 
-@pytest.mark.slow
-def test_all_meet_on_sim(tmp_path: Path) -> None:
-    write_shy(tmp_path / "own")
-    ended = compare(tmp_path, "--blocks", "1", "--json", "--scenario", "interference")
-    assert ended.exit_code == 0, ended.output
-    told = json.loads(ended.stdout)
-    of_microstores = {"mos", "mos-pp", "static-microstores"}
-    assert set(told["comparison"]["left_out"]) == of_microstores
-    built_in = {"default", "dlr", "dlr-auto", "dlr-pg", "htoc", "oracle", "reweight", "upmap"}
-    built_in.add("ursa")
-    assert built_in | {"shy"} <= set(told["comparison"]["controllers"])
-
-
 @pytest.fixture
 def address() -> Iterator[str]:
     """Return the address of a scheduler with one worker, like a cluster's."""
@@ -161,14 +148,3 @@ def test_it_is_the_same_wherever_it_is_computed(tmp_path: Path, address: str) ->
     for name, content in found["process"].items():
         assert content == found["workers"][name], name
         assert content == found["cluster"][name], name
-
-
-def test_a_campaign_is_planned_on_the_ground_sim(tmp_path: Path) -> None:
-    words = ["run", "dlr-quick", "--ground", "sim", "--dry-run", "--json"]
-    ended = Runner().run([*words, "--artifacts", str(tmp_path)])
-    assert ended.exit_code == 0, ended.output
-    told = json.loads(ended.stdout)
-    assert told["campaign"] == "dlr-quick-sim"
-    assert told["cells"] == len(told["pending"])
-    assert told["pending_s"] < 300
-    assert not any(tmp_path.iterdir())

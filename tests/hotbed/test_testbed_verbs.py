@@ -303,20 +303,6 @@ def test_the_choice_of_a_deployer_is_kept_and_removal_is_by_the_same(
     assert log == [*by_cephadm, ("deploy", "ceph-ansible")]
 
 
-def test_mistakes_in_a_deployment(up: Testbed, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, said in (
-        (("--deployer", "rook"), "there is no deployer 'rook'; allowed: own, ceph-ansible"),
-        (("--remove", "--deployer", "own"), "--remove uses the deployer that brought the store"),
-        (("--remove", "--dry-run"), "--dry-run belongs to a deployment"),
-        (("--remove", "--wipe"), "--wipe belongs to a deployment"),
-        (("--remove", "--yes-wipe", "/dev/sdb@osd0"), "--yes-wipe belongs to a deployment"),
-        (("--yes-wipe", "/dev/sdb@osd0"), "on a site of kind fake say --wipe"),
-        (("--packages",), "--packages belongs to a removal; add --remove"),
-    ):
-        assert hotbed("deploy", *arguments) == 2
-        assert said in " ".join(capsys.readouterr().err.split())
-
-
 # -- leases ----------------------------------------------------------------------------------------
 
 
@@ -345,22 +331,6 @@ def test_more_hours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     known = Status(State.BUILDING, "there is no lease yet")
     monkeypatch.setattr(site, "status", lambda name: known)
     assert "is building (there is no lease yet)" in ask("extend", "small", "1", code=2).err
-
-
-def test_hours_that_cannot_be_and_a_testbed_that_stays(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leased(monkeypatch, None)
-    for name, hours, said in (
-        ("small", "0", "0 hours"),
-        ("small", "-1", "above 0"),
-        ("small", "nan", "above 0"),
-        ("gone", "1", "there is no testbed 'gone'"),
-        ("small", "1", "has no lease: it stays until `hotbed down`"),
-    ):
-        assert said in ask("extend", "--", name, hours, code=2).err
-    assert "lease" not in ask("status").out
-    assert json.loads(ask("status", "small", "--json").out)["ends_in_s"] is None
 
 
 def test_status_tells_when_it_ends_and_what_is_still_to_come(

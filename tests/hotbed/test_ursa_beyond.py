@@ -7,20 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ursa_cli import answer, arrays, refused, run, write
+from ursa_cli import answer, refused, run, write
 
 SMALL = ["--nodes", "60", "--partitions", "6K", "--seed", "1", "--kind", "s2"]
-
-
-def two(**changes: Any) -> dict[str, Any]:
-    """Return the small instance with a second dimension in which no node is hot."""
-    made = {
-        name: np.column_stack(
-            [arrays()[name], arrays()[name] * 0 + (9 if name == "capacity" else 1)]
-        )
-        for name in ("primary_load", "secondary_load", "capacity")
-    }
-    return made | {"dimension": np.array(["cpu", "bytes"])} | changes
 
 
 @pytest.mark.slow
@@ -50,60 +39,6 @@ def test_generate_plan_check(
 
 
 @pytest.mark.slow
-def test_a_single_column_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plain = answer(capsys, "plan", write(tmp_path / "a.npz"), "--method", "greedy")
-    columns = {
-        name: arrays()[name][:, None]
-        for name in ("primary_load", "secondary_load", "capacity", "fault_domain")
-    }
-    same = answer(capsys, "plan", write(tmp_path / "b.npz", **columns), "--method", "greedy")
-    for name in ("swaps", "moves", "cost", "hot_after"):
-        assert same[name] == plain[name]
-    assert "hot_by_dimension" not in same
-
-
-@pytest.mark.slow
-def test_dimensions_are_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "a.npz", **two())
-    summary = answer(capsys, "plan", path, "--method", "greedy")
-    assert set(summary["hot_by_dimension"]) == {"cpu", "bytes"}
-    assert summary["hot_by_dimension"]["cpu"] == {"before": 1, "after_swaps": 1, "after": 0}
-    code, text, _ = run(capsys, "ursa", "plan", path, "--method", "greedy")
-    assert code == 0
-    assert "1 before, 1 after swaps, 0 after" in text
-
-
-LOADS = ("primary_load", "secondary_load", "capacity")
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "loads of other dimensions": (two(capacity=arrays()["capacity"]), "not of the same dimensions"),
-    "no columns": (two(**{name: two()[name][:, :0] for name in LOADS}), "at least a column"),
-    "three axes": (two(capacity=np.ones((6, 2, 1), np.float32)), "one dimension or two dimensions"),
-    "a name too few": (two(dimension=np.array(["cpu"])), "allowed: 2 names"),
-    "names twice": (two(dimension=np.array(["cpu", "cpu"])), "distinct names"),
-    "names that are numbers": (two(dimension=np.arange(2)), "allowed: 2 names"),
-    "an inner domain in two": (
-        {"fault_domain": np.array([[0, 0], [0, 1], [0, 2], [1, 3], [1, 2], [1, 4]], np.int32)},
-        "fault_domain 2 of level 1 lies in domains 0 and 1 of level 0 (node 4)",
-    ),
-    "a group apart": (
-        {"group": np.array([0, 0, 1, 2], np.int32)},
-        "partitions 0 and 1 are of group 0 and lie on different nodes",
-    ),
-    "a negative group": ({"group": np.array([0, -1, 1, 2], np.int32)}, "group[1] is -1"),
-    "groups of others": ({"group": np.zeros(3, np.int32)}, "group has 3 entries"),
-    "negative bytes": ({"bytes": np.array([1, 1, -1, 1], np.float32)}, "bytes[2] is -1.0"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_malformed_instance_gets_one_sentence(
-    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    changes, says = BAD[case]
-    assert says in refused(capsys, "plan", write(tmp_path / "bad.npz", **changes))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -121,19 +56,6 @@ def test_wrong_options_get_one_sentence(
     assert code == 2
     assert says in err
     assert len(err.strip().splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_one_level_may_be_all_that_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Racks of two nodes form one site for each partition's replicas except the last."""
-    domain = np.array([[0, 0], [1, 1], [2, 2], [3, 3], [4, 4], [1, 5]], np.int32)
-    path, out = write(tmp_path / "a.npz", fault_domain=domain), tmp_path / "plan.npz"
-    answer(capsys, "plan", path, "--method", "greedy", "--out", out)
-    assert answer(capsys, "check", path, out)["valid"] is True
-    answer(capsys, "plan", path, "--method", "greedy", "--spread", "1", "--out", out)
-    assert answer(capsys, "check", path, out, "--spread", "1")["valid"] is True
 
 
 @pytest.mark.slow
@@ -197,17 +119,6 @@ def test_rounds_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-@pytest.mark.slow
-def test_rounds_at_random(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "a.npz"
-    answer(capsys, "generate", *SMALL, "--out", path)
-    words = ["rounds", path, "--random", "0.05", "--rounds", "3", "--method", "greedy", "--check"]
-    first = answer(capsys, *words)["rounds"]
-    assert [one["changed"] for one in first] == [0, 300, 300, 300]
-    again = answer(capsys, *words)["rounds"]
-    assert [one["cost"] for one in again] == [one["cost"] for one in first]
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -227,28 +138,6 @@ def test_wrong_rounds_get_one_sentence(
     }
     path = write(tmp_path / "a.npz")
     assert says in refused(capsys, "rounds", path, *(files.get(word, word) for word in words))
-
-
-@pytest.mark.slow
-def test_a_very_hot_object_that_fits_only_far_away(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Node 0 has an excess of 4: one object of 5 fits 100 away, two of 2 fit on adjacent nodes."""
-    path = write(
-        tmp_path / "a.npz",
-        replica_node=np.array([[0], [0], [0], [1], [2], [3]], np.int32),
-        primary_load=np.array([5, 2, 2, 1, 1, 1], np.float32),
-        secondary_load=np.zeros(6, np.float32),
-        capacity=np.array([5, 3, 3, 9], np.float32),
-        fault_domain=np.arange(4, dtype=np.int32),
-        node_xy=np.array([[0, 0], [1, 0], [-1, 0], [100, 0]], np.float32),
-    )
-    alp, joint = answer(capsys, "compare", path)["methods"]
-    assert alp["cost"] == pytest.approx(100)
-    assert joint["cost"] == pytest.approx(2)
-    assert joint["saved"] == pytest.approx(0.98)
-    assert alp["above_joint_bound"] == pytest.approx(49)
-    assert joint["above_joint_bound"] == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.slow

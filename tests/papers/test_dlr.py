@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ from analysis.papers.dlr.scale import (
     words,
 )
 from schemas.claim import ClaimResult
-from schemas.errors import UserError
 from tests.analysis.synthetic import write_campaign, write_run
 from tests.drawing import texts_by_figure, texts_of
 
@@ -303,21 +301,6 @@ def test_where_dlr_stops_helping_is_found(rows: pd.DataFrame) -> None:
     assert words(swap, stretches([(0.1, math.nan), (0.2, 1), (0.4, math.nan)])) == "at 20 %"
 
 
-def test_durations_are_not_mixed_and_a_single_cell_is_no_curve(swept: Path, tmp_path: Path) -> None:
-    """Points of longer runs exclude shorter runs at the same place of an axis."""
-    folder = shutil.copytree(swept, tmp_path / swept.name)
-    for block in range(3):
-        for controller, seconds, value in (("default", 10, 10), ("dlr", 10, 90), ("upmap", 60, 9)):
-            cell = {"op": "rand", "scenario": "heterogeneity", "controller": controller}
-            cell |= {"osds": 100, "hot_share": 0.05, "duration_s": seconds}
-            write_run(folder, cell, block, value, ground="sim", with_samples=False)
-    rows = table(load_campaign(folder).runs)
-    for axis in AXES:
-        found = curves(rows, axis)
-        assert "upmap" not in {curve.controller for curve in found}
-        assert all(point.gain.value < 2 for curve in found for point in curve.points)
-
-
 def variant_rows(*variants: tuple[int, str, int]) -> pd.DataFrame:
     """Return this number of dlr-pg runs, by store size in OSDs and parameters."""
     rows = [
@@ -409,18 +392,3 @@ def test_sizes_are_compared_by_block_over_one_duration(tmp_path: Path) -> None:
     assert claims["scale-dlr-gain-1000"].measured == pytest.approx(0.25)
     assert claims["scale-dlr-pg-beats-dlr-100"].measured == pytest.approx(1.4 / 1.2 - 1)
     assert claims["scale-dlr-10000"].verdict == "not run"
-
-
-@pytest.mark.slow
-def test_sizes_do_not_get_into_the_paper_s_figures(tmp_path: Path) -> None:
-    write_campaign(tmp_path, "dlr-full", blocks=2)
-    before = {claim.id: claim.measured for claim in build(tmp_path, "dlr", only="6a").claims}
-    sweep(tmp_path)
-    # This includes a campaign of the paper with cells of other sizes.
-    cell = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr", "osds": 1000}
-    write_run(tmp_path / "dlr-full", cell, 0, 9e9)
-    after = build(tmp_path, "dlr", only="6a")
-    assert {claim.id: claim.measured for claim in after.claims} == before
-    assert after.path == tmp_path / "dlr" / "report.html"
-    with pytest.raises(UserError):
-        build(tmp_path, "dlr-scale", only="6a")

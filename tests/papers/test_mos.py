@@ -13,11 +13,10 @@ from analysis.core.evidence import quotient
 from analysis.core.load import load_campaign
 from analysis.core.papers import Part
 from analysis.core.report import draw
-from analysis.papers.mos import simulated
 from analysis.papers.mos.figures import LOCAL, promised, windows
 from analysis.papers.mos.gateway import GATEWAY, bar_of
 from analysis.papers.mos.runs import cells
-from analysis.papers.mos.simulated import MOS, MOS_PP, SIMULATED
+from analysis.papers.mos.simulated import SIMULATED
 from schemas.claim import ClaimResult
 from tests.papers.mos_runs import (
     GAIN,
@@ -292,18 +291,6 @@ def test_a_caption_is_of_the_panels_that_are_drawn(tmp_path: Path) -> None:
     assert "no learning" not in drawn.entry.caption
 
 
-def test_policies_are_compared_as_they_were_run(cosperf: Evidence, tmp_path: Path) -> None:
-    rows = cosperf.table
-    assert len(simulated.cells(rows, MOS_PP)) == 3
-    assert len(simulated.cells(rows, MOS_PP, model_error=0.3)) == 3
-    found = simulated.throughput(simulated.cells(rows, MOS)["folder"].iloc[0], "C")
-    assert (len(found), found.index[0]) == (56, 7.5)  # a quarter of an hour
-    assert found.iloc[0] == pytest.approx(40 * 6e7, rel=0.3)
-    write_simulated_run(tmp_path, 0, policy="mos")
-    alone = results_of(SIMULATED, evidence_of(SIMULATED, tmp_path))
-    assert {name for name, one in alone.items() if one.verdict != "not run"} == {"all-used"}
-
-
 def test_table_3_has_the_papers_values_next_to_ours(cosperf: Evidence) -> None:
     made = {one.id: one for one in SIMULATED.tables(cosperf.table)}
     rows = made["table-3"].as_json()
@@ -316,15 +303,6 @@ def test_table_3_has_the_papers_values_next_to_ours(cosperf: Evidence) -> None:
 
 
 # ---- The object gateway (beyond the paper) ----
-
-
-def test_controllers_are_paired_by_block_on_reads_and_writes_together(gateway: Evidence) -> None:
-    rows, base = gateway.table, ("heterogeneity", "default")
-    found = bar_of(rows, "A", "throughput", ("heterogeneity", "dlr"), base)
-    assert found is not None
-    assert (found.ratio.n, found.inert) == (3, False)
-    assert found.ratio.value == pytest.approx(1.5 * (1.01 * 1.02) ** (1 / 3))
-    assert bar_of(rows, "D", "throughput", ("heterogeneity", "dlr"), base) is None
 
 
 def test_a_controller_without_changes_is_shown_and_supports_nothing(gateway: Evidence) -> None:

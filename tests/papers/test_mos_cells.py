@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from campaigns.papers.mos.division import (
     division_of,
     problem,
 )
-from campaigns.papers.mos.kind import own, planned_s
+from campaigns.papers.mos.kind import own
 from campaigns.papers.mos.loads import (
     COURSES,
     layers,
@@ -57,7 +56,6 @@ from campaigns.papers.mos.profile.simulator import (
 )
 from campaigns.papers.mos.simulated import (
     SERIES_FILE,
-    averages,
     constants,
     errors,
     made_wrong,
@@ -65,7 +63,6 @@ from campaigns.papers.mos.simulated import (
     policy_parameters,
     profiled,
 )
-from campaigns.validate import figures_of, select
 from controllers.journal import read_journal
 from controllers.microstores.performance import CURVES, PiecewiseLinear
 from schemas.campaign import MosCampaign
@@ -76,10 +73,6 @@ from testbed.simulated.cosperf.stages import paper_stages
 from testbed.simulated.cosperf.store import SimulatedMicrostores
 from tests.campaigns.tiny_kinds import job
 
-FIGURES = {
-    *("1", "2", "3a", "3b", "3c", "4a", "4b", "5"),
-    *("8", "9", "10", "11a", "11b", "11c", "12"),
-}
 HALF_HOUR, QUICK_S = 1800, 200
 
 
@@ -92,23 +85,6 @@ def test_campaigns_divide_a_pool_that_suffices(name: str) -> None:
         for cell in cells:
             bounded = cell.experiment in ("load", "adaptation")
             assert problem(division_of(cell, pool), pool, bounded=bounded) is None
-
-
-def test_every_figure_takes_half_an_hour_at_most() -> None:
-    file = find_campaign("mos-local")
-    campaign = load_campaign(file)
-    cells = typed_cells(campaign, file)
-    assert set(figures_of(campaign)) == FIGURES
-    for figure in FIGURES:
-        chosen = select(campaign, cells, figure, file)
-        repetitions = {grid.name: grid.repetitions for grid in campaign.grids}
-        assert all(repetitions[name] >= 3 for name in chosen)
-        took = sum(repetitions[name] * sum(map(planned_s, typed)) for name, typed in chosen.items())
-        assert took <= HALF_HOUR, figure
-    quick = load_campaign(find_campaign("mos-quick"))
-    (grid,) = quick.grids
-    (typed,) = typed_cells(quick, find_campaign("mos-quick")).values()
-    assert grid.repetitions * sum(map(planned_s, typed)) <= QUICK_S
 
 
 steps_of_load = st.lists(st.integers(0, 12), min_size=1, max_size=12).map(
@@ -255,17 +231,6 @@ def _make(folder: Path, **parameters: object) -> dict[str, float]:
     make(job(typed.model_dump(mode="json")), folder)
     extra: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
     return extra
-
-
-@pytest.mark.slow
-def test_a_static_cell_is_the_same_every_time(tmp_path: Path) -> None:
-    first, second = (_make(tmp_path / name, policy="static") for name in "ab")
-    assert first == second
-    assert first["A_requests_s"] > 0
-    assert not (tmp_path / "a" / "journal.jsonl").exists()
-    series = json.loads((tmp_path / "a" / SERIES_FILE).read_text())
-    assert series["t_s"][-1] == pytest.approx(84 * 60)
-    assert averages(series)["A_requests_s"] == pytest.approx(first["A_requests_s"])
 
 
 @pytest.mark.slow
@@ -506,23 +471,6 @@ def test_nothing_to_profile_is_said(tmp_path: Path) -> None:
         bad.write_text(json.dumps({"name": "x", "about": "y", "replicas": 2, "runs": [run]}))
         with pytest.raises(UserError, match=r"points\.json"):
             points_of(str(bad))
-
-
-def test_a_workload_of_one_configuration_has_no_errors() -> None:
-    """The only configuration cannot be held out: the model would have no data."""
-    points = [
-        MeasuredPoint(workload="A", requests_s=5 * n, source="x", proxy_cores=n) for n in (1, 2, 3)
-    ]
-    alone = MeasuredPoint(workload="C", requests_s=2, source="x", proxy_cores=1)
-
-    def predictions(
-        fitted: Sequence[MeasuredPoint], held_out: Sequence[MeasuredPoint]
-    ) -> list[float]:
-        assert held_out
-        return [point.rate for point in held_out]
-
-    found = cross_validated([*points, alone], predictions)
-    assert [(one.workload, one.configurations) for one in found] == [("A", 3)]
 
 
 def test_kept_points_are_a_profile_of_cells(

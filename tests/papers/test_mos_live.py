@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from campaigns.papers.mos import drives as driving
-from campaigns.papers.mos.cell import REPORT_FILE, controller_parameters, make, model
+from campaigns.papers.mos.cell import REPORT_FILE, make, model
 from campaigns.papers.mos.division import MEGABIT, MicrostorePool, Share, division_of
-from campaigns.papers.mos.drives import ProxyDriver, ProxyLogin, drives_of, script, workload_of
+from campaigns.papers.mos.drives import ProxyDriver, ProxyLogin, script, workload_of
 from campaigns.papers.mos.loads import loads_of
 from campaigns.papers.mos.measure import Sent, held_of, numbers_of, promised
 from campaigns.papers.mos.profile.points import place
@@ -176,20 +176,6 @@ def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
     assert found["A_qps_stage2"] > 0
 
 
-@pytest.mark.slow
-def test_what_mos_pp_is_told_is_what_it_takes() -> None:
-    from controllers.registry import create, find
-
-    parameters = MOS.of(experiment="load", setup="mos-pp")
-    told = controller_parameters(parameters, MicrostorePool().total)
-    known = create(find("mos-pp", ()), told, 1).parameters()
-    assert set(told) <= set(known)
-    assert told["tenants"]["small"]["sla"] == {"latency_ms": 90}
-    # In proportion to the load, section 8.1.
-    assert told["tenants"]["large"]["sla"] == {"bandwidth_mb_s": 2.5, "per_worker": True}
-    assert json.loads(json.dumps(told)) == told
-
-
 def test_what_is_promised_to_c_goes_with_its_workers() -> None:
     found = promised(MOS.of(experiment="adaptation", minute_s=1, bandwidth_sla_mb_s=2))
     at = (0, 9, 10, 18, 19, 32, 33, 41)
@@ -219,11 +205,6 @@ def test_the_model_is_of_the_cell_s_objects() -> None:
     wanted = 12 * MOS.of(experiment="load").bandwidth_sla_mb_s * 1e6
     carried = [less.network.value(part * 50e6) * less.workload.mean_bytes for part in (0.7, 1.0)]
     assert carried[0] < wanted < carried[1]
-
-
-def test_a_workload_of_which_nothing_ends_fails_the_cell(tmp_path: Path) -> None:
-    with pytest.raises(HotbedError, match="not one operation of workload A ended"):
-        made(tmp_path, archived=0, experiment="setups", **SMALL_CELL)
 
 
 def test_a_testbed_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -377,16 +358,6 @@ def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
     assert not list(tmp_path.glob("*.xml"))
     assert run(a="stays", b="fails").returncode == 1
     assert (tmp_path / "b.err").read_text() == "cosdrive: no store\n"
-
-
-def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
-    bed = FakeBed(tmp_path / "site", START, 4)
-    bed.agent.exit_code = 1
-    loads = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
-    drives = drives_of(loads, bed.swift.access(), bed.swift.clients)
-    with pytest.raises(HotbedError, match="the driver of a on node client0 failed: the store ref"):
-        driving.drive(bed.agent, bed.live.shell_to, drives, seed=1, folder=tmp_path)
-    assert all(not shell.files for shell in bed.shells.values())
 
 
 def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:

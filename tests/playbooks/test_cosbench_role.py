@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import subprocess
 from pathlib import Path
@@ -24,14 +23,6 @@ def role(root: Path) -> Path:
 def defaults(role: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((role / "defaults" / "main.yml").read_text())
     return found
-
-
-def rendered(role: Path, name: str, **variables: Any) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string((role / "templates" / name).read_text())
-    return template.render(**VARIABLES, **variables)
 
 
 def place(defaults: dict[str, Any], root: Path) -> subprocess.CompletedProcess[str]:
@@ -65,33 +56,6 @@ def test_a_release_is_put_in_place_and_results_are_kept(
     assert (tmp_path / "release" / "VERSION").read_text() == "0.4.3"
     assert (tmp_path / "release" / "archive" / "run-history.csv").exists()
     assert not (tmp_path / "new").exists()
-
-
-def test_the_controllers_settings(role: Path) -> None:
-    drivers = ["http://192.0.2.30:18088/driver", "http://192.0.2.31:18088/driver"]
-    parser = configparser.ConfigParser()
-    parser.read_string(rendered(role, "controller.conf.j2", cosbench_drivers=drivers))
-    assert parser.getint("controller", "drivers") == 2
-    assert parser.getint("controller", "concurrency") == 2
-    assert [parser[f"driver{n}"]["url"] for n in (1, 2)] == drivers
-    parser.read_string(rendered(role, "driver.conf.j2"))
-    assert parser["driver"]["url"] == drivers[0]
-
-
-def test_the_units(role: Path, defaults: dict[str, Any]) -> None:
-    variables = {name: defaults[name] for name in ("cosbench_user", "cosbench_root")}
-    variables["cosbench_heap"] = defaults["cosbench_heap"]
-    variables["cosbench_options"] = defaults["cosbench_java_options"]
-    text = rendered(role, "hotbed-cosbench.service.j2", item="driver", **variables)
-    command = next(line for line in text.splitlines() if line.startswith("ExecStart="))
-    assert "--add-opens=java.base/java.io=ALL-UNNAMED -Dosgi.parentClassloader=ext" in command
-    assert "-Dcosbench.tomcat.config=conf/driver-tomcat-server.xml" in command
-    assert command.endswith(
-        "-cp main/* org.eclipse.equinox.launcher.Main -configuration conf/.driver"
-    )
-    # Nobody gets the console that a release's own scripts open.
-    assert "-console" not in text
-    assert "User=hotbed-cosbench" in text
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,3 @@ def test_tasks_that_handle_keys_log_nothing(root: Path) -> None:
             body = yaml.safe_dump(task)
             if re.search(r"ceph_keys|'keys'|ceph_monitor_command|ceph_register ", body):
                 assert task.get("no_log") is True, task["name"]
-
-
-def test_no_task_asks_which_site_it_is_on(root: Path) -> None:
-    for path in (root / "playbooks").rglob("*.yml"):
-        assert not re.search(r"hotbed_site|\bnspawn\b|chameleon", path.read_text()), path

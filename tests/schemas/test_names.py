@@ -57,15 +57,6 @@ def _special(kind: bytes, target: str = "") -> tarfile.TarInfo:
     return member
 
 
-def test_a_tar_archive_is_unpacked(tmp_path: Path) -> None:
-    folder = tarfile.TarInfo("./sub")
-    folder.type = tarfile.DIRTYPE
-    top = tarfile.TarInfo(".")
-    top.type = tarfile.DIRTYPE
-    unpack_tar(_tar(top, folder, "./sub/a", "b/c"), tmp_path, "node n1")
-    assert (tmp_path / "sub" / "a").read_bytes() == (tmp_path / "b" / "c").read_bytes() == b"data"
-
-
 @pytest.mark.parametrize(
     "bad",
     [

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from schemas import locks
 from schemas.errors import UserError
-from testbed import choose, reach
+from testbed import choose
 from testbed.spec import TestbedSpec, renamed
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
 
-RUN = locks.RUN
 SPEC = TestbedSpec.model_validate(
     {
         "name": "first",
@@ -80,11 +76,3 @@ def test_nodes_by_name_group_and_role(site, text, names):
 def test_nodes_that_are_not(site, text, said):
     with raises(UserError, said):
         choose.select(site.provision(SPEC), text)
-
-
-def test_control_paths_fit_into_a_sockets_name(monkeypatch):
-    monkeypatch.setattr(locks, "RUN", RUN)  # the tests' own path is longer
-    folder = reach.control_dir("a" * 20, Path("/some/where"))
-    # ssh appends a hash of 40 digits, and 17 more while it opens the connection.
-    assert len(str(folder)) + 1 + 40 + 17 < 108
-    assert folder != reach.control_dir("a" * 20, Path("/else/where"))

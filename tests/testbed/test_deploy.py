@@ -135,22 +135,6 @@ def test_what_validate_refuses_is_the_users_mistake(play: Play) -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_playbook_is_told_too(play: Play) -> None:
-    with raises(DeployError, "Ansible ended failed"):
-        play({"name": "Nonsense", "no.such.module": {}})
-
-
-@pytest.mark.slow
-def test_what_workers_compile_is_kept_for_the_next_ones(
-    play: Play, bed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    play(task("First", "true"))
-    kept = {path.name.split(".")[0] for path in (bed.directory / "ansible").rglob("*.pyc")}
-    assert {"command", "local", "playbook"} <= kept  # an action, a connection, Ansible itself
-
-
-@pytest.mark.slow
 def test_nothing_goes_to_the_users_home(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

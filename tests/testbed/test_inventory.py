@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import UserError
-from testbed import reach
 from testbed.agent.contract import config_from_json, config_to_json
 from testbed.deploy.inventory import agent_config, build_inventory, fio_file_bytes, osd_ids
-from testbed.sites.contract import Gateway, Node, Testbed
+from testbed.sites.contract import Node, Testbed
 from testbed.spec import DiskSpec, TestbedSpec
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
@@ -143,22 +142,6 @@ def test_nodes_are_reached_at_their_public_address_or_through_another():
     assert "UserKnownHostsFile=/keys/known" in through
     # Nodes use the addresses between nodes.
     assert agent_config(testbed, spec).nodes[0].address == "10.1.0.0"
-
-
-def test_a_gateway_is_no_node():
-    plain = make_testbed(make_spec())
-    nodes = tuple(replace(node, via="door") for node in plain.nodes)
-    testbed = replace(plain, nodes=nodes, gateways=(Gateway("door", "192.0.2.9", "me"),))
-    through = reach.proxy_command_of(testbed, testbed.node("osd0"))
-    assert through is not None
-    assert shlex.split(through)[-1] == "me@192.0.2.9"
-    with pytest.raises(UserError):
-        reach.proxy_command_of(replace(testbed, gateways=()), testbed.node("osd0"))
-    circle = replace(
-        plain, nodes=tuple(replace(n, via="osd1" if n.name == "osd0" else "osd0") for n in nodes)
-    )
-    with raises(UserError, "twice"):
-        reach.proxy_command_of(circle, circle.node("osd0"))
 
 
 def test_pools_settings_and_tenants_come_from_the_spec():

@@ -12,13 +12,12 @@ import yaml
 
 from schemas.errors import RemoteError
 from testbed import doctor
-from testbed.deploy import ports, swift_variables
+from testbed.deploy import ports
 from testbed.deploy.ports import At, ports_of, to_be_reached
 from testbed.doctor import ABSENT, peer_findings
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Completed
-from testbed.stores.swift import confs
 
 CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
 SWIFT = {
@@ -119,11 +118,6 @@ def test_who_listens_elsewhere_on_a_machine_is_in_nobodys_way():
 def test_ports_are_those_of_the_roles(root, role, names):
     defaults = yaml.safe_load((root / f"playbooks/roles/{role}/defaults/main.yml").read_text())
     assert {name: defaults[name] for name in names} == names
-
-
-def test_ports_are_those_of_the_deployers_and_of_swift():
-    assert ports.SWIFT_STEP == swift_variables._STORAGE_PORTS
-    assert len(confs.KINDS) == ports.SWIFT_SERVERS
 
 
 # -- back ends that must be closed -----------------------------------------------------------------

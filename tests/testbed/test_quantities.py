@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from pydantic import TypeAdapter
 
-from campaigns.engine.campaign_file import find_campaign
 from campaigns.papers.prioritymeister.topology import load_topology
-from controllers.microstores.spec import amounts
 from schemas.errors import UserError
 from schemas.numbers import number
 from schemas.yaml_file import load, read
 from testbed.spec import quantities
-from testbed.spec.stores import ObjectsSpec
 from tests.errors import raises
-from tests.hotbed.pm_commands import run, write_trace
-from tests.hotbed.runner import Runner
 
 KINDS = {
     "bytes": (quantities.parse_bytes, TypeAdapter(quantities.Bytes)),
@@ -102,35 +95,3 @@ def test_a_topology_of_plain_numbers(tmp_path):
         )
         found.append(load_topology(path))
     assert found == [found[0]] * 4
-
-
-def test_options_and_parameters_take_what_files_take(tmp_path):
-    write_trace(tmp_path / "t.csv")
-    loads = [
-        run("trace", "stats", str(tmp_path / "t.csv"), "--link", link)["network_load"]
-        for link in ("1Gbit", "1000000000", "1e9")
-    ]
-    assert loads[0] > 0
-    assert loads == loads[:1] * 3
-    with raises(UserError, "'0100'", where="--link"):
-        run("trace", "stats", str(tmp_path / "t.csv"), "--link", "0100")
-
-
-@pytest.mark.parametrize("written", ["1e2", "'100'"])
-def test_cells_of_a_campaign_do_not_depend_on_how_a_number_is_written(tmp_path, written):
-    ours = find_campaign("dlr-quick").read_text().replace("ground: local", "ground: sim")
-    path, ids = tmp_path / "mine.yaml", []
-    for text in ("100", written):
-        path.write_text(ours.replace("duration_s: 100,", f"duration_s: {text},"))
-        planned = Runner().run(["run", str(path), "--dry-run", "--json"])
-        ids.append([cell["run_id"] for cell in json.loads(planned.output)["pending"]])
-    assert ids[0]
-    assert ids == [ids[0]] * 2
-
-
-def test_quoted_numbers_of_other_files():
-    asked = {"proxy_cores": "0.8", "storage_cores": 0.8, "network_mbit_s": "4e2"}
-    assert amounts(asked, "pool", every=True).network == 50e6
-    settings = {"workers": "2", "orphans": "0.5", "idle_ops": 1.5, "off": True, "bytes": "4MiB"}
-    found = ObjectsSpec.model_validate({"maintainer": settings}).maintainer
-    assert json.dumps(found) == json.dumps(settings | {"workers": 2, "orphans": 0.5})

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from campaigns.engine.provenance import calibration
 from schemas.campaign import Campaign
 from schemas.errors import UserError
 from testbed.deploy import deployers
@@ -32,7 +31,6 @@ from testbed.spec.stores import (
     TenantSpec,
 )
 from tests.errors import raises
-from tests.testbed.fake_site import FakeSite
 from tests.testbed.test_store_specs import FILES, NFS, SWIFT, SWIFT_STORE
 
 SPECS = Path(__file__).resolve().parents[2] / "testbed" / "specs"
@@ -209,12 +207,6 @@ def test_a_bad_name_is_one_sentence(tmp_path, name):
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["a", "a-1", "a" * 20])
-def test_a_good_name_is_taken(tmp_path, name):
-    found = load_spec(written(tmp_path / "spec.yaml", testbed=name, group=name))
-    assert (found.name, found.groups[0].name) == (name, name)
-
-
 @pytest.mark.parametrize(
     ("model", "body", "said"),
     [
@@ -273,11 +265,6 @@ def test_their_sites_refuse_before_any_machine_is_asked(tmp_path):
         ChameleonSite().plan(TestbedSpec.model_validate(body | large))
 
 
-def test_the_record_of_a_run_has_what_was_asked_for():
-    assert calibration(bare({"mtu": 9000}))["network"]["mtu"] == 9000
-    assert "network" not in calibration(bare())
-
-
 # -- racks and disks -------------------------------------------------------------------------------
 
 
@@ -301,13 +288,6 @@ def test_members_say_which_node_is_where():
     flat = TestbedSpec.model_validate(ceph(racks={"count": 2}))  # without an uplink
     assert (racks.bridges(flat), racks.bridge_of(flat, "osd0")) == ({}, CORE)
     assert flat.rack_of()["osd3"] == "rack1"
-
-
-def test_every_disk_is_counted():
-    spec = TestbedSpec.model_validate(ceph(nodes=4, disks=3))
-    assert len(spec.osd_disks()) == 12
-    assert FakeSite().plan(spec).disk_bytes == 12 * 4 * 2**30
-    assert FakeSite().provision(spec).osds == 12
 
 
 # -- the digest, under which results are stored ----------------------------------------------------
@@ -358,11 +338,3 @@ def test_every_spec_is_good_and_of_the_size_in_its_name(file):
             assert (pool.pg_num, pool.size) == ({10: 100, 30: 900}[size], 3)
             assert set(spec.rack_of()) == set(spec.node_names()) - {"admin"}
             assert spec.racks is not None and (spec.racks.uplink is None) == bool(random)
-
-
-@pytest.mark.parametrize("size", ["ursa-10", "ursa-30"])
-def test_controlled_and_random_differ_by_the_uplinks_alone(size):
-    first, second = (load_spec(SPECS / f"{size}{end}.yaml") for end in ("", "-random"))
-    assert first.racks is not None
-    assert second.racks == first.racks.model_copy(update={"uplink": None})
-    assert second == first.model_copy(update={"name": second.name, "racks": second.racks})

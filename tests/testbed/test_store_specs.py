@@ -19,7 +19,7 @@ from testbed.deploy.inventory import agent_config, build_inventory
 from testbed.deploy.nfs_variables import profile_of
 from testbed.deploy.swift_variables import Packages
 from testbed.spec import DiskSpec, TestbedSpec, load_spec
-from testbed.stores.nfs.wire import frame_of, network_of, segment_of, sent
+from testbed.stores.nfs.wire import network_of, segment_of, sent
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
 
@@ -227,15 +227,6 @@ def swift(**changes: Any) -> Any:
     return TestbedSpec.model_validate(SWIFT | {"store": SWIFT_STORE | changes}).store
 
 
-def test_shares_left_out_are_even_in_whole_steps():
-    spec = swift(layouts={"uneven": {"small": {"proxy_cores": 0.6}}})
-    assert spec.shares("static", "proxy_cores") == pytest.approx({"small": 0.4, "large": 0.4})
-    assert spec.shares("uneven", "proxy_cores") == pytest.approx({"small": 0.6, "large": 0.2})
-    assert spec.shares("uneven", "network") == pytest.approx({"small": 200e6, "large": 200e6})
-    odd = swift(pool={"proxy_cores": 0.5})
-    assert odd.shares("static", "proxy_cores") == pytest.approx({"small": 0.3, "large": 0.2})
-
-
 def test_the_admin_node_gets_names_ports_and_layouts_and_no_secret(tmp_path):
     spec = TestbedSpec.model_validate(SWIFT)
     testbed = FakeSite(tmp_path).provision(spec)
@@ -306,19 +297,6 @@ def test_usual_costs_are_less_than_small_requests_send():
     for size, read in ((4096, True), (512, True), (4096, False)):
         real, said = sent(size, read=read), estimated(NetworkCost(), size, read=read)
         assert min(s / r for r, s in zip(real, said, strict=True)) < 0.8
-
-
-def test_frames_and_segments_of_ethernet():
-    assert (frame_of(), segment_of()) == (1538, 1448)
-    assert (frame_of(9000), segment_of(9000)) == (9038, 8948)
-    # Older measured profiles hold exactly these numbers.
-    assert network_of() == {
-        "dataConstant": 430.0,
-        "dataFactor": 1.063,
-        "nonDataConstant": 400.0,
-        "nonDataFactor": 0.032,
-    }
-    assert sent(1 << 20, read=True, mtu=9000)[1] < 0.96 * sent(1 << 20, read=True)[1]
 
 
 @pytest.mark.parametrize("mtu", [1280, 1500, 4470, 9000, 65520])

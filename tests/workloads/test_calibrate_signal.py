@@ -20,12 +20,8 @@ from workloads.calibrate_signal import (
     SignalLevel,
     calibrate,
     calibrate_node,
-    figure,
-    frame,
     read_counters,
     signals,
-    table,
-    write,
 )
 from workloads.errors import WorkloadError
 
@@ -171,17 +167,3 @@ def test_the_nodes_own_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     calibrate_node(IDLE, made_of(named("osd1")), SPEC, shell)  # type: ignore[arg-type]
     disk = next(group.disk for group in SPEC.groups if group.disk is not None)
     assert seen == [(PRESSURE, fio_file_bytes(disk, "osd1"))]
-
-
-def test_the_report_is_written_once(tmp_path: Path) -> None:
-    levels = [
-        SignalLevel("libaio", 0.25, 60.0, 12.34, 3.0, 2, 7.0),
-        SignalLevel("libaio", None, 240.0, 99.0, 48.0, 2, 7.0),
-    ]
-    files = write(levels, tmp_path / "new")
-    assert all(file.stat().st_size > 0 for file in files)
-    assert "| libaio | 25 % | 60 | 12.3 | 3.0 |" in table(levels)
-    assert list(frame(levels)["load"]) == ["25 %", "hotspot"]
-    assert len(figure(levels).axes) == 1
-    with raises(UserError, do="give another folder"):
-        write(levels, tmp_path / "new")

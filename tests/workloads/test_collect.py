@@ -10,12 +10,11 @@ import pytest
 
 from tests.errors import raises
 from tests.workloads.fake_agent import FakeAgent
-from workloads.collect import Row, load_iops, pressure_mean, rows, steady, whole
+from workloads.collect import Row, pressure_mean, rows, steady, whole
 from workloads.errors import WorkloadError
 from workloads.rados_bench import BenchResult, RadosBench, run
 
 DATA = Path(__file__).parents[1] / "data"
-FIO = (DATA / "fio/3.33/randread-terminated.txt").read_text()
 
 
 def result(op: str = "rand", name: str = "rand-64k.txt", duration_s: float = 24.0) -> BenchResult:
@@ -78,12 +77,3 @@ def test_steady_state_leaves_the_beginning_out() -> None:
     assert steady(bench, 0.0).operations == whole(bench).operations
     with raises(WorkloadError, "24"):
         steady(bench, 24.0)
-
-
-def test_what_the_disturbance_got() -> None:
-    outputs = [
-        {"node": "osd1", "stdout": FIO},
-        {"node": "osd1", "stdout": FIO},
-        {"node": "osd2", "stdout": ""},  # killed
-    ]
-    assert load_iops(outputs) == {"osd1": pytest.approx(182410 / 2.244)}

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from workloads.burst_applications import (
     TABLE2,
     BurstCluster,
-    WriteIntensive,
     applications,
     bursts_of,
 )
-from workloads.skew import hot_osds, osd_rates, rates_on_one, skewed_rates, worst_miss
+from workloads.skew import hot_osds, skewed_rates, worst_miss
 
 CLUSTER = BurstCluster(64, 8, 64)
 
@@ -73,13 +72,6 @@ def test_every_job_fits_on_its_cluster(
     assert len({one["name"] for one in found}) == 21
 
 
-@pytest.mark.parametrize("row", TABLE2, ids=lambda row: row.name)
-def test_less_volume_is_never_more_writes(row: WriteIntensive) -> None:
-    amounts = [bursts * writes for bursts, writes in (bursts_of(row, 8, 2.0**-n) for n in range(9))]
-    assert amounts == sorted(amounts, reverse=True)
-    assert amounts[-1] == 1
-
-
 def placed(osds: int, pgs: int, size: int, seed: int) -> dict[str, list[int]]:
     draw = random.Random(seed)
     return {f"1.{n:x}": draw.sample(range(osds), size) for n in range(pgs)}
@@ -118,11 +110,3 @@ def test_rates_scale_with_the_load(seed, rate):
     one = skewed_rates(placement, targets(8, (0, 1), 1.0))
     many = skewed_rates(placement, targets(8, (0, 1), rate))
     assert all(many[pg] == pytest.approx(rate * one[pg], rel=0.02) for pg in one)
-
-
-def test_one_osd_alone():
-    placement = placed(10, 100, 3, 2)
-    rates = rates_on_one(placement, 4, 20.0)
-    assert osd_rates(placement, rates)[4] == pytest.approx(20.0)
-    assert all(4 in placement[pg] for pg in rates)
-    assert max(rate for osd, rate in osd_rates(placement, rates).items() if osd != 4) < 20.0

@@ -60,16 +60,6 @@ def test_a_result_is_read() -> None:
     assert result.config == LOAD
 
 
-def test_what_is_outstanding_counts_with_its_age() -> None:
-    result = parse_open_loop(printed())
-    assert result.max_s == 9.0
-    assert result.latency_mean_s == pytest.approx((0.1 + 0.2 + 0.3 + 0.4 + 0.5 + 0.6 + 7 + 9) / 8)
-    assert result.p50_s == pytest.approx(0.4, rel=0.01)
-    assert result.p99_s == pytest.approx(9.0, rel=0.01)
-    without = parse_open_loop(printed(ages=counted()))
-    assert without.max_s == 0.6
-
-
 @pytest.mark.parametrize(
     ("rows", "after", "settled"),
     [

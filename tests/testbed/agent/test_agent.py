@@ -19,7 +19,6 @@ from testbed.agent import facts
 from testbed.agent.contract import (
     AgentConfig,
     AgentNode,
-    config_to_json,
     load_config,
 )
 from testbed.agent.reach import LocalShell
@@ -33,14 +32,6 @@ NODES = (
     AgentNode("osd0", "10.0.0.2", ("osd",), "iowait", None, {"osd": "/dev/vdb"}, (0, 1)),
 )
 CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))
-
-
-def test_configuration_round_trip(tmp_path):
-    path = tmp_path / "agent.json"
-    path.write_text(json.dumps(config_to_json(CONFIG)))
-    assert load_config(str(path)) == CONFIG
-    with raises(UserError, do="hotbed deploy"):
-        load_config(str(tmp_path / "none.json"))
 
 
 @pytest.mark.parametrize(
@@ -106,12 +97,6 @@ def test_a_full_disk_is_a_sentence_and_a_defect_a_traceback_for_the_log(monkeypa
     code, (answer,) = serve(monkeypatch, lambda c, p: 1 / 0)
     assert (code, answer["error"]) == (1, "ZeroDivisionError: division by zero")
     assert "Traceback" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("stdin", ["[1]\n", "{nonsense\n"])
-def test_a_payload_that_is_no_object_is_refused(monkeypatch, stdin):
-    code, (answer,) = serve(monkeypatch, lambda c, p: 1, stdin)
-    assert (code, answer["kind"]) == (1, "user")
 
 
 class FakeShell:
@@ -199,14 +184,6 @@ def test_bundle_is_the_same_bytes_and_runs_by_itself(tmp_path):
     )
     answer = json.loads(said.stdout)
     assert (said.returncode, answer["ok"], answer["kind"]) == (1, False, "user")
-
-
-def test_bundle_changes_with_its_contents():
-    contents = bundle.files()
-    assert "testbed/agent/probe.py" in contents
-    assert "testbed/client.py" not in contents
-    changed = contents | {"testbed/agent/probe.py": b"#"}
-    assert bundle.digest(contents) != bundle.digest(changed)
 
 
 def test_facts_of_a_node():

@@ -18,9 +18,8 @@ from testbed.agent import __main__ as dispatch
 from testbed.agent import clean, health, recorder, sampler, selftest, top
 from testbed.agent.contract import AgentConfig
 from testbed.agent.monitor import Monitor
-from testbed.agent.sampler import NodeSample, Sampler, StoreSampler, client_metrics
+from testbed.agent.sampler import NodeSample, Sampler, StoreSampler
 from testbed.stores.ceph import CephStore, Connection
-from testbed.stores.ceph.perf import OsdCounters
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stores" / "ceph"))
 from fake_rados import FakeRados
@@ -68,15 +67,6 @@ def test_a_sample_has_every_metric(sampling, raw):
     assert primaries == 16
     assert taken.values["osd.1"]["primary_affinity"] == 1
     assert taken.values["client"]["read_iops"] > 0
-
-
-def test_client_throughput_is_in_million_bytes():
-    deltas = {
-        0: (2.0, OsdCounters(reads=3, read_bytes=6_000_000)),
-        1: (4.0, OsdCounters(write_bytes=4_000_000)),  # a late answer
-    }
-    found = client_metrics(deltas)
-    assert (found["read_mb_s"], found["write_mb_s"], found["read_iops"]) == (3, 1, 1.5)
 
 
 def gone(prefix: str) -> None:
@@ -244,18 +234,6 @@ def test_a_store_that_does_not_come_to_rest_says_what_is_amiss(raw, store, spoil
     spoil(raw)
     with raises(StoreError, words):
         health.until_clean(named, 0.3)
-
-
-def test_health_counts_states_now(raw, store):
-    raw.mon_health = lambda detail: {
-        "status": "HEALTH_WARN",
-        "checks": {"OSD_DOWN": {"summary": {"message": "1 osds down"}}},
-    }
-    raw.states["2.1"] = "peering"
-    found = health.health(CONFIG, {})
-    assert found["pgs"] == {"active+clean": 15, "peering": 1}
-    assert (found["status"], found["checks"]) == ("HEALTH_WARN", {"OSD_DOWN": "1 osds down"})
-    assert (found["osds"], found["up"], found["in"], found["removing"]) == (3, 3, 3, 0)
 
 
 def test_selftest_leaves_the_store_as_found(raw, store, monkeypatch):

@@ -130,18 +130,6 @@ def test_a_killed_unit_is_noticed(shell):
     assert result.exit_code is None and result.stdout == "half\n"
 
 
-def test_only_load_units_are_listed(shell):
-    units.start(shell, "load-b", ["sleep", "30"], max_s=60)
-    units.start(shell, "control-dlr", ["sleep", "30"], max_s=60)
-    assert units.live(shell) == ["load-b"]
-
-
-@pytest.mark.parametrize("name", ["", "A", "a b", "../x", "a;b", "a\n", 7, None, "-a"])
-def test_names_that_are_none_are_refused(shell, name):
-    with raises(UserError, "not a unit's name"):
-        units.start(shell, name, ["true"], max_s=1)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("max_s", [0, -1, float("inf"), float("nan")])
 def test_a_unit_needs_an_end(shell, max_s):
     with pytest.raises(UserError):

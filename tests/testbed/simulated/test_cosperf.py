@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import StoreError
-from testbed.simulated.cosperf.demand import Stations, needs, response, servers, shared, solve
+from testbed.simulated.cosperf.demand import Stations, needs, response, servers, solve
 from testbed.simulated.cosperf.holdings import Holdings
 from testbed.simulated.cosperf.machines import (
     CLASSES,
@@ -131,14 +130,6 @@ def test_workers_are_rate_times_response_or_a_station_is_full(seed):
     assert (full | (beyond * response(beyond, others, at) >= workers)).all()
 
 
-def test_tenants_of_one_store_share_it_alike():
-    at = _stations(10, 0.1, tenants=2)
-    rate, others = shared(np.array([[50.0, 50.0]]), [[0, 1]], at)
-    assert rate[0, 0] == pytest.approx(rate[0, 1], rel=0.02)
-    assert rate.sum() == pytest.approx(100, rel=0.05)
-    assert others[0, 0, 0] == pytest.approx(rate[0, 1] * 0.1 / 10, rel=0.05)
-
-
 # --- values of a holding ------------------------------------------------------------------------
 
 
@@ -224,34 +215,6 @@ def test_a_change_does_not_hurry_the_one_before_it():
     assert rates[:3, 0] / rates[0, 0] == pytest.approx([1, 2, 3], rel=0.01)
     # Data of the first machine's disks moves until 157 s, then data of the second's.
     assert rates[3, 3] == pytest.approx(0.8 * rates[4, 3])
-
-
-def test_data_moves_on_while_something_else_changes():
-    holdings = _two(ReconfigurationCosts(migration_share=0.2))
-    held = Resources(proxy_cores=4, storage_cores=4, network=GBIT, hdds=3)
-    holdings.give({"x": held}, 0.0)
-    holdings.give({"x": replace(held, hdds=6)}, 100.0)
-    holdings.give({"x": replace(held, hdds=6, network=2 * GBIT)}, 120.0)
-    times = np.array([140.0, 300.0])
-    _, demand, count = holdings.stations("x", CLASSES["C"], CONSTANTS, times)
-    rates = (count / demand)[:, 3]
-    assert rates[0] == pytest.approx(0.8 * rates[1])
-
-
-def test_without_costs_changes_are_at_once():
-    holdings = _two(ReconfigurationCosts(factor=0))
-    holdings.assign({"h2": "x"}, now_s=100.0)
-    _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, np.array([100.1, 200.0]))
-    assert (count / demand)[0] == pytest.approx((count / demand)[1])
-
-
-def test_shares_beyond_the_pool_are_refused():
-    holdings = _two(ReconfigurationCosts())
-    with raises(StoreError, "more than the pool has"):
-        holdings.give({"x": Resources(proxy_cores=15), "y": Resources(proxy_cores=2)}, 0.0)
-    holdings.give({"x": Resources(proxy_cores=2, network=GBIT)}, 0.0)
-    with raises(StoreError, "divided by shares"):
-        holdings.assign({"h0": ""}, 1.0)
 
 
 # --- the store ----------------------------------------------------------------------------------

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,6 @@ import pytest
 from schemas.errors import StoreError, UserError
 from testbed.simulated import (
     Benchmark,
-    BenchmarkResult,
-    ModelParameters,
-    SimulatedCeph,
     load_parameters,
 )
 from testbed.simulated.parameters import osd_nodes
@@ -32,29 +28,8 @@ from testbed.stores.contract import (
 )
 from tests.errors import raises
 
-Make = Callable[..., SimulatedCeph]
 EVERYTHING = frozenset({PRESSURE, OSDS, PGS, HOT})
 PLACEMENT = Path(__file__).resolve().parents[3] / "testbed" / "simulated" / "local-dlr.yaml"
-
-
-def resized(spec: TestbedSpec, osds: int, pgs: int) -> TestbedSpec:
-    """Return `spec` with another number of OSD nodes and PGs."""
-    data = spec.model_dump()
-    data["groups"][1]["count"] = osds
-    data["store"]["pools"][0]["pg_num"] = pgs
-    return TestbedSpec.model_validate(data)
-
-
-def test_a_new_cluster_is_at_rest(make):
-    ceph = make()
-    seen = ceph.sense(EVERYTHING)
-    assert [osd.node for osd in seen.osds] == [f"osd{number}" for number in range(8)]
-    assert all(osd.up and osd.in_ and osd.primary_affinity == 1 for osd in seen.osds)
-    assert len(seen.pgs) == 128
-    assert all(pg.up == pg.acting and len(set(pg.up)) == 2 and not pg.upmap for pg in seen.pgs)
-    assert seen.hot == frozenset()
-    assert seen.signal == "io_pressure"
-    assert ceph.settle() and ceph.now_s == 0
 
 
 def test_the_local_testbeds_own_placement(make):
@@ -127,20 +102,6 @@ def test_a_benchmarks_numbers_agree(make):
         assert ("osd.0", metric) in metrics
     for metric in ("throughput_mb_s", "iops", "latency_s", "in_flight", "read_mb_s"):
         assert ("client", metric) in metrics
-
-
-def _run(make: Make, seed: int) -> tuple[BenchmarkResult, list[object]]:
-    ceph = make(objects=200, seed=seed)
-    ceph.start_disturbance([(0.0, {"osd1": None})])
-    ceph.start_recorder()
-    ceph.start_benchmark(Benchmark("rand", duration_s=5))
-    ceph.act([SetPrimaryAffinity(1, 0.2)])
-    return ceph.run_benchmark(), list(ceph.samples())
-
-
-def test_the_same_seed_gives_the_same_run(make):
-    assert _run(make, 3) == _run(make, 3)
-    assert _run(make, 3) != _run(make, 4)
 
 
 def test_changes_and_what_is_refused(make):
@@ -226,16 +187,6 @@ def test_a_crash_is_survived(make):
     assert ceph.run_benchmark().operations > 100
     assert ceph.settle()
     assert ceph.sense(EVERYTHING).osds[3].up
-
-
-def test_many_nodes_are_recorded_as_two_groups(make, spec):
-    ceph = make(on=resized(spec, 80, 512), objects=400, parameters=ModelParameters(detail_nodes=20))
-    ceph.start_disturbance([(0.0, {f"osd{number}": None for number in range(10)})])
-    ceph.start_recorder()
-    ceph.advance(5)
-    last = {(s.node, s.metric): s.value for s in ceph.samples() if s.t_s > 4}
-    assert {node for node, _ in last} == {"hot", "calm", "client"}
-    assert last[("hot", "pressure")] > 90 and last[("calm", "pressure")] < 5
 
 
 def test_a_spec_that_cannot_be_simulated(make, spec):

@@ -70,21 +70,6 @@ def test_what_goes_wrong(tmp_path, spec, body, sentence):
     assert "\n" not in str(caught.value)
 
 
-def test_there_is_no_program(tmp_path, spec):
-    with raises(StoreError, "make setup"):
-        SimulatedCeph(spec, program=tmp_path / "missing")
-
-
-def test_it_dies_in_the_middle(spec):
-    ceph = SimulatedCeph(spec)
-    ceph._process._process.kill()
-    with raises(StoreError, "ended during advance"):
-        ceph.advance(1)
-    with raises(StoreError, "is closed"):
-        ceph.advance(1)
-    ceph.close()
-
-
 def test_a_cut_off_request_ends_the_simulator():
     process = SimulatorProcess("ceph")
     pipe = process._process.stdin

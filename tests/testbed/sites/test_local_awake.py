@@ -14,8 +14,7 @@ import pytest
 
 from campaigns.engine.session import kept_awake as campaign_awake
 from schemas.errors import UserError
-from testbed.sites.local import usage
-from testbed.sites.local.awake import kept_awake, tidy, wanted
+from testbed.sites.local.awake import kept_awake, wanted
 from testbed.sites.local.cgroups import Cgroups, Hierarchies
 from testbed.sites.local.process import alive
 from tests.errors import raises
@@ -95,18 +94,6 @@ def test_without_control_groups_nothing_is_started_and_nothing_fails(tmp_path):
         assert set(children.read_text().split()) <= before
 
 
-def test_groups_in_use_stay(tmp_path):
-    groups = plain(tmp_path)
-    group = tmp_path / "cpu" / "top" / "1"
-    group.mkdir(parents=True)
-    (group / "cgroup.procs").write_text(f"{os.getpid()}\n")
-    tidy(groups)
-    assert group.is_dir()
-    (group / "cgroup.procs").unlink()
-    tidy(groups)
-    assert not group.parent.exists()
-
-
 @pytest.mark.parametrize("idle", [True, False])
 def test_who_keeps_awake_gives_way(tmp_path, idle):
     v1, v2 = tmp_path / "cpu" / "top", tmp_path / "all" / "top"
@@ -120,16 +107,6 @@ def test_who_keeps_awake_gives_way(tmp_path, idle):
     files = ("cpu.idle", "cpu.idle") if idle else ("cpu.shares", "cpu.weight")
     told = [(v1 / files[0]).read_text(), (v2 / files[1]).read_text()]
     assert told == (["1", "1"] if idle else ["2", "1"])
-
-
-def test_it_is_no_load_from_outside():
-    before = {"wall": 0.0, "busy": 0.0, "all": 0.0, "steal": 0.0, "kernel": 0.0, "testbed": 0.0}
-    after = {"wall": 10.0, "busy": 19.0, "all": 20.0, "steal": 1.0, "kernel": 1.0, "testbed": 5.0}
-    found = usage.between(before | {"awake": 3.0}, after | {"awake": 14.0, "node:osd0": 2.0})
-    assert found.outside_cores == pytest.approx(0.2)
-    assert found.steal == pytest.approx(0.05)
-    assert found.node_cores == {"osd0": pytest.approx(0.2)}
-    assert usage.between(before, after).outside_cores == pytest.approx(1.3)
 
 
 def test_a_campaign_tells_and_records_it(tmp_path):

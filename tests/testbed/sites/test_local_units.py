@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from schemas.errors import UserError
 from schemas.locks import machine_lock
 from testbed.sites.contract import SiteError
-from testbed.sites.local import LocalSite, image, network, quota_slice, record
+from testbed.sites.local import LocalSite, network, quota_slice, record
 from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, Hierarchies, detect
 from testbed.sites.local.container import Container
 from testbed.sites.local.names import LocalNames
@@ -56,14 +56,6 @@ def test_no_testbed_owns_what_is_anothers(name, other, node):
     places = LocalNames()
     owned = places.netns(other, node).startswith(places.netns_prefix(name))
     assert owned == (name == other)
-
-
-def test_another_state_folder_has_names_of_its_own():
-    here, there = LocalNames(), LocalNames(Path("/elsewhere"))
-    assert not there.netns("a", "b").startswith(here.netns_prefix())
-    assert not here.netns("a", "b").startswith(there.netns_prefix())
-    assert here.cgroup != there.cgroup
-    assert not there.uplink("a").startswith(here.uplink_prefix())
 
 
 # -- the record -----------------------------------------------------------------------------------
@@ -149,22 +141,6 @@ def test_limits_on_v2(tmp_path):
     assert not (node / "cgroup.subtree_control").exists()  # the node fills its own file
 
 
-def test_limits_on_v1(tmp_path):
-    trees = {name: tmp_path / name for name in ("cpu", "memory", "blkio")}
-    groups = Cgroups(Hierarchies(trees, None, None, frozenset()), "hotbed")
-    groups.create("t/n", cpus=0.5, memory=9)
-    assert groups.limits("t/n") == {"cpus": 0.5, "memory": 9, "io": "none"}
-    cpu = tmp_path / "cpu" / "hotbed" / "t" / "n"
-    assert (cpu / "cpu.cfs_quota_us").read_text() == str(CPU_PERIOD_US // 2)
-    assert (cpu / "cpu.cfs_period_us").read_text() == str(CPU_PERIOD_US)
-    assert (tmp_path / "memory/hotbed/t/n/memory.limit_in_bytes").read_text() == "9"
-    throttle = tmp_path / "blkio/hotbed/t/n/blkio.throttle.read_bps_device"
-    throttle.write_text("7:3 1000000\n")
-    assert groups.limits("t/n")["io"] == "7:3 1000000"
-    groups.unthrottle("t/n")
-    assert throttle.read_text() == "7:3 0"
-
-
 def test_usage_is_read_from_either_version(tmp_path):
     group = tmp_path / "hotbed" / "t"
     group.mkdir(parents=True)
@@ -204,22 +180,6 @@ def test_a_link_that_is_not_as_it_was_made_is_told_by_what_it_is(kind, options, 
     read = network.rate_of("n", "eth0", there, 2e8)
     assert read == found or (isinstance(found, str) and found in str(read))
     assert isinstance(network.rate_of("n", "eth0", [*there, {"kind": "clsact"}], 2e8), str)
-
-
-@given(NAME, NODE)
-def test_hardware_addresses_are_local_and_stay(name, node):
-    found = network.hardware_address(name, node)
-    first = int(found.split(":")[0], 16)
-    assert first & 0b11 == 0b10  # locally administered, not a group address
-    assert found == network.hardware_address(name, node)
-    assert found != network.hardware_address(name, f"{node}x")
-
-
-def test_the_images_name_follows_its_recipe(monkeypatch):
-    before = image.digest()
-    assert image.digest() == before
-    monkeypatch.setattr(image, "PACKAGES", (*image.PACKAGES, "sysstat"))
-    assert image.digest() != before
 
 
 def test_the_site_refuses_what_it_cannot_give():

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from testbed.sites.contract import SiteError
@@ -66,21 +64,6 @@ def test_the_journal_keeps_its_order_and_survives_a_torn_line(records):
     assert records.names() == ("mine",)
 
 
-@given(cut=st.integers(min_value=0, max_value=200))
-def test_a_journal_cut_anywhere_keeps_every_whole_line(tmp_path_factory, cut):
-    records = Records("somewhere", tmp_path_factory.mktemp("state"))
-    with records.open("mine") as record:
-        for number in range(4):
-            record.journal("ask", number=number)
-        path = record.folder / "journal.jsonl"
-        whole = path.read_bytes()
-        path.write_bytes(whole[:cut])
-        # A line without its end is whole or unreadable, never a different line.
-        assert [entry["number"] for entry in record.entries()] in [
-            list(range(kept)) for kept in range(whole[:cut].count(b"\n"), 5)
-        ]
-
-
 def test_removing_takes_everything_of_one_testbed(records):
     for name in ("mine", "other"):
         with records.open(name) as record:
@@ -116,18 +99,6 @@ def test_names_and_folders_that_are_none_are_told(records, tmp_path):
         records.open("mine"),
     ):
         pass
-
-
-def test_the_state_folder_can_be_chosen(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOTBED_STATE", str(tmp_path))
-    assert default_root() == tmp_path
-    monkeypatch.delenv("HOTBED_STATE")
-    monkeypatch.delenv("JUPYTERHUB_API_TOKEN", raising=False)
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert default_root() == Path("/var/lib/hotbed")
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert default_root() == tmp_path / ".local" / "state" / "hotbed"
 
 
 def test_in_chameleons_hub_it_is_where_the_server_s_end_leaves_it(monkeypatch, tmp_path):

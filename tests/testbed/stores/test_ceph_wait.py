@@ -169,16 +169,6 @@ def test_what_a_cluster_answers_comes_through():
                 asking("mgr", "pg stat")
 
 
-def test_where_nobody_can_ask_nothing_waits(capfd):
-    def make() -> Ask:
-        raise ImportError("No module named 'rados'")
-
-    clock = ManualClock(0.0)
-    with apart(make) as asking, raises(RuntimeError, "cannot be asked from here"):
-        wait(asking, 3, 30, clock=clock.now, sleep=clock.sleep)
-    assert "No module named 'rados'" in capfd.readouterr().err
-
-
 def test_its_process_ends_with_it():
     with apart(lambda: cluster(active_clean=8)) as asking:
         asking("mon", "status")

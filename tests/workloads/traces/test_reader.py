@@ -50,18 +50,6 @@ def test_plain(tmp_path: Path) -> None:
         load(tmp_path / "none.csv")
 
 
-def test_a_byte_order_mark_and_kinds_in_other_letters_are_no_reason_to_leave_rows_out(
-    tmp_path: Path,
-) -> None:
-    other = PLAIN.replace("DiskWrite", "WRITE").replace("DiskRead", "DISKREAD")
-    for text in (PLAIN, other, other.upper()):
-        for form in ("auto", "plain"):
-            for mark in (b"", b"\xef\xbb\xbf"):
-                block, report = load(written(tmp_path, mark + text.encode()), format=form)
-                assert rows(block)[0] == (100, 4096, False, -1)
-                assert (len(block), report.malformed) == (3, 0)
-
-
 def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     block, report = load(written(tmp_path, OLD))
     # Arrival is TimeStamp minus ElapsedTime; the Init row announces the same request.
@@ -79,19 +67,6 @@ def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     assert "columns of DiskWrite" in report.examples[0][1]
     block, _ = load(written(tmp_path, OLD), completion=True, disk=0)
     assert rows(block) == [(5_000_000, 4096, True, 0x1B0130000)]
-
-
-def test_microsoft_columns_may_be_in_another_order_and_other_letters(tmp_path: Path) -> None:
-    """A file name with commas before the numbers must not shift the columns."""
-    header = "DiskRead, FileName, THREADID, Timestamp, Io Size, ByteOffset, elapsedtime"
-    text = f"BeginHeader\n{header}\n{header.replace('Read', 'Write')}\nEndHeader\n"
-    text += 'DiskRead,  "C:\\a, 7, 8\\b.dat",  9, 100, 0x1000, 0x200, 10\n'
-    text += 'DiskWrite, "C:\\a",             9, 200, 0x2000, 0x400, 10\n'
-    block, report = load(written(tmp_path, text), on_error="stop")
-    assert report.format == "microsoft"
-    assert rows(block) == [(90_000, 4096, True, 512), (190_000, 8192, False, 1024)]
-    _, report = load(written(tmp_path, text + 'DiskRead, "C:\\a, 9, 300, 0x1, 0x1, 1\n'))
-    assert "1 malformed row left out; the first is line 7" in report.left_out()
 
 
 def test_msr_counts_from_its_first_row(tmp_path: Path) -> None:
@@ -191,15 +166,6 @@ def test_a_trace_that_is_not_supported_is_named_with_those_that_are(
 ) -> None:
     with raises(UserError, name, *FORMATS):
         load(written(tmp_path, text))
-
-
-def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
-    packed = gzip.compress(PLAIN.encode())
-    assert len(load(written(tmp_path, packed, "trace.csv"))[0]) == 3
-    with raises(UserError, "ends or breaks at line"):
-        load(written(tmp_path, packed[:-9]))
-    with raises(UserError, "ends or breaks at line"):
-        load(written(tmp_path, packed[:20] + b"\xff\xff" + packed[22:]))
 
 
 BAD = [

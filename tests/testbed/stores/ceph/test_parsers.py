@@ -33,7 +33,7 @@ from testbed.stores.ceph.perf import (
 )
 from testbed.stores.ceph.pgs import bytes_moved, changed_primaries, parse_osd_map, pg_bytes
 from testbed.stores.ceph.steps import reweights
-from testbed.stores.ceph.store import parse_features, parse_version
+from testbed.stores.ceph.store import parse_features
 from testbed.stores.contract import (
     ACTIVITY,
     OSDS,
@@ -78,10 +78,6 @@ def test_osd_map_and_racks():
     assert by_rack == {"rack0": 2, "rack1": 1}
     flat = parse_osd_map(recorded("osd_dump.json"), recorded("osd_tree.json"))
     assert {osd.rack for osd in flat.osds.values()} == {""}
-
-
-def test_version():
-    assert parse_version("ceph version 16.2.15 (618f44) pacific (stable)") == (16, 2, 15)
 
 
 LUMINOUS = {"client": {"group": {"features": "0x1ffd", "release": "luminous", "num": 4}}}
@@ -198,10 +194,6 @@ def report(writes: int, reads: int = 0, state: str = "active+clean") -> PgReport
     return PgReport(reads, writes, state, (0, 1), (0, 1))
 
 
-def test_counters_that_went_back_say_nothing():
-    assert pg_rates({"2.0": report(1000)}, {"2.0": report(10)}, 5.0) == {}
-
-
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=20), st.floats(0.5, 20))
 def test_nothing_is_lost_between_calls_however_late_reports_are(steps, seconds):
     counts = [sum(steps[:n]) for n in range(len(steps) + 1)]
@@ -252,14 +244,6 @@ def test_the_store_senses_activity(store, raw):
     assert seen.activity.unclean == ("2.1",)
     assert set(seen.activity.osds) == {0, 1, 2}
     assert observation_from_json(json.loads(json.dumps(observation_to_json(seen)))) == seen
-
-
-def test_activity_alone_tells_no_pgs(store):
-    store.sense(frozenset({ACTIVITY}))
-    seen = store.sense(frozenset({ACTIVITY}))
-    assert seen.pgs == ()
-    assert seen.activity is not None
-    assert len(seen.activity.pgs) == 128
 
 
 # -- polling without waiting for the slowest OSD ---------------------------------------------------

@@ -239,13 +239,6 @@ def test_others_pools_rules_and_warnings_are_left_alone(raw, connection):
     assert set(raw.named) == {"replicated_rule", "twochoice.0"}
 
 
-def test_a_pool_that_is_not_pinned_is_not_taken(raw, connection):
-    pinned.pin(connection, "twochoice.", [0])
-    raw.pool("twochoice.0")["crush_rule"] = 0
-    with raises(UserError, "twochoice.0", "osd.0"):
-        pinned.pin(connection, "twochoice.", [0])
-
-
 @pytest.mark.parametrize(
     ("prefix", "osds", "said"),
     [

@@ -14,12 +14,10 @@ from schemas.errors import StoreError
 from testbed.agent.clean import to_put_right
 from testbed.stores.ceph import CephStore, Connection
 from testbed.stores.ceph.connection import together
-from testbed.stores.ceph.pools import removing
 from testbed.stores.ceph.steps import moved_pairs, pristine
 from testbed.stores.contract import (
     OSDS,
     PGS,
-    PRESSURE,
     ClearUpmap,
     MoveReplica,
     ReweightByUtilization,
@@ -50,11 +48,6 @@ def test_pg_map_is_read_again_only_in_a_new_epoch(store, raw):
     store.last_stall()
     store.sense(ALL)
     assert len(raw.sent("pg map")) == 256
-
-
-def test_pressure_without_a_sensor_is_refused(store):
-    with raises(StoreError, "cannot sense pressure"):
-        store.sense(frozenset({PRESSURE}))
 
 
 def test_swaps_are_sent_together_and_waited_for(store, raw):
@@ -109,15 +102,6 @@ def test_bad_actions_are_refused_and_not_sent(store, raw, action, words):
     assert not effect.ok
     assert words in effect.message
     assert raw.dump["epoch"] == epoch
-
-
-def test_a_refusal_does_not_keep_the_others_from_being_done(store):
-    effects = store.act(
-        [SetPrimaryAffinity(77, 0.5), SetPrimaryAffinity(1, 0.5), SetPrimaryAffinity(2, 1.0)]
-    )
-    assert [effect.ok for effect in effects] == [False, True, True]
-    assert "already" in effects[2].message
-    assert store.sense(ALL).osds[1].primary_affinity == 0.5
 
 
 def test_move_replica_keeps_replicas_on_different_nodes(raw):
@@ -208,11 +192,6 @@ def test_upmap_is_refused_where_old_clients_are_allowed(raw):
     assert "does not offer pg-upmap" in effect.message
 
 
-def test_an_osd_that_is_gone_is_missing_from_counters(store, raw):
-    raw.perf.pop(1)
-    assert removing(store.connection) == 0
-
-
 def test_a_call_that_hangs_is_given_up():
     hung, ended = threading.Event(), threading.Event()
 
@@ -294,12 +273,3 @@ def test_what_is_gone_is_not_restored(store, raw):
     raw.balancer.update(mode="none", active=False)
     effects = store.restore(saved)
     assert [effect.message for effect in effects] == ["balancer upmap, on"]
-
-
-def test_a_thing_that_does_not_change_back_is_not_ok(store, raw, monkeypatch):
-    saved = store.save()
-    store.act([SetPrimaryAffinity(0, 0.3)])
-    monkeypatch.setattr(raw, "mon_osd_primary_affinity", lambda id, weight: "said so")
-    (effect,) = store.restore(saved)
-    assert not effect.ok
-    assert "still differs" in effect.message

@@ -163,12 +163,6 @@ def test_what_did_not_come_into_force_is_told_and_taken_away(kernel, keep):
     assert (kernel.root, kernel.table, keep.exists()) == (TBF, False, False)
 
 
-def test_a_host_without_flows_is_freed(kernel, keep):
-    netenforcer.apply(HOST, kernel, keep)
-    assert netenforcer.apply({"rate": 1e6, "flows": []}, kernel, keep)["changed"] is True
-    assert kernel.state is None
-
-
 @pytest.mark.parametrize(
     ("host", "said"),
     [
@@ -189,34 +183,6 @@ def test_all_flows_must_leave_by_one_device(kernel):
     assert netenforcer.device_to({"10.1.0.1/32"}, run) == "eth0"
     with raises(UserError, "eth0", "eth1"):
         netenforcer.device_to({"10.1.0.1/32", "10.1.0.2/32"}, run)
-
-
-def test_the_command_answers_in_json_and_in_sentences(tmp_path, capsys, monkeypatch):
-    assert netenforcer.main(["apply", str(tmp_path / "none.json")]) == 2
-    assert "none.json: is missing" in capsys.readouterr().err
-    assert netenforcer.main(["paint"]) == 2
-    assert "allowed: apply, check or remove" in capsys.readouterr().err
-    monkeypatch.setattr(netenforcer, "check", lambda host: [f"{host}"])
-    monkeypatch.setattr("sys.stdin", __import__("io").StringIO("null"))
-    assert netenforcer.main(["check", "-"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"differences": ["None"]}
-
-
-def test_buckets_hold_a_frame_of_the_devices_packets(kernel, keep):
-    kernel.mtu = 9000
-    small = HOST | {"flows": [HOST["flows"][0] | {"pairs": [[1e6, 100.0]]}]}  # type: ignore[index]
-    netenforcer.apply(small, kernel, keep)
-    assert kernel.state == shaping.wanted(small, 25e6, 9038)
-    assert {c.burst for c in kernel.state.classes if c.classid == "1000:1"} == {9038.0}
-    kernel.mtu = 1500  # the original value counts, as for all restored settings
-    assert netenforcer.check(small, kernel, keep) == []
-
-
-def test_what_an_earlier_version_kept_is_read(keep):
-    keep.parent.mkdir()
-    keep.write_text(json.dumps({"device": "eth0", "root": None, "segments": 65535}))
-    found = netenforcer.load(keep)
-    assert found is not None and found.mtu == 1500
 
 
 def test_readback_is_what_read_uses(root):
@@ -317,21 +283,6 @@ def test_flows_are_ordered_by_classes_of_their_own():
     handles = [handle for handle, _, _ in state.qdiscs]
     assert len(set(handles)) == len(handles) == 3 + 60 * 3
     assert max(int(handle[:-1], 16) for handle in handles) < 0xFFFF
-
-
-def test_classes_hold_the_frames_of_a_device_with_large_packets():
-    slow = 1e6
-    state = shaping.wanted(host(flow(pairs=[[1e5, 100.0]])), slow, 9038)
-    bursts = {c.classid: (c.burst, c.cburst) for c in state.classes}
-    assert bursts == {
-        "1:1": (18076.0, 18076.0),
-        "1:2": (1538.0, 18076.0),
-        "1:3": (6152.0, 18076.0),
-        "1:100": (1538.0, 18076.0),
-        "1000:1": (9038.0, 9038.0),
-    }
-    lines = [line for line in shaping.tc_commands(state, "eth0", 9038) if "class add" in line]
-    assert len(lines) == 5 and all(line.endswith("quantum 9038") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import UserError
 from testbed.agent.contract import AgentConfig, AgentNode
-from testbed.agent.nfs import action_of
 from testbed.ssh import Completed
 from testbed.stores.nfs.store import (
     NfsStore,
@@ -18,7 +16,6 @@ from testbed.stores.nfs.store import (
     SetNetwork,
     observed,
 )
-from tests.errors import raises
 
 CONFIG = AgentConfig(
     "t",
@@ -140,12 +137,3 @@ def test_every_host_is_checked_also_those_that_enforce_nothing(nodes):
     assert found == {"admin": [], "s0": [], "s1": [], "c0": ["x is missing"]}
     assert json.loads(nodes["c0"].ran[0][1]) == FLOWS
     assert nodes["admin"].ran[0][1] == b"null"
-
-
-def test_actions_come_as_json():
-    made = action_of({"action": "put-parameters", "server": "s0", "parameters": None})
-    assert made == PutParameters("s0", None)
-    with raises(UserError, "lacks 'host'"):
-        action_of({"action": "set-network", "parameters": None})
-    with raises(UserError, "action 'paint'"):
-        action_of({"action": "paint"})
