@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
 
 # A deadline per example is a timed assertion, which fails on a busy machine.
-settings.register_profile("hotbed", deadline=None)
+settings.register_profile("hotbed", deadline=None, max_examples=50)
 settings.load_profile("hotbed")
 
 

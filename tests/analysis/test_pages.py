@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from synthetic import write_run
 from test_bundle_appendix import claim
-from test_comparison import make
 
 from analysis.bundle.derive import Derived, Experiment, Figure, FigureCells, Ran
 from analysis.bundle.describe import pages as documents
 from analysis.comparison.build import build as compare
-from analysis.core.report import build, in_markdown
+from analysis.core.report import Report, build, in_markdown
 from analysis.validation import Validation
 from campaigns.engine.display import CampaignView, RunView
 from hotbed.live_view import LiveView
 from schemas.bundle import About, Author, Manifest
 from schemas.run import Run
 from testbed.sites.contract import Cost, Node, State, Status
+from tests.analysis.test_comparison import make
 
 TEXT = """"'><script>alert(1)</script><img src=x onerror=y>](javascript:z)`"""
 
@@ -106,8 +106,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return artifacts
 
 
-def test_a_report_holds_no_script(runs: Path) -> None:
-    page = Page(build(runs, "dlr-tiny").path.read_text())
+@pytest.fixture(scope="module")
+def report(runs: Path) -> Report:
+    return build(runs, "dlr-tiny")
+
+
+def test_a_report_holds_no_script(report: Report) -> None:
+    page = Page(report.path.read_text())
     assert page.is_inert()
     assert page.text.count("<script>alert(1)</script>") >= 4  # site, versions, calibration, ...
     policy = page.policy().split("; ")
@@ -158,8 +163,7 @@ def test_a_comparison_holds_no_script(tmp_path: Path) -> None:
     assert in_markdown(kept) == kept
 
 
-def test_what_notebooks_show_holds_no_script(runs: Path) -> None:
-    made = build(runs, "dlr-tiny")
+def test_what_notebooks_show_holds_no_script(runs: Path, report: Report) -> None:
     records = [
         Run.model_validate_json(file.read_bytes())
         for file in sorted((runs / "dlr-tiny").glob("*/attempt-1/run.json"))
@@ -172,7 +176,7 @@ def test_what_notebooks_show_holds_no_script(runs: Path) -> None:
     view = LiveView(lambda count: iter(()))  # type: ignore[arg-type,return-value]
     view._problem = TEXT
     pages = [
-        replace(made, path=Path(TEXT))._repr_html_(),
+        replace(report, path=Path(TEXT))._repr_html_(),
         Validation(TEXT, (), 0)._repr_html_(),
         CampaignView(TEXT, tuple(records))._repr_html_(),
         *(RunView(run, None, Path(TEXT))._repr_html_() for run in records),

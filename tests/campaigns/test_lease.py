@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from lease_world import CELL_S, EPOCH, PLAN, World, as_planned, leased
@@ -130,17 +129,6 @@ def test_a_site_that_grants_nothing_is_asked_once() -> None:
     assert "not extended" in world.said[0]
 
 
-def test_an_extension_by_somebody_else_is_seen() -> None:
-    world = leased(2.5 * CELL_S + 100)
-
-    def script(cell: Cell, tries: int) -> tuple[RunStatus, float]:
-        if len(world.begun) == 2:
-            world.site.extend("leased", 100 * CELL_S)
-        return "done", CELL_S
-
-    assert world.run(PLAN, world.lease(), script).ok
-
-
 def test_a_lease_that_vanishes_under_a_cell_interrupts_it_and_burns_no_retry() -> None:
     world = leased(1000 * CELL_S)
 
@@ -204,30 +192,6 @@ def test_a_lease_that_goes_under_the_last_cell_s_feet_is_no_matter_if_it_ended()
     engine = world.engine(PLAN, lease, script)
     result = engine.run()
     assert (result.ok, result.lease) == (True, None)
-
-
-def test_looks_are_seldom() -> None:
-    world = leased(1e6)
-    lease = world.lease()
-    looks: list[float] = []
-    status = world.site.status
-
-    def counted(name: str) -> Status:
-        looks.append(world.now)
-        return status(name)
-
-    world.site.status = counted  # type: ignore[method-assign]
-    for _ in range(2000):
-        world.now += 0.5
-        lease.due()
-        lease.refuses(1.0, 1.0)
-    assert len(looks) == 1000 // 60
-    for _ in range(100):
-        world.now += 0.5
-        lease.due()
-        lease.over()
-        lease.refuses(1.0, 1.0)
-    assert all(after - before >= 5 for before, after in pairwise(looks))
 
 
 @pytest.mark.parametrize("step_s", [7200.0, -7200.0])

@@ -26,7 +26,6 @@ from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import Testbed
 from testbed.spec import load_spec
 from tests.testbed.fake_site import FakeSite
-from workloads.disturbance import Scenario, plan_disturbance
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "tests" / "data" / "rados-bench" / "16.2.15"
@@ -402,10 +401,6 @@ def test_objects_to_read_are_frozen_once_before_the_first_write_cell(
     assert store[2:] == ["restore filled-1"]
 
 
-def test_without_a_snapshot_nothing_is_restored(site: FakeSite, testbed: Testbed) -> None:
-    assert not Snapshots(site, testbed).fresh()
-
-
 def test_a_load_outlives_a_lost_engine_by_minutes_at_most(
     tmp_path: Path, site: FakeSite, testbed: Testbed
 ) -> None:
@@ -430,16 +425,3 @@ def test_a_node_that_the_admin_node_cannot_reach_is_told_before_anything_starts(
         read_facts(live_of(site, testbed, agent))
     agent.on_facts = lambda given: {"osd0": {"osds": [0, 1]}}  # type: ignore[attr-defined]
     assert read_facts(live_of(site, testbed, agent)).osd_count == 2
-
-
-@pytest.mark.parametrize("scenario", ["none", "heterogeneity"])
-def test_each_run_keeps_only_its_own_disturbance_log(tmp_path: Path, scenario: Scenario) -> None:
-    """The admin node still has the log of an earlier cell."""
-    old = {"state": {"hot_nodes": []}, "events": [], "outputs": [{"node": "osd0"}]}
-    agent = ScriptedAgent()
-    agent.on_disturb_log = lambda given: old  # type: ignore[method-assign]
-    (tmp_path / "logs").mkdir()
-    plan = plan_disturbance(scenario, ("osd0", "osd1"), seed=1, duration_s=30.0, hot_nodes=1)
-    live.write_log(agent, plan, tmp_path)
-    kept = json.loads((tmp_path / "logs" / "disturbance.json").read_text())
-    assert kept["outputs"] == ([] if scenario == "none" else old["outputs"])

@@ -29,17 +29,6 @@ GRID: dict[str, Any] = {
 }
 
 
-def axis(ask: ScaleRequest, figure: str, name: str) -> dict[float, int]:
-    """Return the values of an axis in a figure's grids, with their blocks."""
-    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ask)
-    return {
-        value: grid.repetitions
-        for grid in campaign.grids
-        if figure in grid.figures
-        for value in grid.vary[name]
-    }
-
-
 @settings(deadline=None)
 @given(share=st.floats(0.001, 1), nodes=st.integers(1, 10_000))
 def test_a_share_is_at_least_one_node_and_never_too_many(share: float, nodes: int) -> None:
@@ -147,17 +136,6 @@ def test_every_value_asked_for_is_run_once(osds: list[int], hot: list[float]) ->
     assert {cell["osds"] for cell in runs} == set(osds)
     keys = [(cell["osds"], cell["controller"]) for cell in runs]
     assert len(set(keys)) == len(keys)
-
-
-def test_controllers_ops_and_blocks_are_those_of_every_grid() -> None:
-    ask = ScaleRequest(controllers=["dlr_pg"], ops=["seq"], blocks=2)
-    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ask)
-    for grid in campaign.grids:
-        assert grid.vary["controller"] == ["default", "dlr-pg"]
-        assert (grid.vary["op"], grid.repetitions) == (["seq"], 2)
-    everybody = vary(load_campaign(find_campaign(CAMPAIGN)), ScaleRequest(controllers=["all"]))
-    assert everybody.grids[0].vary["controller"][0] == "default"
-    assert {"dlr", "dlr-pg", "oracle"} <= set(everybody.grids[0].vary["controller"])
 
 
 @pytest.mark.parametrize(

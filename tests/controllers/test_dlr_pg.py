@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controllers.common.closed_network import throughput
 from controllers.dlr_pg.swaps import SwapProblem, osd_loads, plan
 from controllers.registry import create, find
-from testbed.stores.contract import ClearUpmap, Observation, Osd, Pg, SwapPrimary
+from testbed.stores.contract import Observation, Osd, Pg, SwapPrimary
 from tests.testbed.fake_store import FakeStore
 
 DLR_PG = find("dlr-pg")
@@ -115,25 +115,6 @@ def test_the_stall_budget_holds_when_hotspots_move_every_interval():
     epochs = sum(count > 0 for count in counts)
     # Two stalls of 1 s in a burst, then one per 20 s.
     assert 2 < epochs <= 2 + 40 * 4 * 0.05 + 1
-
-
-def test_going_back_to_the_first_order_takes_the_pin_away():
-    def first_four_then_last_four(number: int) -> dict[int, float]:
-        return {osd: 97.0 if (osd < 4) == (number < 4) else 5.0 for osd in range(8)}
-
-    store = FakeStore(pressures=first_four_then_last_four)
-    settle(dlr_pg(), store, 4)
-    state, senses = dlr_pg().initial(), dlr_pg().needs.senses
-    pinned = {pg: list(store.crush[pg]) for pg in store.upmaps}
-    state = {**state, "pinned": pinned}
-    _, actions = dlr_pg().decide(state, store.sense(senses))
-    cleared = [action.pg for action in actions if isinstance(action, ClearUpmap)]
-    assert cleared
-    assert all(
-        store.crush[action.pg][0] != action.osd
-        for action in actions
-        if isinstance(action, SwapPrimary) and action.pg in pinned
-    )
 
 
 @given(

@@ -110,6 +110,7 @@ def test_every_section_adds_something() -> None:
     assert {section.title for section in SECTIONS} == set(SHOWN)
 
 
+@pytest.mark.slow  # each copies the repository and starts Hotbed
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
 def test_an_addition_is_picked_up(section: Section, copy: Path) -> None:
     first, *_ = section.commands()

@@ -67,24 +67,23 @@ NO_PLACE = {"a file": Path(cli.__file__), "not ours": Path("/sys")}
 """Places where no user, including root, can make a folder."""
 
 
-@pytest.mark.parametrize("place", NO_PLACE)
 @pytest.mark.parametrize(
-    "words",
+    ("place", "words"),
     [
-        "run dlr-quick --ground sim --artifacts PLACE",
-        "run pm-quick --artifacts PLACE",
-        "compare --artifacts PLACE",
-        "scale --quick --artifacts PLACE",
-        "bench --artifacts PLACE",
-        "new controller mine --dir PLACE",
-        "ursa generate --nodes 10 --partitions 100 --out PLACE",
-        "cosbench xml A --out PLACE",
-        "mos profile local --out PLACE",
-        "pm trace standin A PLACE",
+        ("a file", "run dlr-quick --ground sim --artifacts PLACE"),
+        ("not ours", "run pm-quick --artifacts PLACE"),
+        ("a file", "compare --artifacts PLACE"),
+        ("not ours", "scale --quick --artifacts PLACE"),
+        ("a file", "bench --artifacts PLACE"),
+        ("not ours", "new controller mine --dir PLACE"),
+        ("a file", "ursa generate --nodes 10 --partitions 100 --out PLACE"),
+        ("not ours", "cosbench xml A --out PLACE"),
+        ("a file", "mos profile local --out PLACE"),
+        ("not ours", "pm trace standin A PLACE"),
     ],
 )
 def test_a_place_that_cannot_be_written_is_one_sentence(
-    words: str, place: str, capsys: pytest.CaptureFixture[str]
+    place: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = NO_PLACE[place] / "x"
     assert hotbed(*words.replace("PLACE", str(where)).split()) in (1, 2)

@@ -10,14 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from own_controllers import write_shy
 from typer.testing import Result
 
 from campaigns import comparison
 from campaigns.engine.display import CampaignResult, Silent
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.papers.dlr.kind import KIND
-from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
 
 pytestmark = pytest.mark.timeout(300)  # drawing imports large libraries, slowly on a busy machine
@@ -47,36 +45,6 @@ def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def invoke(tmp_path: Path, *arguments: str) -> Result:
     words = ["compare", "--ground", "fake", *SHORT, "--artifacts", str(tmp_path / "artifacts")]
     return Runner().run([*words, *arguments])
-
-
-@pytest.mark.slow
-def test_a_controller_of_one_s_own_is_in_figure_table_and_claims(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn = texts_by_figure(monkeypatch)
-    folder = write_shy(tmp_path / "own")
-    ended = invoke(
-        tmp_path, "--controllers", "shy,reweight", "--controllers-dir", str(folder), "--op", "rand"
-    )
-    assert ended.exit_code == 0, ended.output
-    assert "simulated" not in ended.output
-    made = tmp_path / "artifacts" / "compare-fake"
-    assert "Figure: " + str(made / "comparison.png") in ended.output
-    assert (made / "comparison.png").stat().st_size > 10_000
-    assert {"shy", "reweight", "default"} <= texts_of(drawn)
-    assert any("place 1" in text for text in texts_of(drawn))
-    (row,) = [
-        line for line in (made / "comparison.md").read_text().splitlines() if "| shy |" in line
-    ]
-    assert "| better |" in row
-    assert "| 1 |" in row
-    claims = {claim["id"]: claim for claim in json.loads((made / "claims.json").read_text())}
-    claim = claims["compare-shy-heterogeneity-rand-throughput"]
-    assert claim["verdict"] in ("reproduced", "direction")
-    assert claim["paper_value"] is None
-    assert (claim["n"], claim["ground"], claim["baseline"]) == (3, "fake", "default")
-    assert claim["ci95"][0] < 0.5 < claim["ci95"][1]
-    assert claims["compare-reweight-heterogeneity-rand-throughput"]["verdict"] == "not run"
 
 
 def test_interrupted_it_draws_nothing_and_says_how_to_go_on(

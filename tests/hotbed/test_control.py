@@ -152,17 +152,6 @@ def test_what_moves_data_only_journals_unless_told_to_act(capsys, agent, name):
     assert json.loads(out)["dry_run"] is False
 
 
-def test_the_log_of_a_dry_run_shows_what_would_be_done():
-    from hotbed.verbs.control import _decided
-
-    made = {"swaps": [], "moves": [["1.0", 0, 3]], "cost": 5.0, "hot": {"0": 30.0}}
-    step = {"state_before": {"decisions": 0}, "state_after": {"decisions": 1, "decision": made}}
-    assert _decided(step) == "would: 0 swaps, 1 moves, cost 5 for 1 hot OSDs"
-    later = {"state_before": {"decisions": 1}, "state_after": {"decisions": 1, "decision": made}}
-    assert _decided(later) == ""
-    assert _decided({"state_before": None, "state_after": None}) == ""
-
-
 def test_stop_status_and_log(capsys, agent, tmp_path, monkeypatch):
     assert "stopped: dlr (stopped)" in hotbed(capsys, "control", "stop")[1]
     assert "running" in hotbed(capsys, "control", "status")[1]

@@ -99,30 +99,3 @@ def test_a_campaign_is_killed_resumed_and_drawn(tmp_path: Path) -> None:
     assert claims["ursa-selection-moves"]["measured"] > 1
     assert claims["ursa-time-130"]["verdict"] == "not run"
     assert "Simulated" in (artifacts / "ursa" / "report.html").read_text()
-
-
-def test_cells_of_a_cluster_are_the_same_but_for_their_seconds(tmp_path: Path) -> None:
-    """Two workers and one worker make the same plans (where no time limit ends a decision)."""
-    grid = {
-        "name": "methods",
-        "figures": ["11"],
-        "vary": {"method": ["alp", "algorithm1", "htoc"], "size": ["20-400", "40-1600"]},
-        "fixed": {"kind": "s2", "time_limit_s": 1800},
-        "repetitions": 2,
-    }
-    costs = []
-    for count in ("1", "2"):
-        file = tmp_path / "tiny.yaml"
-        file.write_text(yaml.safe_dump(CAMPAIGN | {"grids": [grid]}))
-        artifacts = tmp_path / f"artifacts-{count}"
-        words = ["run", str(file), "--artifacts", str(artifacts), "--workers", count]
-        ended = run(*words)
-        assert ended.returncode == 0, ended.stderr
-        found = {}
-        for path in (artifacts / "ursa-tiny").glob("*/attempt-1/summary.json"):
-            extra = json.loads(path.read_text())["extra"]
-            names = ("cost", "moves", "swaps", "hot_after", "load_sd_after")
-            found[path.parts[-3]] = [extra[name] for name in names]
-        assert len(found) == 12
-        costs.append(found)
-    assert costs[0] == costs[1]

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from analysis.core.claims import evaluate
 from analysis.core.load import load_campaign, table
@@ -175,38 +173,6 @@ def test_each_parameter_of_section_5_c_selects_rows(wanted: dict[str, object]) -
     pd.testing.assert_frame_equal(found, one_by_one(frame(), wanted))
     assert found.empty == (wanted == {"op": "x"})
     assert select(frame().iloc[:0], **wanted).empty
-
-
-ends_of = st.lists(
-    st.floats(-1, 1).filter(lambda y: abs(y) > 1e-6) | st.just(math.nan), min_size=1, max_size=12
-)
-
-
-@settings(deadline=None)
-@given(ends=ends_of, start=st.floats(0.01, 100), step=st.floats(1.05, 10))
-def test_stretches_are_where_the_value_is_above(
-    ends: list[float], start: float, step: float
-) -> None:
-    points = [(start * step**index, value) for index, value in enumerate(ends)]
-    found = stretches(points)
-    for x, value in points:
-        inside = any(part.low <= x <= part.high for part in found)
-        assert inside == (value > 0)
-    for part in found:
-        assert part.low <= part.high
-        assert part.from_start == (part.low == points[0][0])
-        assert part.to_end == (part.high == points[-1][0] and points[-1][1] > 0)
-    for one, other in itertools.pairwise(found):
-        assert one.high <= other.low
-
-
-@settings(deadline=None)
-@given(low=st.floats(0.01, 10), factor=st.floats(1.1, 100), above=st.floats(0.01, 1))
-def test_a_crossing_is_straight_over_the_logarithm(low: float, factor: float, above: float) -> None:
-    (part,) = stretches([(low, above), (low * factor, -above)])
-    assert part.high == pytest.approx(low * math.sqrt(factor))
-    (other,) = stretches([(low, -3 * above), (low * factor, above)])
-    assert other.low == pytest.approx(low * factor**0.75)
 
 
 def gain_of(controller: str, osds: int, share: float, move: float | None) -> float:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from campaigns.engine.campaign_file import find_campaign, load_campaign
-from campaigns.engine.plan import Cell, block_order
 from campaigns.engine.session import typed_cells
 from campaigns.papers.mos.division import (
     LARGE,
@@ -30,7 +29,6 @@ from campaigns.papers.mos.loads import (
     length_s,
     loads_of,
     measured,
-    objects_of,
     workers_at,
 )
 from campaigns.papers.mos.profile import points as points_module
@@ -40,7 +38,6 @@ from campaigns.papers.mos.profile.points import (
     MeasuredPoint,
     Points,
     from_run_folders,
-    halves,
     keep,
     reference,
     references,
@@ -141,29 +138,6 @@ def test_what_cells_send() -> None:
     course = MOS.of(experiment="adaptation", setup="mos-pp")
     assert length_s(course) == 42 * 4
     assert measured(course) == (0.0, 168.0)
-
-
-def test_setups_at_one_load_follow_each_other() -> None:
-    """Compared setups must be measured within minutes of each other."""
-    cells = [
-        MOS.of(experiment="load", setup=setup, small_workers=small, large_workers=large)
-        for setup in ("default", "static", "mos-pp")
-        for small, large in ((2, 16), (8, 8))
-    ]
-    found = {
-        name: Cell(name, cell, 0, 1, 0, ("load",), ("8",), 60.0)
-        for name, cell in zip("abcdef", cells, strict=True)
-    }
-    for seed in range(20):
-        loads = [found[name].parameters.contents() for name in block_order(found, seed)]
-        assert loads[0] == loads[1] == loads[2] != loads[3] == loads[4] == loads[5]
-    one = MOS.of(experiment="setups", setup="default")
-    assert one.contents() == MOS.of(experiment="setups", setup="favors-small").contents()
-    assert one.contents() != MOS.of(experiment="setups", large_mb=4).contents()
-    prefixes = {
-        objects_of(MOS.of(experiment="setups", large_mb=size), "C").prefix for size in (4, 16)
-    }
-    assert len(prefixes) == 2  # objects of different sizes have different names
 
 
 # Division of the pool.
@@ -331,19 +305,6 @@ def test_the_simulators_constants_are_recovered_within_the_noise() -> None:
         assert getattr(found, name) == pytest.approx(getattr(TRUTH, name), rel=0.08), name
 
 
-def test_a_saturated_run_does_not_tell_what_an_idle_store_takes() -> None:
-    """Eight workers behind a slow link wait for each other; a single worker waits for nobody."""
-    slow = MeasuredPoint(workload="C", network=25e6, workers=8, bytes_s=20e6, source="link")
-    quick = MeasuredPoint(workload="C", proxy_cores=0.5, bytes_s=200e6, source="cores")
-    most = most_of([slow, quick])
-    found = fit([slow, quick], most, "").tables["C"]
-    # 400 MB/s per core is the core's time for an object.
-    assert found.idle_s == pytest.approx(quick.objects.payload / 400e6)
-    assert found.predict(most, 4).bytes_s > 0.9 * 20e6
-    alone = MeasuredPoint(workload="C", workers=1, latency_s=0.3, requests_s=3.0, source="alone")
-    assert fit([slow, quick, alone], most, "").tables["C"].idle_s == 0.3
-
-
 def test_cospurf_predicts_configurations_that_it_has_not_seen() -> None:
     model = fit(simulated_runs(TRUTH, FIFTY, seed=3), FIFTY, "synthetic")
     asked = [point for point in _asked(4) if len(point.limited_by) > 1 and not point.workers]
@@ -356,20 +317,6 @@ def test_cospurf_predicts_configurations_that_it_has_not_seen() -> None:
     assert model.tables["A"].capacity(FIFTY) > model.tables["C"].capacity(FIFTY)
     assert np.median(errors) < 3 * NOISE
     assert np.quantile(errors, 0.9) < 0.25
-
-
-@pytest.mark.parametrize("name", references())
-@pytest.mark.parametrize("seed", [0, 1])
-def test_halves_are_disjoint_and_repetitions_stay_together(name: str, seed: int) -> None:
-    points = reference(name)
-    first, second = halves(points.runs, seed)
-    assert len(first) + len(second) == len(points.runs)
-    assert not {p.configuration for p in first} & {p.configuration for p in second}
-    assert abs(len(first) - len(second)) <= 3
-    for half in (first, second):
-        assert {point.workload for point in half} == {"A", "C"}
-    if seed:
-        assert halves(points.runs, 0) == (second, first)
 
 
 def test_errors_are_of_configurations_that_were_held_out() -> None:
@@ -493,19 +440,3 @@ def test_kept_points_are_a_profile_of_cells(
         with pytest.raises(UserError, match="small letters, digits and - only"):
             keep(local, name)
     assert references() == ("mine",)
-
-
-def test_runs_that_lack_several_things_at_once_are_fitted_together() -> None:
-    """With one limit blamed per run, a fifth of the measured rates was predicted."""
-    runs = reference("testbed").runs
-    model = fit(runs, most_of(runs), "testbed")
-    for letter in "AC":
-        errors = [
-            relative_error(cospurf_rate(model, point), point.rate)
-            for point in runs
-            if point.workload == letter
-        ]
-        assert np.median(errors) < 0.25
-    # Twice the proxies, twice the requests: no curve ends at a slow measured minute.
-    proxies = model.tables["A"].proxy_cores
-    assert proxies.value(0.6) == pytest.approx(2 * proxies.value(0.3), rel=0.1)

@@ -130,17 +130,6 @@ def test_no_key_is_left_or_shown(tmp_path: Path) -> None:
         assert file.is_dir() or b"secret-of" not in file.read_bytes(), file
 
 
-def test_in_default_workers_are_dealt_out_to_all_proxies(tmp_path: Path) -> None:
-    bed, _, found = made(
-        tmp_path, experiment="setups", setup="default", small_workers=5, **SMALL_CELL
-    )
-    mine = {name: xml for name, xml in bed.xmls.items() if name.startswith("a-of")}
-    assert sorted(mine) == ["a-of-proxy0", "a-of-proxy1"]
-    assert sum(xml.count('workers="3"') for xml in mine.values()) == 1
-    assert sum(xml.count('workers="2"') for xml in mine.values()) == 1
-    assert found["A_qps"] == 2 * RATE["a"]
-
-
 def test_objects_are_written_once_for_all_layouts(tmp_path: Path) -> None:
     bed, _, _ = made(tmp_path, experiment="setups", **SMALL_CELL)
     kept = json.loads((bed.testbed.directory / OBJECTS_FILE).read_text())
@@ -250,13 +239,6 @@ def test_a_driver_that_begins_late_spoils_its_cell(
     bed = FakeBed(tmp_path / "site", START + late_s, 6)
     run, _ = run_on(bed, tmp_path / "run", experiment="proxy", **SMALL_CELL)
     assert (run.status, run.reason) == ("spoiled" if reason else "done", reason)
-
-
-def test_the_deployed_layout_is_restored(tmp_path: Path) -> None:
-    bed, _, _ = made(tmp_path, experiment="setups", setup="favors-large", **SMALL_CELL)
-    assert bed.layout["microstores"]
-    bed.swift.restore()
-    assert bed.layout == {"layout": "static"}
 
 
 class Daemons(NodeChannels):

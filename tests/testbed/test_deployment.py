@@ -13,7 +13,7 @@ from testbed.deploy import deployment, lifecycle, roles
 from testbed.deploy.ceph_ansible import CephAnsible
 from testbed.deploy.cephadm import Cephadm
 from testbed.deploy.playbook import LOG, Failure, RefusedError
-from testbed.deploy.roles import DeployError, save_spec, spec_of
+from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import SiteError, Testbed
 from testbed.spec import TestbedSpec
 from tests.errors import raises
@@ -202,13 +202,6 @@ def test_gateways_end_before_the_osds_that_they_need(testbed, monkeypatch):
     lifecycle.start_store(testbed)
     started = [one for one in asked if one.startswith("start ")]
     assert started == ["start mon", "start mgr", "start osd", "start rgw"]
-
-
-def test_a_failed_deployment_is_not_frozen(site, testbed, ansible):
-    ansible.fails = DeployError("it failed")
-    with pytest.raises(DeployError):
-        deployment.bring(site, testbed)
-    assert list(site.snapshots("t")) == []
 
 
 REFUSED = Failure("osd-0", "validate_volumes", "Judge the OSDs' devices", "The device holds ext4.")

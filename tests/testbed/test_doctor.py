@@ -11,10 +11,8 @@ import pytest
 from hotbed import cli
 from schemas.errors import UserError
 from testbed import doctor
-from testbed.checks import CHI_LIBRARIES, DISK_FLOOR, GIB
+from testbed.checks import CHI_LIBRARIES, GIB
 from testbed.deploy.deployers import with_kind
-from testbed.doctor import need_of
-from testbed.sites.local import record
 from testbed.sites.requirements import LOCAL_SITE
 from testbed.spec import TestbedSpec, load_spec
 from tests.errors import raises
@@ -154,24 +152,6 @@ def test_cgroup_v1_controllers_are_those_mounted_and_pressure_needs_v2():
     only_v1 = V1_MOUNTS.splitlines()[0] + "\n"
     (finding,) = doctor.examine(["pressure"], None, Made(files={"/proc/self/mountinfo": only_v1}))
     assert not finding.ok and "mount -t cgroup2" in finding.how
-
-
-def test_disk_between_floor_and_full_is_a_remark(spec):
-    wanted = need_of(spec).disk_bytes
-    some = Made(free=int(wanted * (DISK_FLOOR + 0.1)))
-    (finding,) = doctor.examine(["disk"], need_of(spec), some)
-    assert not finding.ok and not finding.needed and "GiB more" in finding.how
-    doctor.require("disk", spec=spec, machine=some)
-    with raises(UserError, "GiB of disk"):
-        doctor.require("disk", spec=spec, machine=Made(free=int(wanted * (DISK_FLOOR - 0.1))))
-
-
-def test_room_is_asked_for_once(spec, tmp_path):
-    """An existing or partial testbed already has its room: resuming it needs no more."""
-    record.save(tmp_path / "state" / "testbeds" / spec.name, record.LocalRecord(spec, 7))
-    assert need_of(spec).disk_bytes == 0
-    assert need_of(spec).state == str(tmp_path / "state")
-    doctor.require(spec=spec, machine=Made(free=GIB))
 
 
 def test_what_the_site_refuses_is_refused(spec):

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -72,43 +68,6 @@ def test_offered_load_run_has_a_histogram() -> None:
     worst = max(high for _, high, _ in result.histogram)
     assert result.latency_max_s is not None
     assert result.latency_max_s * 1e9 <= worst
-
-
-def as_3_0(document: dict[str, Any]) -> dict[str, Any]:
-    """Convert the recorded document to the shape of fio 3.0, derived from its stat.c: latencies
-    without counts, no bandwidth in bytes, and a percentile 0.00 if nothing was counted."""
-    document["fio version"] = "fio-3.0"
-    for job in document["jobs"]:
-        del job["sync"]
-        for op in ("read", "write", "trim"):
-            del job[op]["bw_bytes"]
-            for kind in ("slat_ns", "clat_ns", "lat_ns"):
-                del job[op][kind]["N"]
-            if not job[op]["total_ios"]:
-                job[op]["clat_ns"]["percentile"] = {"0.00": 0}
-    return document
-
-
-def as_3_42(document: dict[str, Any]) -> dict[str, Any]:
-    """Convert to the shape of fio 3.42, derived from its stat.c: a start, latencies by priority."""
-    document["fio version"] = "fio-3.42"
-    for job in document["jobs"]:
-        job["job_start"] = 1795248214000
-        latency = job["read"]["clat_ns"]
-        job["read"]["prios"] = [{"prioclass": 0, "prio": 0, "priohint": 0, "clat_ns": latency}]
-        for op in ("write", "trim"):
-            job[op]["clat_ns"].pop("percentile", None)
-    return document
-
-
-@pytest.mark.parametrize(("shape", "version"), [(as_3_0, "3.0"), (as_3_42, "3.42")])
-def test_formats_derived_from_the_source_of_other_versions(
-    shape: Callable[[dict[str, Any]], dict[str, Any]], version: str
-) -> None:
-    recorded = parse_fio(read("randread-4-jobs.json"))
-    other = parse_fio(json.dumps(shape(json.loads(read("randread-4-jobs.json")))))
-    assert other == replace(recorded, version=version)
-    assert parse_fio(json.dumps(shape(json.loads(read("randread-4-jobs.json")))), "write").iops == 0
 
 
 @pytest.mark.parametrize("text", ["", "fio: terminating on signal 15\n", '{\n  "jobs" : [\n'])

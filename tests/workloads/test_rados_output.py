@@ -18,10 +18,6 @@ from workloads.rados_output import RadosSample, parse_rados_bench, samples
 
 RADOS = Path(__file__).parents[1] / "data" / "rados-bench"
 DATA = RADOS / "16.2.15"
-# Derived from the source of Jewel (no "(s)", no colon after a read's "Average IOPS"; the paper's
-# Infernalis prints the same) and of Quincy to Squid (17 to 19, with the lines of 16.2).
-JEWEL = (RADOS / "derived" / "jewel-rand.txt").read_text()
-SQUID = (RADOS / "derived" / "squid-write.txt").read_text()
 
 
 def read(name: str) -> str:
@@ -135,19 +131,6 @@ def test_no_metadata_is_an_error_with_the_reason() -> None:
         parse_rados_bench(read("no-metadata.err"))
     with raises(WorkloadError, "no output"):
         parse_rados_bench("hints = 1\n")
-
-
-def test_formats_of_jewel_and_squid_derived_from_source() -> None:
-    output = parse_rados_bench(JEWEL)
-    assert (output.operations, output.seconds) == (130, 2.301234)
-    assert output.latency_mean_s == pytest.approx(0.268001)
-    assert len(samples(output)) == 2
-    output = parse_rados_bench(SQUID)
-    assert [row.finished for row in output.rows] == [0, 26, 50]
-    assert output.latency_sd_s == pytest.approx(0.17)
-    series = samples(output)
-    assert [round(sample.t_s, 3) for sample in series] == [1.0, 2.002, 2.612]
-    assert series[0].wall == pytest.approx(1768493319.92)
 
 
 @given(

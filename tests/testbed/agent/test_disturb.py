@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from fake_systemd import FakeSystemdShell
-from hypothesis import given
-from hypothesis import strategies as st
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent import disturb, reach, units
@@ -22,7 +20,6 @@ from testbed.agent.disturb import (
     follow,
     is_steady,
     look_at,
-    rates_of,
     read_events,
     read_state,
     steps_from_json,
@@ -156,13 +153,6 @@ def test_a_state_is_never_half_written(tmp_path):
     assert seen == 300
 
 
-@given(st.permutations(STEPS))
-def test_order_of_the_plan_does_not_matter(steps):
-    ordered = steps_from_json(steps)
-    assert [step.t_s for step in ordered] == [0, 0, 0.2, 0.2]
-    assert [step.argv is None for step in ordered[2:]] == [True, False]
-
-
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -191,11 +181,6 @@ def test_a_load_that_died_or_reads_nothing_is_not_steady(tmp_path):
         units.start(shell, load["name"], ["sleep", "30"], max_s=60)
         status = look_at(shell, load)
     assert status["alive"] and status["steady"] is not True and status["said"] == ""
-
-
-def test_rates_come_from_the_kernels_bytes():
-    assert rates_of("10.0 0\n11.0 409600\n13.0 2457600\n") == [100.0, 250.0]
-    assert rates_of("") == []
 
 
 @pytest.mark.parametrize(

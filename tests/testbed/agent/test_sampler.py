@@ -147,16 +147,6 @@ def test_a_sample_that_takes_long_makes_later_ones_late_and_never_a_burst(tmp_pa
     assert at == [1, 2, 3, 5.5, 6.5, 7.5]
 
 
-def test_a_recording_is_never_overwritten(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorder, "FOLDER", tmp_path)
-    (tmp_path / "x.jsonl").write_text('{"wall":1,"values":{},"lost":{}}\n')
-    with raises(UserError, "never overwritten"):
-        recorder.start(CONFIG, {"name": "x", "max_s": 5})
-    assert len(recorder.fetch(CONFIG, {"name": "x", "forget": True})["samples"]) == 1
-    with raises(UserError, "no recording 'x'"):
-        recorder.fetch(CONFIG, {"name": "x"})
-
-
 @pytest.mark.parametrize(
     "payload", [{}, {"name": "../x", "max_s": 5}, {"name": "x\n", "max_s": 5}, {"name": "y"}]
 )

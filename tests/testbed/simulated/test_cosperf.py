@@ -204,19 +204,6 @@ def test_what_is_added_serves_when_it_is_ready_and_what_is_taken_is_gone_at_once
     assert (left / gone)[0, 0] < 1e-3
 
 
-def test_a_change_does_not_hurry_the_one_before_it():
-    holdings = _two(ReconfigurationCosts(migration_share=0.2))
-    holdings.assign({"h2": "x"}, now_s=100.0)
-    holdings.assign({"h3": "x"}, now_s=102.0)
-    times = np.array([103.0, 105.5, 107.5, 180.0, 300.0])
-    _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, times)
-    rates = count / demand
-    # Proxies' cores: one machine's until 104.9 s, two machines' until 106.9 s.
-    assert rates[:3, 0] / rates[0, 0] == pytest.approx([1, 2, 3], rel=0.01)
-    # Data of the first machine's disks moves until 157 s, then data of the second's.
-    assert rates[3, 3] == pytest.approx(0.8 * rates[4, 3])
-
-
 # --- the store ----------------------------------------------------------------------------------
 
 

@@ -18,9 +18,8 @@ from testbed.agent.openloop.plan import (
     names_for,
     pg_of,
     plan_from_json,
-    stable_mod,
 )
-from testbed.agent.openloop.writer import Histogram, merged
+from testbed.agent.openloop.writer import Histogram
 from tests.errors import raises
 
 PLAN = WritePlan(pool="bench", object_bytes=4096, duration_s=10.0, seed=1, rates={"1.0": 5.0})
@@ -43,29 +42,7 @@ def test_quantiles_are_right_to_a_bucket(values, share):
     assert found.mean_s == pytest.approx(sum(values) / len(values))
 
 
-@given(TIMES, TIMES)
-@settings(max_examples=40)
-def test_merging_is_counting_together(first, second):
-    parts = [Histogram(), Histogram()]
-    whole = Histogram()
-    for part, values in zip(parts, (first, second), strict=True):
-        for value in values:
-            part.add(value)
-            whole.add(value)
-    found = merged(Histogram.from_json(json.loads(json.dumps(part.to_json()))) for part in parts)
-    assert (found.counts, found.total) == (whole.counts, whole.total)
-    assert (found.min_s, found.max_s) == (whole.min_s, whole.max_s)
-    assert found.sum_s == pytest.approx(whole.sum_s)
-
-
 # -- names ----------------------------------------------------------------------------------------
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 5000))
-def test_stable_mod_moves_a_value_only_to_the_new_group(value, count):
-    now, then = stable_mod(value, count), stable_mod(value, count + 1)
-    assert 0 <= now < count
-    assert then in (now, count)
 
 
 @given(
