@@ -273,7 +273,7 @@ def test_a_run_folder_is_whole(tmp_path):
     assert counts.sum() == 40
 
 
-@pytest.mark.parametrize("file", FILES.glob("ursa-live*.yaml"), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(FILES.glob("ursa-live*.yaml")), ids=lambda file: file.stem)
 def test_planners_know_the_rate_that_a_node_bears(file):
     typed = session.typed_cells(load_campaign(file), file)
     cells = [cell for grid in typed.values() for cell in grid]
