@@ -1,7 +1,7 @@
 """Performance of a workload on given resources: the paper's cospurf (section 6, equation 3).
 
 Its shape follows rules R2 to R7: a workload runs as fast as its scarcest resource allows
-(`PiecewiseLinear`). Any other model that predicts can replace it (`Performance`).
+(`PiecewiseLinear`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from controllers.common.numbers import finite, keys_of, number_of
 from schemas.errors import UserError, not_allowed
@@ -60,12 +60,6 @@ class CapacityCurve:
     def times(self, factor: float) -> CapacityCurve:
         """Return the curve with `factor` times the values at the same amounts."""
         return CapacityCurve(tuple((x, y * factor) for x, y in self.points))
-
-    @property
-    def concave(self) -> bool:
-        """True if every further unit adds no more than the unit before (diminishing returns)."""
-        slopes = [(y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in pairwise(self.points)]
-        return all(after <= before * (1 + 1e-12) for before, after in pairwise(slopes))
 
 
 NOTHING_GAINED = CapacityCurve(((0.0, 0.0),))
@@ -131,30 +125,6 @@ class WorkloadClass:
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """Predicted rates per second, latency in seconds, and utilization of the resources.
-
-    Attributes:
-        requests_s, bytes_s: finished per second.
-        mean_latency_s: infinite if nothing is served.
-        utilization: fraction by measure (`testbed.stores.microstores.MEASURES`).
-    """
-
-    requests_s: float
-    bytes_s: float
-    mean_latency_s: float
-    utilization: Mapping[str, float] = field(default_factory=dict)
-
-
-class Performance(Protocol):
-    """Model that predicts: more of a resource never makes anything slower."""
-
-    def predict(self, workload: WorkloadClass, resources: Resources, offered: float) -> Predicted:
-        """Predict the service of `offered` concurrent requests on `resources` (COSBench's workers:
-        each starts a request when its last one has ended)."""
-
-
-@dataclass(frozen=True)
 class ClassTable:
     """Requests per second of one workload by the amount of each resource, all others plentiful.
 
@@ -189,32 +159,8 @@ class ClassTable:
 
     def most(self) -> float:
         """Return the requests per second of unlimited resources."""
-        return min(
-            self.proxy_cores.most,
-            self.storage_cores.most,
-            self.network.most,
-            self.ssds.most + self.hdds.most,
-        )
-
-    def predict(self, resources: Resources, offered: float) -> Predicted:
-        """Predict by the asymptotic bounds of a closed network: the lesser of the workers' demand
-        and the scarcest part's capacity."""
-        if offered <= 0:
-            return Predicted(0.0, 0.0, self.idle_s, dict.fromkeys(self.parts(resources), 0.0))
-        rate = min(offered / self.idle_s, self.capacity(resources))
-        latency = offered / rate if rate > 0 else math.inf
-        return Predicted(
-            rate, rate * self.workload.mean_bytes, latency, self._busy(resources, rate)
-        )
-
-    def _busy(self, resources: Resources, rate: float) -> dict[str, float]:
-        disks = self.ssds.value(resources.ssds) + self.hdds.value(resources.hdds)
-        return {
-            "proxy_cpu": _fraction(self.proxy_cores.inverse(rate), resources.proxy_cores),
-            "storage_cpu": _fraction(self.storage_cores.inverse(rate), resources.storage_cores),
-            "network": _fraction(self.network.inverse(rate), resources.network),
-            "disk": _fraction(rate, disks),
-        }
+        disks = self.ssds.most + self.hdds.most
+        return min(self.proxy_cores.most, self.storage_cores.most, self.network.most, disks)
 
     def resized(self, workload: WorkloadClass) -> ClassTable:
         """Return the table for objects of another size: resources counted in bytes are rescaled."""
@@ -225,22 +171,12 @@ class ClassTable:
         return replace(self, workload=workload, **curves)
 
 
-def _fraction(used: float, held: float) -> float:
-    if held <= 0:
-        return 1.0
-    return min(1.0, used / held)
-
-
 @dataclass(frozen=True)
 class PiecewiseLinear:
     """A table for each class of workloads. `source` is the tables' origin."""
 
     tables: Mapping[str, ClassTable]
     source: str = ""
-
-    def predict(self, workload: WorkloadClass, resources: Resources, offered: float) -> Predicted:
-        """See `Performance`."""
-        return self.table(workload).predict(resources, offered)
 
     def table(self, workload: WorkloadClass) -> ClassTable:
         """Return the class's own table, resized; without one, the most similar class's."""

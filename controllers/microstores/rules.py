@@ -46,13 +46,7 @@ class RuleFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data."""
-        return {
-            "rule": self.rule,
-            "microstore": self.microstore,
-            "verdict": self.verdict,
-            "numbers": dict(self.numbers),
-            "sentence": self.sentence,
-        }
+        return vars(self) | {"numbers": dict(self.numbers)}
 
 
 @dataclass(frozen=True)
@@ -113,155 +107,144 @@ def check_rules(
     return sorted(found, key=lambda finding: (finding.rule, finding.microstore))
 
 
+def _judged(
+    rule: str, microstore: str, good: bool | None, said: str, **numbers: float
+) -> RuleFinding:
+    """Return the finding of a rule that holds, is broken or (None) cannot be judged."""
+    verdict = UNKNOWN if good is None else HOLDS if good else BROKEN
+    return RuleFinding(rule, microstore, verdict, numbers, said)
+
+
 def _r1(plan: Allocation, workloads: Mapping[str, WorkloadClass]) -> RuleFinding:
     sizes: dict[str, set[bool]] = {name: set() for name in plan.stores}
     for tenant, store in plan.tenants.items():
         if tenant in workloads and store in sizes:
             sizes[store].add(workloads[tenant].small)
     mixed = [name for name, found in sizes.items() if len(found) > 1]
-    numbers = {"mixed": float(len(mixed)), "microstores": float(len(plan.stores))}
+    said = "no microstore serves both small and large objects"
     if mixed:
         said = f"{', '.join(mixed)} serves both small and large objects; they belong apart"
-        return RuleFinding("R1", "", BROKEN, numbers, said)
-    return RuleFinding(
-        "R1", "", HOLDS, numbers, "no microstore serves both small and large objects"
-    )
+    counts = {"mixed": float(len(mixed)), "microstores": float(len(plan.stores))}
+    return _judged("R1", "", not mixed, said, **counts)
 
 
-def _parts(plan: Allocation, held: Resources) -> tuple[float, float]:
+def _parts(plan: Allocation, held: Resources) -> dict[str, float]:
     """Return the parts of the pool's proxies' cores and network."""
     cores = held.proxy_cores / plan.total.proxy_cores if plan.total.proxy_cores else 0.0
     network = held.network / plan.total.network if plan.total.network else 0.0
-    return cores, network
+    return {"cores_part": cores, "network_part": network}
 
 
 def _r2(plan: Allocation, name: str, held: Resources, table: ClassTable | None) -> RuleFinding:
     """Check R2. Small objects: the proxies' CPU comes first."""
     if table is not None:
         parts = table.parts(held)
-        cpu = min(parts["proxy_cpu"], parts["storage_cpu"])
-        numbers = {"cpu_requests_s": cpu, "network_requests_s": parts["network"]}
+        cpu, network = min(parts["proxy_cpu"], parts["storage_cpu"]), parts["network"]
         # A network that carries the SLA's need is no bottleneck, however few cores there are.
-        enough = min(cpu, plan.needed.get(name, cpu))
-        good = parts["network"] >= enough * (1 - _SAME)
-        said = (
-            f"its CPU carries {cpu:.3g} requests a second and its network {parts['network']:.3g}; "
-            + ("CPU comes first" if good else "the network ends before the CPU does")
+        good = network >= min(cpu, plan.needed.get(name, cpu)) * (1 - _SAME)
+        said = f"its CPU carries {cpu:.3g} requests a second and its network {network:.3g}; " + (
+            "CPU comes first" if good else "the network ends before the CPU does"
         )
-        return RuleFinding("R2", name, HOLDS if good else BROKEN, numbers, said)
-    cores, network = _parts(plan, held)
-    numbers = {"cores_part": cores, "network_part": network}
+        return _judged("R2", name, good, said, cpu_requests_s=cpu, network_requests_s=network)
+    part = _parts(plan, held)
+    cores, network = part["cores_part"], part["network_part"]
     good = cores >= network * (1 - _SAME)
     said = (
         f"it has {100 * cores:.0f} % of the proxies' cores and {100 * network:.0f} % of the "
         f"network; small objects need {'the cores first' if good else 'cores rather than network'}"
     )
-    return RuleFinding("R2", name, HOLDS if good else BROKEN, numbers, said)
+    return _judged("R2", name, good, said, **part)
 
 
 def _r3(plan: Allocation, name: str, held: Resources, table: ClassTable | None) -> RuleFinding:
     """Check R3. Large objects: network comes first, so cores must not run out before it."""
     if table is not None:
-        parts = table.parts(held)
-        cpu = min(parts["proxy_cpu"], parts["storage_cpu"])
-        size = table.workload.mean_bytes
-        numbers = {"network_bytes_s": parts["network"] * size, "cpu_bytes_s": cpu * size}
+        parts, size = table.parts(held), table.workload.mean_bytes
+        cpu, network = min(parts["proxy_cpu"], parts["storage_cpu"]), parts["network"]
         # If the need is unknown, the CPU must carry as much as the network.
-        needed = plan.needed.get(name, parts["network"])
-        good = min(parts["network"], cpu) >= needed * (1 - _SAME)
+        needed = plan.needed.get(name, network)
+        good = min(network, cpu) >= needed * (1 - _SAME)
+        why = f"the network comes first{'' if good else ', and the CPU ends before it'}"
+        if name in plan.needed:
+            why = f"its tenants need {needed * size / 1e6:.3g}"
         said = (
-            f"its network carries {parts['network'] * size / 1e6:.3g} MB/s and its CPU "
-            f"{cpu * size / 1e6:.3g}; "
-            + (
-                f"its tenants need {needed * size / 1e6:.3g}"
-                if name in plan.needed
-                else f"the network comes first{'' if good else ', and the CPU ends before it'}"
-            )
+            f"its network carries {network * size / 1e6:.3g} MB/s and its CPU "
+            f"{cpu * size / 1e6:.3g}; {why}"
         )
-        return RuleFinding("R3", name, HOLDS if good else BROKEN, numbers, said)
-    cores, network = _parts(plan, held)
-    numbers = {"cores_part": cores, "network_part": network}
+        rates = {"network_bytes_s": network * size, "cpu_bytes_s": cpu * size}
+        return _judged("R3", name, good, said, **rates)
+    part = _parts(plan, held)
+    cores, network = part["cores_part"], part["network_part"]
     good = network >= cores * (1 - _SAME)
     said = (
         f"it has {100 * network:.0f} % of the network and {100 * cores:.0f} % of the proxies' "
         f"cores; large objects need {'the network first' if good else 'network rather than cores'}"
     )
-    return RuleFinding("R3", name, HOLDS if good else BROKEN, numbers, said)
+    return _judged("R3", name, good, said, **part)
 
 
 def _r4(name: str, held: Resources) -> RuleFinding:
     """Check R4: proxyCores = storageNodes * coresPerStorageNode."""
-    low, high = sorted((held.proxy_cores, held.storage_cores))
-    numbers = {"proxy_cores": held.proxy_cores, "storage_cores": held.storage_cores}
+    cores = {"proxy_cores": held.proxy_cores, "storage_cores": held.storage_cores}
+    low, high = sorted(cores.values())
     good = high > 0 and low * CORES_RATIO >= high * (1 - _SAME)
     said = (
         f"{held.proxy_cores:g} cores of proxies and {held.storage_cores:g} of storage servers are "
         + ("about as many" if good else f"more than {CORES_RATIO:g} times apart")
     )
-    return RuleFinding("R4", name, HOLDS if good else BROKEN, numbers, said)
+    return _judged("R4", name, good, said, **cores)
 
 
 def _r5(plan: Allocation, name: str, held: Resources) -> RuleFinding:
     """Check R5: bw_proxies = storageNodes * bw_storageNode."""
     link = plan.link.get(name)
-    numbers = {"network": held.network}
     if link is None:
         said = "the network between proxies and storage servers is not known"
-        return RuleFinding("R5", name, UNKNOWN, numbers, said)
-    numbers["link"] = link
+        return _judged("R5", name, None, said, network=held.network)
     good = link > 0 and 1 / LINK_RATIO <= held.network / link <= LINK_RATIO
     said = (
         f"{held.network / 1e6:.3g} MB/s to the clients and {link / 1e6:.3g} MB/s to the storage "
         f"servers are {'roughly the same' if good else 'not the same'}"
     )
-    return RuleFinding("R5", name, HOLDS if good else BROKEN, numbers, said)
+    return _judged("R5", name, good, said, network=held.network, link=link)
 
 
 def _r6(plan: Allocation, name: str, held: Resources, table: ClassTable | None) -> RuleFinding:
     """Check R6: small objects gain nothing from a faster network."""
     if table is None:
         said = "without a performance model nobody knows how much network its cores can use"
-        return RuleFinding("R6", name, UNKNOWN, {"network": held.network}, said)
+        return _judged("R6", name, None, said, network=held.network)
     parts = table.parts(held)
     rest = min(parts["proxy_cpu"], parts["storage_cpu"], parts["disk"])
     usable = table.network.inverse(min(rest, table.network.most))
-    numbers = {"network": held.network, "usable": usable}
     # One step is the smallest possible amount.
-    good = held.network <= IDLE_NETWORK * usable or held.network <= _least(plan)
+    given = [share.network for share in plan.stores.values() if share.network > 0]
+    least = min([*given, plan.total.network / 20])
+    good = held.network <= max(IDLE_NETWORK * usable, least)
     said = (
         f"cores and disks can make use of {usable / 1e6:.3g} MB/s of its {held.network / 1e6:.3g} "
         f"MB/s of network{'' if good else '; the rest would serve large objects'}"
     )
-    return RuleFinding("R6", name, HOLDS if good else BROKEN, numbers, said)
-
-
-def _least(plan: Allocation) -> float:
-    shares = [held.network for held in plan.stores.values() if held.network > 0]
-    return min([*shares, plan.total.network / 20])
+    return _judged("R6", name, good, said, network=held.network, usable=usable)
 
 
 def _r7(plan: Allocation, name: str, held: Resources, table: ClassTable | None) -> RuleFinding:
     """Check R7. Large objects: the cheapest disks that keep up with the network."""
+    disks = {"ssds": float(held.ssds), "hdds": float(held.hdds)}
     if table is None:
         said = "without a performance model nobody knows what its disks carry"
-        return RuleFinding("R7", name, UNKNOWN, {"ssds": held.ssds, "hdds": held.hdds}, said)
-    parts = table.parts(held)
+        return _judged("R7", name, None, said, **disks)
+    parts, size = table.parts(held), table.workload.mean_bytes
     wanted = min(parts["network"], plan.needed.get(name, parts["network"]))
-    numbers = {
-        "disk_bytes_s": parts["disk"] * table.workload.mean_bytes,
-        "network_bytes_s": parts["network"] * table.workload.mean_bytes,
-        "ssds": float(held.ssds),
-        "hdds": float(held.hdds),
-    }
-    if parts["disk"] < wanted * (1 - _SAME):
+    rates = {"disk_bytes_s": parts["disk"] * size, "network_bytes_s": parts["network"] * size}
+    enough = parts["disk"] >= wanted * (1 - _SAME)
+    cheaper = _cheaper(plan, held, table, wanted) if enough else None
+    said = f"{held.ssds} SSDs and {held.hdds} HDDs are the cheapest that carry its network"
+    if not enough:
         said = f"its disks carry {parts['disk']:.3g} requests a second of {wanted:.3g}"
-        return RuleFinding("R7", name, BROKEN, numbers, said)
-    cheaper = _cheaper(plan, held, table, wanted)
-    if cheaper is None:
-        said = f"{held.ssds} SSDs and {held.hdds} HDDs are the cheapest that carry its network"
-        return RuleFinding("R7", name, HOLDS, numbers, said)
-    said = f"{cheaper[0]} SSDs and {cheaper[1]} HDDs would carry as much for less"
-    return RuleFinding("R7", name, BROKEN, numbers, said)
+    elif cheaper is not None:
+        said = f"{cheaper[0]} SSDs and {cheaper[1]} HDDs would carry as much for less"
+    return _judged("R7", name, enough and cheaper is None, said, **rates, **disks)
 
 
 def _cheaper(

@@ -6,7 +6,7 @@ the instance by other means than the planner's. Loads are [D, N] here, one row f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,11 +50,19 @@ class PlanCheck:
     moves: int = 0
     cost: float | None = None
 
-    def violated(self, sentences: list[str], count: int | None = None) -> None:
-        """Add violations of one kind."""
-        total = len(sentences) if count is None else count
-        self.violations += sentences[:SHOWN]
-        self.violations_total += total
+    def violated(self, *sentences: str) -> None:
+        """Add violations."""
+        self.violations += sentences
+        self.violations_total += len(sentences)
+        self.valid = False
+
+    def each(
+        self, bad: Ints, words: str, *columns: Sequence[Any] | NDArray[Any], where: str = ""
+    ) -> None:
+        """Add the violations of one kind: `words` with what the columns hold at each index."""
+        for i in bad[:SHOWN]:
+            self.violations.append(words.format(*(column[i] for column in columns)) + where)
+        self.violations_total += len(bad)
         self.valid = self.violations_total == 0
 
 
@@ -86,12 +94,12 @@ def check(instance: Instance, plan: MigrationPlan, stated_cost: float | None = N
     _c1(instance, plan, hot_before, hot, report)
     _together(instance, final, columns, report)
     if plan.move_round is not None:
-        broken = list(over_budget(instance, plan, after_swaps, columns))
-        report.violated(broken, len(broken))
+        for sentence in over_budget(instance, plan, after_swaps, columns):
+            report.violated(sentence)
     source = instance.replica_node[plan.move_partition, plan.move_replica]
     report.cost = float(_distance(instance, source, plan.move_to).sum())
     if stated_cost is not None and not np.isclose(stated_cost, report.cost, rtol=COST_ROUNDING):
-        report.violated([f"the plan states a cost of {stated_cost}; it is {report.cost}"])
+        report.violated(f"the plan states a cost of {stated_cost}; it is {report.cost}")
     return report
 
 
@@ -107,10 +115,8 @@ def _ids(instance: Instance, plan: MigrationPlan, report: PlanCheck) -> bool:
     for name, limit in limits.items():
         array = getattr(plan, name)
         bad = np.flatnonzero((array < 0) | (array >= limit))
-        report.violated(
-            [f"{name}[{i}] is {array[i]}; it must be 0 to {limit - 1}" for i in bad[:SHOWN]],
-            len(bad),
-        )
+        words = f"{name}[{{}}] is {{}}; it must be 0 to {limit - 1}"
+        report.each(bad, words, range(len(array)), array)
     return report.valid
 
 
@@ -126,13 +132,8 @@ def _swaps(
     again = partition[order][1:] == partition[order][:-1]
     old[order[1:][again]] = new[order[:-1][again]]
     idle = np.flatnonzero(old == new)
-    report.violated(
-        [
-            f"swap {i}: replica {new[i]} of partition {partition[i]} is primary already"
-            for i in idle[:SHOWN]
-        ],
-        len(idle),
-    )
+    words = "swap {}: replica {} of partition {} is primary already"
+    report.each(idle, words, range(len(new)), new, partition)
     giver = instance.replica_node[partition, old].astype(np.int64)
     taker = instance.replica_node[partition, new].astype(np.int64)
     # Every node's load over time: its changes one after the other, summed.
@@ -151,13 +152,8 @@ def _swaps(
         # One long sum over all nodes rounds more than a node's own.
         slack = 1e-9 * np.maximum(capacity[node], load[d, node])
         heats = np.flatnonzero((change > 0) & (after > capacity[node] + slack))
-        report.violated(
-            [
-                f"swap {when[i]} makes node {node[i]} hot or hotter{_of(instance, d)}"
-                for i in heats[:SHOWN]
-            ],
-            len(heats),
-        )
+        words, where = "swap {} makes node {} hot or hotter", _of(instance, d)
+        report.each(heats, words, when, node, where=where)
     columns[partition] = new  # of several for one partition the last one stays
 
 
@@ -168,18 +164,10 @@ def _moves(instance: Instance, plan: MigrationPlan, report: PlanCheck) -> NDArra
     objects = partition * instance.replicas + replica
     _, first, times = np.unique(objects, return_index=True, return_counts=True)
     twice = first[times > 1]
-    report.violated(
-        [f"replica {replica[i]} of partition {partition[i]} moves twice" for i in twice[:SHOWN]],
-        len(twice),
-    )
+    report.each(twice, "replica {} of partition {} moves twice", replica, partition)
     idle = np.flatnonzero(instance.replica_node[partition, replica] == plan.move_to)
-    report.violated(
-        [
-            f"replica {replica[i]} of partition {partition[i]} is on node {plan.move_to[i]} already"
-            for i in idle[:SHOWN]
-        ],
-        len(idle),
-    )
+    words = "replica {} of partition {} is on node {} already"
+    report.each(idle, words, replica, partition, plan.move_to)
     final = instance.replica_node.copy()
     final[partition, replica] = plan.move_to
     touched = np.unique(partition)
@@ -192,14 +180,8 @@ def _moves(instance: Instance, plan: MigrationPlan, report: PlanCheck) -> NDArra
                 before = domain[was[:, a]] == domain[was[:, b]]
                 wrong |= together & ~before
             bad = np.flatnonzero(wrong)
-            report.violated(
-                [
-                    f"C2: replicas {b} and {a} of partition {touched[i]} end on nodes {now[i, b]} "
-                    f"and {now[i, a]}, in one fault domain"
-                    for i in bad[:SHOWN]
-                ],
-                len(bad),
-            )
+            words = f"C2: replicas {b} and {a} of partition {{}} end on nodes {{}} and {{}}, in one"
+            report.each(bad, words + " fault domain", touched, now[:, b], now[:, a])
     return final
 
 
@@ -210,15 +192,11 @@ def _c1(
     named[plan.still_hot] = True
     for d in range(instance.dimensions):
         made_hot = np.flatnonzero(hot[d] & ~hot_before[d])
-        report.violated(
-            [f"C1: node {i} was not hot and is now{_of(instance, d)}" for i in made_hot[:SHOWN]],
-            len(made_hot),
-        )
+        words, where = "C1: node {} was not hot and is now", _of(instance, d)
+        report.each(made_hot, words, range(instance.nodes), where=where)
     left = np.flatnonzero((hot & hot_before).any(axis=0) & ~named)
-    report.violated(
-        [f"C1: node {i} is still hot, and the plan does not say so" for i in left[:SHOWN]],
-        len(left),
-    )
+    words = "C1: node {} is still hot, and the plan does not say so"
+    report.each(left, words, range(instance.nodes))
 
 
 def _together(
@@ -231,13 +209,8 @@ def _together(
     same = instance.group[order][1:] == instance.group[order][:-1]
     a, b = order[:-1][same], order[1:][same]
     bad = np.flatnonzero((final[a] != final[b]).any(axis=1) | (columns[a] != columns[b]))
-    report.violated(
-        [
-            f"partitions {a[i]} and {b[i]} of group {instance.group[a[i]]} do not stay together"
-            for i in bad[:SHOWN]
-        ],
-        len(bad),
-    )
+    words = "partitions {} and {} of group {} do not stay together"
+    report.each(bad, words, a, b, instance.group[a])
 
 
 def _loads(instance: Instance, where: NDArray[np.int32], columns: Ints) -> Floats:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,7 @@ def load_instance(path: Path) -> Instance:
     Raises:
         UserError: the file is no .npz archive, or holds no instance.
     """
-    return instance_from(_arrays(path, {*REQUIRED, *DISTANCES, *OPTIONAL}), str(path))
+    return instance_from(_arrays(path, (), (*REQUIRED, *DISTANCES, *OPTIONAL)), str(path))
 
 
 def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
@@ -222,12 +222,7 @@ def load_plan(path: Path) -> tuple[MigrationPlan, float | None]:
         UserError: the file is no .npz archive, or holds no plan.
     """
     where = str(path)
-    arrays = _arrays(path, {*PLAN_ARRAYS, "still_hot", "cost", "move_round", *LIMITS})
-    missing = [name for name in PLAN_ARRAYS if name not in arrays]
-    if missing:
-        raise UserError(
-            f"lacks {_listed(missing)}: a plan holds {', '.join(PLAN_ARRAYS)}", where=where
-        )
+    arrays = _arrays(path, PLAN_ARRAYS, ("still_hot", "cost", "move_round", *LIMITS))
     check = Checks(where)
     found = [check.ids(name, arrays[name], 1) for name in PLAN_ARRAYS]
     swap_partition, swap_replica, move_partition, move_replica, move_to = found
@@ -281,21 +276,24 @@ def load_changes(path: Path) -> tuple[Int32, Float32, Float32]:
     """Read new loads: partitions [C], their primary and secondary loads.
 
     Raises:
-        UserError: the file is no .npz archive, or does not hold these. Whether partitions are of
-            the instance is for `rounds.Rounds.update` to say.
+        UserError: the file is no .npz archive, or does not hold these.
     """
-    where = str(path)
-    arrays = _arrays(path, set(CHANGES))
-    missing = [name for name in CHANGES if name not in arrays]
-    if missing:
-        raise UserError(f"lacks {_listed(missing)}: changes hold {', '.join(CHANGES)}", where=where)
+    return changes_from(_arrays(path, CHANGES), str(path))
+
+
+def changes_from(
+    arrays: Mapping[str, NDArray[Any]], where: str, partitions: int | None = None
+) -> tuple[Int32, Float32, Float32]:
+    """Return checked new loads; `partitions` is the number of an instance's, if it is known."""
     check = Checks(where)
-    partition = check.ids("partition", arrays["partition"], 1)
+    found = check.ids("partition", arrays["partition"], 1)
     primary = check.amounts("primary_load", arrays["primary_load"], 1)
     secondary = check.amounts("secondary_load", arrays["secondary_load"], 1)
     for name, array in (("primary_load", primary), ("secondary_load", secondary)):
-        check.length(name, array, len(partition), "partition has as many")
-    return partition, primary, secondary
+        check.length(name, array, len(found), "one load for each partition that is named")
+    if partitions is not None:
+        check.below("partition", found, partitions, "partitions")
+    return found, primary, secondary
 
 
 def _distance(check: Checks, arrays: Mapping[str, NDArray[Any]], nodes: int) -> Distance:
@@ -332,7 +330,10 @@ def _listed(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _arrays(path: Path, wanted: set[str]) -> dict[str, NDArray[Any]]:
+def _arrays(
+    path: Path, needed: Sequence[str], others: Sequence[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of these names; raise UserError if a needed one is missing."""
     if not path.exists():
         raise UserError("there is no such file", where=path)
     if not path.is_file():
@@ -341,7 +342,7 @@ def _arrays(path: Path, wanted: set[str]) -> dict[str, NDArray[Any]]:
         raise UserError("this is no .npz archive (numpy.savez writes them)", where=path)
     try:
         with np.load(path, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in archive.files if name in wanted}
+            found = {name: archive[name] for name in (*needed, *others) if name in archive}
     except MemoryError:
         raise UserError("its arrays do not fit into memory", where=path) from None
     except Exception as error:  # damaged archives make zipfile, zlib and numpy raise many kinds
@@ -350,6 +351,9 @@ def _arrays(path: Path, wanted: set[str]) -> dict[str, NDArray[Any]]:
     for name, array in found.items():
         if not isinstance(array, np.ndarray):
             raise UserError(f"{name} is no array (numpy.savez writes them)", where=path)
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise UserError(f"lacks {_listed(missing)}", where=path, allowed=", ".join(needed))
     return found
 
 

@@ -1,10 +1,9 @@
 """The methods by name: they choose the targets of objects, and some also the objects.
 
-A *placer* is ``place(instance, state, selection, request) -> Placement``: the selection is
-highest-load-first, `state` is after the swaps and still counts the selected objects where they are.
-A *mover* is ``moves(instance, state, request) -> Moves`` and chooses the objects by itself. Both
-leave instance and state as they are, keep C1 and C2 whatever happens, and move nothing farther
-than `MethodRequest.max_move_cost`.
+A *placer* is ``place(problem, timer) -> SelectionTargets``: it places a selection, which is
+highest-load-first. A *mover* is ``moves(instance, state, request) -> Moves`` and chooses the
+objects by itself; `state` is after the swaps. Both leave their arguments as they are, keep
+C1 and C2 whatever happens, and move nothing farther than the highest allowed cost.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from typing import Any, Literal
 from controllers.ursa.instance import Timer
 
 BEYOND = "controllers.research.ursa.plan"
-"""Plug-in for several dimensions, nested fault domains, groups and budgets; `plan` as in `plan`."""
+"""Plug-in for several dimensions, nested fault domains, groups and budgets; see `plan.plan`."""
 
 
 @dataclass(frozen=True)
 class MethodRequest:
-    """Request to a method, in addition to the instance.
+    """Request to a mover, in addition to the instance.
 
     Attributes:
         seed: of everything that is drawn by chance.

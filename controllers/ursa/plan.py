@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +14,15 @@ from controllers.ursa.instance import (
     Float64,
     Instance,
     MigrationPlan,
-    Moves,
     RoundBudget,
     Selection,
     SelectionTargets,
     Timer,
 )
 from controllers.ursa.methods import BEYOND, METHODS, Method, MethodRequest
+from controllers.ursa.place.problem import PlacementProblem, assignment_problem
 from controllers.ursa.select import (
-    MethodPhases,
+    Bools,
     MoveList,
     NodeLoads,
     Result,
@@ -37,7 +39,6 @@ from controllers.ursa.state import Gather, PlanState, initial_state, objects_on
 from controllers.ursa.swap import Swaps, swap_phase
 from schemas.errors import not_allowed
 
-Placer = Callable[[Instance, PlanState, Selection, MethodRequest], SelectionTargets]
 Selector = Callable[[Instance, PlanState], Selection]
 
 
@@ -58,6 +59,99 @@ def checked(
     return method if isinstance(method, Method) else _method(method)
 
 
+@dataclass(eq=False)
+class PlanModel:
+    """The steps of a plan in the paper's model; `methods.BEYOND` has those beyond it.
+
+    Attributes:
+        instance: checked (see `io`).
+        state: loads and primaries; swaps change it.
+        selector: chooses the objects that leave, for methods that do not choose them.
+        gather: finds the objects of hot nodes, to replace objects that fit nowhere.
+        swaps: the swap phase, called as `swap.swap_phase` is.
+    """
+
+    instance: Instance
+    state: PlanState
+    selector: Selector = highest_load_first
+    gather: Gather = objects_on
+    swaps: Callable[..., Swaps] = swap_phase
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of a partition."""
+        return self.instance.replicas
+
+    def over(self) -> Bools:
+        """Return [N, D], where nodes are above their thresholds now."""
+        return self.state.hot(self.instance)[:, None]
+
+    def nodes(self) -> NodeLoads:
+        """Return the nodes as they are now."""
+        return NodeLoads.of(self.instance, self.state)
+
+    def swap(self, success: float, seed: int) -> Swaps:
+        """Swap roles until no swap is applicable."""
+        return self.swaps(self.instance, self.state, success=success, seed=seed)
+
+    def select(self, load: Float64, stay: NDArray[np.int64] | None) -> Selection:
+        """Return the objects that leave hot nodes at these loads, without those that stay."""
+        if stay is None:
+            return self.selector(self.instance, self.state)
+        now = PlanState(self.state.primary, load)
+        return highest_load_first(self.instance, now, stay, self.gather)
+
+    def problem(
+        self, load: Float64, selection: Selection, max_move_cost: float | None
+    ) -> PlacementProblem:
+        """Return the problem of placing a selection."""
+        now = PlanState(self.state.primary, load)
+        return assignment_problem(self.instance, now, selection, max_move_cost)
+
+    def placed(self, selection: Selection, placement: SelectionTargets) -> MoveList:
+        """Return the moves of the objects that found a node."""
+        return placed_moves(self.instance, selection, placement)
+
+    def decide(self, method: Method, function: Any, request: MethodRequest) -> Result:
+        """Return the moves of a method, where swaps left nodes hot."""
+        instance, state, timer = self.instance, self.state, request.timer
+        if method.kind == "placer":
+            moves, bound, notes = select_and_place(self, function, request)
+        else:
+            with timer.phase("place"):
+                found = function(instance, state, request)
+            moves = move_list(instance, state, found)
+            bound, notes = found.lower_bound, found.notes
+        proven = method.kind == "mover" and notes.get("optimal") is True
+        if method.rescue and not proven and hot_after(self.nodes(), moves).any():
+            with timer.phase("place"):
+                moves, bound = _rescue(instance, state, request, moves, notes), None
+        return moves, bound, notes
+
+    def finished(self, moves: MoveList, prune: bool) -> MoveList:
+        """Return the moves in an order of application, with `prune` only the needed ones."""
+        nodes = self.nodes()
+        return in_order(nodes, without_vain(nodes, moves) if prune else moves)
+
+    def bound_of_any_plan(self, method: Method, request: MethodRequest) -> float | None:
+        """Return a bound for methods that prove none: no part of the decision."""
+        # The bound counts from the replicas themselves.
+        if method.kind != "mover" or self.instance.origin is not None:
+            return None
+        from controllers.ursa.place.bounds import any_plan_bound
+
+        return any_plan_bound(self.instance, self.state, request)
+
+    def expanded(self, made: MigrationPlan) -> MigrationPlan:
+        """Return the plan for single partitions."""
+        return made
+
+    def facts(self, made: MigrationPlan, over: tuple[Bools, Bools, Bools]) -> dict[str, object]:
+        """Return what the summary has besides; `over` is before, after swaps and after moves."""
+        del made, over
+        return {}
+
+
 def plan(
     instance: Instance,
     method: str | Method,
@@ -74,7 +168,8 @@ def plan(
 ) -> MigrationPlan:
     """Decide which roles change and which objects move so that no node stays hot.
 
-    `methods.BEYOND` plans for what the paper's model does not cover (`Instance.plain`, a budget).
+    `methods.BEYOND` has the steps for what the paper's model does not cover (`Instance.plain`, a
+    budget).
 
     Args:
         instance: checked (see `io`).
@@ -87,90 +182,75 @@ def plan(
         select: the objects that leave, for methods that do not choose them (figure 8 compares two
             ways). What fits nowhere is replaced highest-load-first whatever it is.
         state: loads and primaries where these are known already; it is changed.
-        gather: finds the objects of hot nodes, to replace objects that fit nowhere.
-        swap: the swap phase, called as `swap.swap_phase` is.
-        budget: limits of moves; see `methods.BEYOND`.
+        gather, swap: see `PlanModel`.
+        budget: limits of moves; with one, as many rounds as it allows are planned for.
 
     Returns:
-        The plan with its summary; `run.plan_file` adds `peak_rss_mib`.
+        The plan with its summary; `run.plan_instance` adds `peak_rss_mib`.
 
     Raises:
-        UserError: an unknown method or a parameter out of range.
+        UserError: an unknown method, one that is for the paper's model alone, or a parameter out of
+            range.
     """
     chosen = checked(method, seed=seed, max_move_cost=max_move_cost, success=success)
-    if budget is not None or not instance.plain:
-        made: MigrationPlan = import_module(BEYOND).plan(
-            instance,
-            method if isinstance(method, str) else method.function,
-            timer=timer,
-            seed=seed,
-            max_move_cost=max_move_cost,
-            success=success,
-            budget=budget,
-        )
-        return made
-    decide = chosen.load()
     request = MethodRequest(timer=timer, seed=seed, max_move_cost=max_move_cost)
+    name = method if isinstance(method, str) else method.summary
+    beyond = None if budget is None and instance.plain else import_module(BEYOND)
+    if beyond is not None:
+        beyond.refuse(method if isinstance(method, str) else method.function, budget)
+    function = chosen.load()
+    model: PlanModel
     with timer.phase("aggregate"):
-        state = initial_state(instance) if state is None else state
-        hot_before = int(state.hot(instance).sum())
+        if beyond is not None:
+            model = beyond.UnitsModel.of(instance, budget)
+        else:
+            known = initial_state(instance) if state is None else state
+            model = PlanModel(instance, known, select, gather, swap)
+        before = model.over()
     with timer.phase("swap"):
-        swaps = swap(instance, state, success=success, seed=seed)
-        hot_after_swaps = int(state.hot(instance).sum())
-    bound: float | None = 0.0
-    notes: dict[str, object] = {}
-    if hot_after_swaps == 0:
-        moves = _no_moves()
-    elif chosen.kind == "placer":
-        moves, bound, notes = _place(instance, state, select, decide, request, gather)
-    else:
-        with timer.phase("place"):
-            found: Moves = decide(instance, state, request)
-        moves = move_list(instance, state, found)
-        bound, notes = found.lower_bound, found.notes
-    proven = chosen.kind == "mover" and notes.get("optimal") is True
-    if chosen.rescue and not proven and hot_after(NodeLoads.of(instance, state), moves).any():
-        with timer.phase("place"):
-            moves, bound = _rescue(instance, state, request, moves, notes), None
+        swaps = model.swap(success, seed)
+        swapped = model.over()
+    found: Result = MoveList.empty(model.state.load), 0.0, {}
+    if swapped.any():
+        found = model.decide(chosen, function, request)
+    moves, bound, notes = found
     with timer.phase("finish"):
-        nodes = NodeLoads.of(instance, state)
-        if chosen.prune:
-            moves = without_vain(nodes, moves)
-        moves = in_order(nodes, moves)
-        still_hot = np.flatnonzero(hot_after(nodes, moves)).astype(np.int32)
+        moves = model.finished(moves, chosen.prune)
+        left = hot_after(model.nodes(), moves).reshape(before.shape)
+        still_hot = np.flatnonzero(left.any(axis=1)).astype(np.int32)
+        made = model.expanded(
+            MigrationPlan(
+                swap_partition=swaps.partition,
+                swap_replica=swaps.replica.astype(np.int32),
+                move_partition=moves.partition,
+                move_replica=moves.replica.astype(np.int32),
+                move_to=moves.to,
+                still_hot=still_hot,
+            )
+        )
     cost = float(moves.cost.sum())
     seconds = timer.seconds | {"total": timer.total()}
-    # (The bound of any plan counts from the replicas themselves.)
-    any_bound = chosen.kind == "mover" and instance.origin is None
-    if bound is None and any_bound and not len(still_hot):
-        # No part of the decision: the reference for baselines that prove nothing.
-        from controllers.ursa.place.bounds import any_plan_bound
-
-        bound = any_plan_bound(instance, state, request)
-    summary: dict[str, object] = {
-        "method": method if isinstance(method, str) else method.summary,
-        "seed": seed,
-        "hot_before": hot_before,
-        "hot_after_swaps": hot_after_swaps,
-        "hot_after": len(still_hot),
-        "swaps": len(swaps),
-        "moves": len(moves),
-        "cost": cost,
-        "lower_bound": bound,
-        "gap": gap(cost, bound, len(still_hot)),
-        "still_hot": still_hot.tolist(),
-        "decision_seconds": seconds,
-        "notes": notes,
-    }
-    return MigrationPlan(
-        swap_partition=swaps.partition,
-        swap_replica=swaps.replica.astype(np.int32),
-        move_partition=moves.partition,
-        move_replica=moves.replica.astype(np.int32),
-        move_to=moves.to,
-        still_hot=still_hot,
-        summary=summary,
+    if bound is None and not len(still_hot):
+        bound = model.bound_of_any_plan(chosen, request)
+    made.summary.update(
+        {
+            "method": name,
+            "seed": seed,
+            "hot_before": int(before.any(axis=1).sum()),
+            "hot_after_swaps": int(swapped.any(axis=1).sum()),
+            "hot_after": len(still_hot),
+            "swaps": len(made.swap_partition),
+            "moves": len(made.move_partition),
+            "cost": cost,
+            "lower_bound": bound,
+            "gap": gap(cost, bound, len(still_hot)),
+            "still_hot": still_hot.tolist(),
+            "decision_seconds": seconds,
+            "notes": notes,
+            **model.facts(made, (before, swapped, left)),
+        }
     )
+    return made
 
 
 def _method(name: str) -> Method:
@@ -178,30 +258,6 @@ def _method(name: str) -> Method:
         return METHODS[name]
     except KeyError:
         raise not_allowed("method", name, ", ".join(METHODS)) from None
-
-
-def _place(
-    instance: Instance,
-    state: PlanState,
-    select: Selector,
-    place: Placer,
-    request: MethodRequest,
-    gather: Gather,
-) -> Result:
-    """Select and place, and repair what fits nowhere (`repair.select_and_place`)."""
-
-    def selected(load: Float64, stay: NDArray[np.int64] | None) -> Selection:
-        if stay is None:
-            return select(instance, state)
-        return highest_load_first(instance, PlanState(state.primary, load), stay, gather)
-
-    phases = MethodPhases(
-        select=selected,
-        place=lambda load, chosen: place(instance, PlanState(state.primary, load), chosen, request),
-        listed=lambda chosen, placed: placed_moves(instance, chosen, placed),
-        replicas=instance.replicas,
-    )
-    return select_and_place(NodeLoads.of(instance, state), phases, request.timer)
 
 
 def _rescue(
@@ -228,15 +284,4 @@ def _rescue(
         to=better.target,
         load=better.load,
         cost=better.cost,
-    )
-
-
-def _no_moves() -> MoveList:
-    return MoveList(
-        partition=np.empty(0, np.int32),
-        replica=np.empty(0, np.int8),
-        source=np.empty(0, np.int32),
-        to=np.empty(0, np.int32),
-        load=np.empty(0),
-        cost=np.empty(0),
     )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -15,12 +16,24 @@ from controllers.ursa.instance import Instance, MigrationPlan, RoundBudget, Time
 from controllers.ursa.io import load_instance, refuse_existing, save_instance, spread_over
 from controllers.ursa.methods import Method
 from controllers.ursa.plan import Selector, checked, plan
-from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state
 from schemas.errors import UserError, not_allowed
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
 WARM_LIMIT_S = 0.5
 TIGHT = {"ratio_median": 0.6, "ratio_sigma": 0.5, "ratio_max": 1.4}
+
+
+class PlanOptions(TypedDict, total=False):
+    """Options of `plan.plan`."""
+
+    seed: int
+    max_move_cost: float | None
+    success: float
+    select: Selector
+    budget: RoundBudget | None
 
 
 def plan_file(
@@ -28,32 +41,27 @@ def plan_file(
     method: str,
     *,
     time_limit_s: float | None = None,
-    seed: int = 0,
-    max_move_cost: float | None = None,
-    success: float = 1.0,
     spread: int | None = None,
-    budget: RoundBudget | None = None,
+    **options: Unpack[PlanOptions],
 ) -> MigrationPlan:
-    """Read an instance and plan for it; parameters as of `plan.plan`.
+    """Read an instance and plan for it.
 
     `spread`: the one level of fault domains that counts, 0 the outermost; None for all.
 
     Reading and the compilation of loops are no part of the decision's seconds.
     """
+    check_limit(time_limit_s)
+    # Before reading and compiling, which may take longer than a wrong option is worth.
+    seed, success = options.get("seed", 0), options.get("success", 1.0)
+    checked(method, seed=seed, max_move_cost=options.get("max_move_cost"), success=success)
+    instance = spread_over(load_instance(path), spread)
+    return plan_instance(instance, method, time_limit_s=time_limit_s, **options)
+
+
+def check_limit(time_limit_s: float | None) -> None:
+    """Raise UserError for a time limit that is none."""
     if time_limit_s is not None and not time_limit_s > 0:
         raise not_allowed("time-limit", time_limit_s, "above 0 seconds")
-    # Before reading and compiling, which may take longer than a wrong option is worth.
-    checked(method, seed=seed, max_move_cost=max_move_cost, success=success)
-    instance = spread_over(load_instance(path), spread)
-    return plan_instance(
-        instance,
-        method,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        max_move_cost=max_move_cost,
-        success=success,
-        budget=budget,
-    )
 
 
 def budget_of(
@@ -75,30 +83,15 @@ def plan_instance(
     method: str | Method,
     *,
     time_limit_s: float | None = None,
-    seed: int = 0,
-    max_move_cost: float | None = None,
-    success: float = 1.0,
-    select: Selector = highest_load_first,
-    budget: RoundBudget | None = None,
+    **options: Unpack[PlanOptions],
 ) -> MigrationPlan:
-    """Plan for an instance in memory, with compiled loops and solvers loaded beforehand.
-
-    Parameters as of `plan.plan`.
-    """
+    """Plan for an instance in memory, with compiled loops and solvers loaded beforehand."""
+    max_move_cost, budget = options.get("max_move_cost"), options.get("budget")
     if budget is None and instance.plain:
         warm_up(method, max_move_cost)
     else:
         warm_up_general(method, instance, max_move_cost, budget)
-    made = plan(
-        instance,
-        method,
-        timer=Timer(time.perf_counter, time_limit_s),
-        seed=seed,
-        max_move_cost=max_move_cost,
-        success=success,
-        select=select,
-        budget=budget,
-    )
+    made = plan(instance, method, timer=Timer(time.perf_counter, time_limit_s), **options)
     made.summary["peak_rss_mib"] = peak_rss_mib()
     made.summary["input_mib"] = instance.nbytes / 2**20
     return made
@@ -185,28 +178,7 @@ def compare_file(
     methods: Sequence[str],
     *,
     time_limit_s: float | None = None,
-    seed: int = 0,
-    max_move_cost: float | None = None,
-) -> list[dict[str, object]]:
-    """Compare as `compare`, for a file."""
-    if time_limit_s is not None and not time_limit_s > 0:
-        raise not_allowed("time-limit", time_limit_s, "above 0 seconds")
-    return compare(
-        load_instance(path),
-        methods,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        max_move_cost=max_move_cost,
-    )
-
-
-def compare(
-    instance: Instance,
-    methods: Sequence[str],
-    *,
-    time_limit_s: float | None = None,
-    seed: int = 0,
-    max_move_cost: float | None = None,
+    **options: Unpack[PlanOptions],
 ) -> list[dict[str, object]]:
     """Return cost, moves, hot nodes, lower bound, seconds and notes for each method.
 
@@ -216,32 +188,22 @@ def compare(
     that leave hot nodes for nodes with room: ALP chooses among these. Plans that also move other
     objects can be below it.
     """
-    found: list[dict[str, object]] = []
+    check_limit(time_limit_s)
+    instance = load_instance(path)
+    found: list[dict[str, Any]] = []
     for method in methods:
-        summary = plan_instance(
-            instance,
-            method,
-            time_limit_s=time_limit_s,
-            seed=seed,
-            max_move_cost=max_move_cost,
-        ).summary
+        made = plan_instance(instance, method, time_limit_s=time_limit_s, **options)
+        summary: dict[str, Any] = made.summary
         names = ("method", "cost", "moves", "swaps", "hot_after", "lower_bound", "notes")
         row = {name: summary[name] for name in names}
-        row["seconds"] = summary["decision_seconds"]["total"]  # type: ignore[index]
+        row["seconds"] = summary["decision_seconds"]["total"]
         first = found[0] if found else row
-        base, cost = float(str(first["cost"])), float(str(row["cost"]))
         alike = first["hot_after"] == row["hot_after"]
-        row["saved"] = 1 - cost / base if alike and base > 0 else None
+        row["saved"] = 1 - row["cost"] / first["cost"] if alike and first["cost"] > 0 else None
         found.append(row)
-    bound = max(map(_joint_bound, found), default=0.0)
+    # The bound on every choice of objects of hot nodes.
+    bound = max((row["notes"].get("hot_nodes_only_bound") or 0.0 for row in found), default=0.0)
     for row in found:
         known = bound > 0 and not row["hot_after"]
-        row["above_joint_bound"] = float(str(row["cost"])) / bound - 1 if known else None
+        row["above_joint_bound"] = row["cost"] / bound - 1 if known else None
     return found
-
-
-def _joint_bound(row: dict[str, object]) -> float:
-    """Return the bound on every choice of objects of hot nodes; 0 if the method proves none."""
-    notes = row["notes"]
-    bound = notes.get("hot_nodes_only_bound") if isinstance(notes, dict) else None
-    return 0.0 if bound is None else float(bound)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from controllers.ursa.instance import (
     Timer,
     between,
 )
+from controllers.ursa.methods import MethodRequest
+from controllers.ursa.place.problem import PlacementProblem, nested_domains
 from controllers.ursa.state import (
     Gather,
     PlanState,
@@ -56,8 +59,8 @@ class NodeLoads:
     @classmethod
     def of(cls, instance: Instance, state: PlanState) -> NodeLoads:
         """Return the nodes of an instance of the paper's model."""
-        domain = np.column_stack([instance.fault_domain, np.arange(instance.nodes)])
-        return cls(state.load, instance.capacity.astype(np.float64), domain.astype(np.int32))
+        capacity = instance.capacity.astype(np.float64)
+        return cls(state.load, capacity, nested_domains(instance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,12 @@ class MoveList:
     to: Int32
     load: Float64
     cost: Float64
+
+    @classmethod
+    def empty(cls, load: Float64) -> MoveList:
+        """Return no moves; `load` [N] or [N, D] says in how many dimensions."""
+        none = np.empty(0, np.int32)
+        return cls(none, np.empty(0, np.int8), none, none, load[:0], np.empty(0))
 
     def __len__(self) -> int:
         return len(self.partition)
@@ -323,59 +332,59 @@ Result = tuple[MoveList, float | None, dict[str, object]]
 
 MAX_REPAIRS = 16
 
-
-@dataclass(frozen=True)
-class MethodPhases:
-    """Functions that select and place objects at loads [N] or [N, D] of the nodes.
-
-    Attributes:
-        select: (loads, objects that stay): the selection; no objects at first.
-        place: (loads, selection): where it goes.
-        listed: the moves of objects that found a node.
-        replicas: of a partition; an object is number `partition * replicas + replica`.
-    """
-
-    select: Callable[[Float64, Ids | None], Selection]
-    place: Callable[[Float64, Selection], SelectionTargets]
-    listed: Callable[[Selection, SelectionTargets], MoveList]
-    replicas: int
+Placer = Callable[[PlacementProblem, Timer], SelectionTargets]
+"""See `methods`."""
 
 
-def select_and_place(nodes: NodeLoads, phases: MethodPhases, timer: Timer) -> Result:
+class Selecting(Protocol):
+    """Model in which objects are selected and placed; see `plan.PlanModel`."""
+
+    @property
+    def replicas(self) -> int: ...
+
+    def nodes(self) -> NodeLoads: ...
+
+    def select(self, load: Float64, stay: Ids | None) -> Selection: ...
+
+    def problem(
+        self, load: Float64, selection: Selection, max_move_cost: float | None
+    ) -> PlacementProblem: ...
+
+    def placed(self, selection: Selection, placement: SelectionTargets) -> MoveList: ...
+
+
+def select_and_place(model: Selecting, place: Placer, request: MethodRequest) -> Result:
     """Place a selection, and as often as something of it fits nowhere, another in its stead."""
-    with timer.phase("select"):
-        selection = phases.select(nodes.load, None)
-    with timer.phase("place"):
-        placement = phases.place(nodes.load, selection)
-    moves = phases.listed(selection, placement)
-    if not (placement.move_to == UNPLACED).any():
-        return moves, placement.lower_bound, dict(placement.notes)
-    unplaced = [_unplaced(selection, placement, phases.replicas)]
-    repairs = 0
+    nodes, timer = model.nodes(), request.timer
+    rest, moves = nodes.load, MoveList.empty(nodes.load)
+    stay: Ids | None = None
+    misfits: list[Ids] = []
+    repairs = -1
     while repairs < MAX_REPAIRS:
+        with timer.phase("select"):
+            selection = model.select(rest, stay)
+        if misfits and not len(selection):
+            break
+        repairs += 1
+        with timer.phase("place"):
+            placement = place(model.problem(rest, selection, request.max_move_cost), timer)
+        moves = moves + model.placed(selection, placement)
+        left = placement.move_to == UNPLACED
+        if not misfits and not left.any():
+            return moves, placement.lower_bound, dict(placement.notes)
+        misfits.append(_numbers(selection.partition, model)[left, selection.replica[left]])
         moves = without_heating(nodes, moves)
         rest = load_after(nodes.load, moves)
-        with timer.phase("select"):
-            # Every object of partitions with a moved one: placers must see where replicas were.
-            moved = moves.partition.astype(np.int64)[:, None] * phases.replicas
-            moved = (moved + np.arange(phases.replicas)).ravel()
-            selection = phases.select(rest, np.sort(np.concatenate([*unplaced, moved])))
-        if len(selection) == 0:
-            break
-        with timer.phase("place"):
-            placement = phases.place(rest, selection)
-        repairs += 1
-        moves = moves + phases.listed(selection, placement)
-        unplaced.append(_unplaced(selection, placement, phases.replicas))
-    moves = without_heating(nodes, moves)
-    objects = int(sum(len(ids) for ids in unplaced))
+        # Every object of partitions with a moved one: placers must see where replicas were.
+        moved = _numbers(moves.partition, model).ravel()
+        stay = np.sort(np.concatenate([*misfits, moved]))
+    objects = int(sum(len(ids) for ids in misfits))
     return moves, None, {**placement.notes, "fits_nowhere": objects, "repairs": repairs}
 
 
-def _unplaced(selection: Selection, placement: SelectionTargets, replicas: int) -> Ids:
-    left = placement.move_to == UNPLACED
-    ids: Ids = selection.partition[left].astype(np.int64) * replicas + selection.replica[left]
-    return ids
+def _numbers(partition: Int32, model: Selecting) -> Ids:
+    """Return [M, l], the numbers of all objects of these partitions."""
+    return partition.astype(np.int64)[:, None] * model.replicas + np.arange(model.replicas)
 
 
 def gap(cost: float, bound: float | None, still_hot: int) -> float | None:

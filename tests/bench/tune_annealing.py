@@ -25,6 +25,7 @@ from controllers.ursa.instance import Instance, Timer
 from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.alp import alp
 from controllers.ursa.place.baselines import Annealing, anneal
+from controllers.ursa.place.problem import assignment_problem
 from controllers.ursa.select import (
     MoveList,
     highest_load_first,
@@ -56,7 +57,8 @@ class Case:
         state = initial_state(instance)
         swap_phase(instance, state, success=SUCCESS, seed=seed)
         selection = highest_load_first(instance, state)
-        placement = alp(instance, state, selection, request(seed))
+        problem = assignment_problem(instance, state, selection, None)
+        placement = alp(problem, request(seed).timer)
         moves = placed_moves(instance, selection, placement)
         return cls(instance, state, float(moves.cost.sum()), deviation(state, moves))
 

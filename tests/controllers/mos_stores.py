@@ -3,6 +3,7 @@ oracle."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -79,6 +80,34 @@ TENANTS_SAID = {
 }
 
 
+@dataclass(frozen=True)
+class Served:
+    """Rates per second, mean latency (infinite if nothing is served), and utilization."""
+
+    requests_s: float
+    bytes_s: float
+    mean_latency_s: float
+    busy: dict[str, float]
+
+
+def served(table: ClassTable, held: Resources, offered: float) -> Served:
+    """Return the service of `offered` concurrent requests: the lesser of the workers' demand and
+    the scarcest part's capacity."""
+    parts = table.parts(held)
+    rate = min(offered / table.idle_s, *parts.values())
+    used = {
+        "proxy_cpu": (table.proxy_cores.inverse(rate), held.proxy_cores),
+        "storage_cpu": (table.storage_cores.inverse(rate), held.storage_cores),
+        "network": (table.network.inverse(rate), held.network),
+        "disk": (rate, parts["disk"]),
+    }
+    busy = {name: min(1.0, need / has) if has > 0 else 1.0 for name, (need, has) in used.items()}
+    if offered <= 0:
+        return Served(0.0, 0.0, table.idle_s, dict.fromkeys(used, 0.0))
+    latency = offered / rate if rate > 0 else math.inf
+    return Served(rate, rate * table.workload.mean_bytes, latency, busy)
+
+
 @dataclass
 class FakeMicrostores:
     """Microstores that perform like `truth`; `load` gives each tenant's workers by step."""
@@ -113,8 +142,8 @@ class FakeMicrostores:
         tenants, busy = [], {name: {"proxy_cpu": 0.0} for name in self.stores}
         for name, store in self.tenants.items():
             table = self.truth.tables[self.classes[name]]
-            got = table.predict(self.held(store), workers[name])
-            busy[store] = dict(got.utilization)
+            got = served(table, self.held(store), workers[name])
+            busy[store] = got.busy
             sizes = self.sizes(name, self.number) if self.sizes else {}
             done = got.requests_s > 0
             tenants.append(

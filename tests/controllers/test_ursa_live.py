@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as changed
-
 import pytest
 from ursa_stores import loads, steer, steering, written
 from virtual import run_loop
@@ -11,7 +9,6 @@ from virtual import run_loop
 from controllers.journal import read_journal
 from controllers.registry import code_of, find
 from controllers.replay import replay
-from controllers.ursa.live import MoveDecision, UrsaParameters, is_whole, queue_of
 from schemas.errors import UserError
 from testbed import closure
 from testbed.stores.contract import MoveReplica, OpRates, Pg, SwapPrimary
@@ -92,14 +89,6 @@ def is_swap(action: object) -> bool:
     return isinstance(action, SwapPrimary)
 
 
-def test_the_plan_is_as_good_as_its_bound():
-    store = writing()
-    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
-    decision = next(s["decision"] for _, s, _ in steer(policy, store, 2) if s["decision"])
-    assert decision["lower_bound"] <= decision["cost"] + 1e-3
-    assert decision["cost"] <= 1.02 * decision["lower_bound"]
-
-
 def test_reads_are_relieved_by_swaps_alone():
     store = FakeStore(8, 64, 2, seed=3)
     for pg, osds in store.crush.items():
@@ -110,12 +99,6 @@ def test_reads_are_relieved_by_swaps_alone():
     assert done
     assert all(isinstance(action, SwapPrimary) for action in done)
     assert max(loads(store, policy.parameters()).values()) <= capacity * 1.05
-
-
-def test_nothing_is_done_when_nothing_is_hot():
-    store = writing()
-    policy = steering(capacity=1e6)
-    assert not any(actions for _, _, actions in steer(policy, store, 5))
 
 
 def test_the_mean_is_taken_before_anything_is_decided():
@@ -218,22 +201,6 @@ def test_what_is_never_to_be_done_keeps_nothing_waiting():
     assert last["max_moves"]["expected"] is None
 
 
-def test_a_queue_has_what_may_be_given_out():
-    decision = MoveDecision((("1.0", 1),), (("1.1", 0, 2),), (("1.1", 3),), {}, {})
-    swap, lead, move = ["swap", "1.0", 1], ["swap", "1.1", 3], ["move", "1.1", 0, 2]
-    for swaps, moves, queue in (
-        (9, 9, [swap, lead, move]),
-        (9, 0, [swap]),
-        (0, 9, [move]),
-        (0, 0, []),
-    ):
-        parameters = UrsaParameters(max_swaps=swaps, max_moves=moves)
-        assert queue_of(decision, parameters) == queue
-        assert is_whole(decision, parameters) == (swaps > 0 and moves > 0)
-    led = changed(decision, swaps=())
-    assert is_whole(led, UrsaParameters(max_swaps=0))
-
-
 def test_groups_that_somebody_else_pinned_are_left_alone():
     store = writing()
     pinned = {pg for pg, osds in store.crush.items() if 0 in osds}
@@ -297,11 +264,6 @@ def test_an_osd_that_went_down_takes_nothing_that_was_decided_for_it():
     assert after["expected"] is None
 
 
-def test_without_any_group_nothing_happens():
-    store = FakeStore(4, 0, 2)
-    assert not any(actions for _, _, actions in steer(steering(), store, 2))
-
-
 def test_a_group_that_serves_elsewhere_than_where_it_belongs_is_load_that_stays():
     store = writing()
     policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
@@ -327,29 +289,6 @@ def test_a_journal_replays_and_the_store_is_put_back(tmp_path, name):
     assert found.decisions == 10
 
 
-def test_on_request_the_store_is_left_as_it_was_steered(tmp_path):
-    store = writing()
-    policy = steering(
-        capacity=threshold(store), threshold=1.0, max_moves=1000, restore_on_stop=False
-    )
-    outcome, journal = run_loop(tmp_path, store, policy, steps=3)
-    assert outcome.code == 0
-    assert store.upmaps
-    assert not (tmp_path / "saved.json").exists()
-    assert journal.footer is not None
-    assert journal.footer["restored"] == []
-
-
-def test_after_a_failure_the_store_is_put_back_whatever_was_asked_for(tmp_path):
-    store = writing(fail_senses=frozenset({2, 3, 4}))
-    policy = steering(
-        capacity=threshold(store), threshold=1.0, max_moves=1000, restore_on_stop=False
-    )
-    outcome, _ = run_loop(tmp_path, store, policy, steps=8)
-    assert outcome.code == 1
-    assert store.upmaps == {}
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -366,11 +305,6 @@ def test_bad_parameters_are_told_in_one_sentence(name, given, words):
         steering(name, **given)
     assert f"controller {name}" in str(told.value)
     assert words in str(told.value)
-
-
-def test_truth_is_taken_from_the_command_lines_words():
-    assert steering(dry_run="yes").parameters()["dry_run"] is True
-    assert steering(dry_run="false").parameters()["dry_run"] is False
 
 
 def test_the_planner_is_part_of_htoc_s_code():

@@ -98,9 +98,3 @@ def _separate(observation: Observation, moves: list[MoveReplica]) -> None:
 def test_activity_survives_the_journal(observation):
     data = json.loads(json.dumps(observation_to_json(observation)))
     assert observation_from_json(data) == observation
-
-
-def test_an_observation_without_activity_says_nothing_of_it():
-    data = observation_to_json(Observation(0, 20))
-    assert "activity" not in data
-    assert observation_from_json(data).activity is None

@@ -12,9 +12,8 @@ from ursa_instances import instance, instances, timer
 
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import UNPLACED, Instance, Selection, SelectionTargets, between
-from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place import algorithm1, alp
-from controllers.ursa.place.problem import Lists, PlacementProblem, assignment_problem
+from controllers.ursa.place.problem import PlacementProblem, assignment_problem
 from controllers.ursa.place.relaxation import certify
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import PlanState, initial_state
@@ -29,13 +28,15 @@ VARIANTS = [
 ]
 
 
-def request(limit_s: float | None = None, **more: float) -> MethodRequest:
-    return MethodRequest(timer=timer(limit_s), **more)  # type: ignore[arg-type]
-
-
-def selected(case: Instance) -> tuple[PlanState, Selection]:
+def selected(
+    case: Instance, *, swap: bool = False, reach: float | None = None
+) -> tuple[PlanState, Selection, PlacementProblem]:
+    """Return the state, highest-load-first's selection, and the problem of placing it."""
     state = initial_state(case)
-    return state, highest_load_first(case, state)
+    if swap:
+        swap_phase(case, state)
+    selection = highest_load_first(case, state)
+    return state, selection, assignment_problem(case, state, selection, reach)
 
 
 def fits(case: Instance, state: PlanState, selection: Selection, move_to: np.ndarray) -> bool:
@@ -100,11 +101,11 @@ def plain_relaxation(problem: PlacementProblem) -> float:
 @given(instances(max_nodes=4, max_partitions=6))
 @relaxed
 def test_the_ilp_finds_the_optimum(case: Instance) -> None:
-    state, selection = selected(case)
+    state, selection, problem = selected(case)
     if case.nodes ** len(selection) > FEW:
         return
     least = exhaustive(case, state, selection)
-    placement = alp.ilp(case, state, selection, request())
+    placement = alp.ilp(problem, timer())
     assert placement.notes["optimal"]
     assert fits(case, state, selection, placement.move_to)
     if np.isfinite(least):
@@ -143,8 +144,7 @@ def most_relieved(case: Instance, state: PlanState, selection: Selection) -> int
 @given(instances())
 @relaxed
 def test_the_bound_is_the_relaxations_value(case: Instance) -> None:
-    state, selection = selected(case)
-    problem = assignment_problem(case, state, selection, None)
+    _, _, problem = selected(case)
     found, _ = alp.relaxation(problem, timer())
     expected = plain_relaxation(problem) if len(problem) else 0.0
     assert found.fits == np.isfinite(expected)
@@ -155,8 +155,7 @@ def test_the_bound_is_the_relaxations_value(case: Instance) -> None:
 @pytest.mark.parametrize("racks", [0, 12])
 def test_the_bound_on_a_crowd_of_hot_nodes(racks: int) -> None:
     case = generate(shape("s3", 120, 12_000, racks=racks, discs=1, disc_area=0.3), seed=4)
-    state, selection = selected(case)
-    problem = assignment_problem(case, state, selection, None)
+    state, selection, problem = selected(case)
     found, lists = alp.relaxation(problem, timer())
     assert found.active.sum() > 10
     assert found.rounds > 1
@@ -172,13 +171,12 @@ def test_the_bound_on_a_crowd_of_hot_nodes(racks: int) -> None:
 @given(instances(max_nodes=4, max_partitions=6), st.integers(0, 2**31))
 @relaxed
 def test_any_prices_give_a_valid_bound(case: Instance, seed: int) -> None:
-    state, selection = selected(case)
+    state, selection, problem = selected(case)
     if case.nodes ** len(selection) > FEW:
         return
-    problem = assignment_problem(case, state, selection, None)
     found, lists = alp.relaxation(problem, timer())
     rng = np.random.Generator(np.random.PCG64(seed))
-    found.price = rng.exponential(1.0, case.nodes) * (rng.random(case.nodes) < 0.7)
+    found.price = rng.exponential(1.0, (case.nodes, 1)) * (rng.random((case.nodes, 1)) < 0.7)
     found.active[:] = True
     assert certify(problem, lists, found) <= exhaustive(case, state, selection) + 1e-9
 
@@ -189,20 +187,16 @@ def test_any_prices_give_a_valid_bound(case: Instance, seed: int) -> None:
 def test_placers_keep_the_constraints(
     limit: float | None, case: Instance, reach: float | None
 ) -> None:
-    state, selection = selected(case)
-    asked = MethodRequest(timer=timer(limit), max_move_cost=reach)
-    placements = [
-        alp.alp(case, state, selection, asked),
-        alp.ilp(case, state, selection, asked),
-    ]
-    placements += [algorithm1.run(case, state, selection, asked, v) for v in VARIANTS]
+    state, selection, problem = selected(case, reach=reach)
+    placements = [alp.alp(problem, timer(limit)), alp.ilp(problem, timer(limit))]
+    placements += [algorithm1.place(problem, timer(limit), variant) for variant in VARIANTS]
     for placement in placements:
         placed = placement.move_to != UNPLACED
-        room = state.load.copy()
-        np.subtract.at(room, selection.node, selection.load)
-        np.add.at(room, placement.move_to[placed], selection.load[placed])
+        load = state.load.copy()
+        np.subtract.at(load, selection.node, selection.load)
+        np.add.at(load, placement.move_to[placed], selection.load[placed])
         given = np.unique(placement.move_to[placed])
-        assert (room[given] <= case.capacity[given]).all()
+        assert (load[given] <= case.capacity[given]).all()
         costs = between(case.distance, selection.node[placed], placement.move_to[placed])
         assert reach is None or (costs <= reach).all()
         if placed.all() and placement.lower_bound is not None:
@@ -220,8 +214,9 @@ def test_loads_fit_to_the_last_digit() -> None:
         np.zeros(2, np.int32),
         case.primary_load[1:].astype(np.float64),
     )
+    problem = assignment_problem(case, state, selection, None)
     for place in (alp.alp, alp.ilp, algorithm1.place):
-        placement = place(case, state, selection, request())
+        placement = place(problem, timer())
         assert sorted(placement.move_to) == [1, 2]
 
 
@@ -233,8 +228,8 @@ def test_an_object_makes_way_when_that_is_cheaper() -> None:
         [1.0, 1.0, 4.0, 3.0],
         xy=[(0, 0), (5, 0), (5.5, 0), (7, 0)],
     )
-    state, selection = selected(case)
-    placement = alp.alp(case, state, selection, request())
+    _, _, problem = selected(case)
+    placement = alp.alp(problem, timer())
     assert placement.move_to.tolist() == [2, 3]
     assert placement.lower_bound == pytest.approx(7.5, rel=1e-5)
     assert placement.notes["optimal"]
@@ -243,9 +238,9 @@ def test_an_object_makes_way_when_that_is_cheaper() -> None:
 @given(instances(max_nodes=5, max_partitions=12))
 @relaxed
 def test_what_alp_calls_optimal_is(case: Instance) -> None:
-    state, selection = selected(case)
-    placement = alp.alp(case, state, selection, request())
-    exact = alp.ilp(case, state, selection, request())
+    _, selection, problem = selected(case)
+    placement = alp.alp(problem, timer())
+    exact = alp.ilp(problem, timer())
     if (exact.move_to == UNPLACED).any() or (placement.move_to == UNPLACED).any():
         return
     least = cost_of(case, selection, exact.move_to)
@@ -255,29 +250,11 @@ def test_what_alp_calls_optimal_is(case: Instance) -> None:
     assert not placement.notes["optimal"] or cost == pytest.approx(least, abs=1e-6)
 
 
-def test_pieces_prove_what_one_programme_proves() -> None:
-    """The reference for many pieces with their own losses is one integer programme over all."""
-    for seed in range(4):
-        case = generate(shape("s2", 150, 9_000), seed=seed)
-        state = initial_state(case)
-        swap_phase(case, state)
-        selection = highest_load_first(case, state)
-        placement = alp.alp(case, state, selection, request())
-        whole = algorithm1.Variant(divide=False, relax=False, first_radius=2.0)
-        exact = algorithm1.run(case, state, selection, request(), whole)
-        least = cost_of(case, selection, exact.move_to)
-        assert (exact.move_to != UNPLACED).all()
-        assert placement.lower_bound is not None
-        assert placement.lower_bound <= least + 1e-9
-        if placement.notes["optimal"]:
-            assert cost_of(case, selection, placement.move_to) == pytest.approx(least, rel=1e-6)
-
-
 def test_algorithm1_grows_the_radius_until_there_is_room() -> None:
     case = instance([[0], [0], [1], [2]], [3, 2, 4, 4], [3, 4, 4, 9])
-    state, selection = selected(case)
+    _, _, problem = selected(case)
     variant = algorithm1.Variant(first_radius=1.0, step=1.0)
-    placement = algorithm1.run(case, state, selection, request(), variant)
+    placement = algorithm1.place(problem, timer(), variant)
     assert placement.move_to.tolist() == [3]
     assert placement.notes == {"radius": 3.0, "programmes": 3}
 
@@ -285,8 +262,7 @@ def test_algorithm1_grows_the_radius_until_there_is_room() -> None:
 def test_algorithm1_merges_objects_whose_regions_overlap() -> None:
     xy = [(0, 0), (1, 0), (2, 0), (10, 0), (11, 0)]
     case = instance([[0], [0], [2], [2], [3], [3]], [2] * 6, [2, 9, 2, 2, 9], xy=xy)
-    state, selection = selected(case)
-    problem = assignment_problem(case, state, selection, None)
+    _, _, problem = selected(case)
     objects = np.arange(3)
     found, target = algorithm1.find_target_nodes(problem, objects, 1.0)
     assert list(zip(found.tolist(), target.tolist(), strict=True)) == [(0, 1), (1, 1), (2, 4)]
@@ -297,36 +273,13 @@ def test_algorithm1_merges_objects_whose_regions_overlap() -> None:
 
 def test_the_four_variants_of_figure_9_cost_almost_the_same() -> None:
     case = generate(shape("s2", 200, 30_000), seed=1)
-    state = initial_state(case)
-    swap_phase(case, state)
-    selection = highest_load_first(case, state)
+    _, selection, problem = selected(case, swap=True)
     assert len(selection) > 5
     costs = []
     for variant in VARIANTS:
-        placement = algorithm1.run(case, state, selection, request(), variant)
+        placement = algorithm1.place(problem, timer(), variant)
         assert (placement.move_to != UNPLACED).all()
         costs.append(cost_of(case, selection, placement.move_to))
-    best = cost_of(case, selection, alp.ilp(case, state, selection, request()).move_to)
+    best = cost_of(case, selection, alp.ilp(problem, timer()).move_to)
     assert min(costs) >= best - 1e-9
     assert max(costs) <= 1.1 * best
-
-
-def test_lists_hold_the_nearest_nodes_with_room() -> None:
-    case = generate(shape("s2", 80, 4_000), seed=5)
-    state, selection = selected(case)
-    problem = assignment_problem(case, state, selection, 0.4)
-    lists = Lists(problem)
-    lists.widen(np.arange(len(lists)), 5)
-    lists.widen(np.arange(len(lists)), 12)
-    every = np.arange(problem.nodes)
-    for i in range(len(problem)):
-        group = lists.group[i]
-        _, nodes, costs = lists.candidates(np.array([i]))
-        ok = every[problem.allowed(np.full(problem.nodes, i), every)]
-        all_costs = np.sort(between(problem.distance, problem.source[i], ok))
-        all_costs = all_costs[all_costs <= 0.4]
-        assert np.allclose(costs, all_costs[: len(costs)])
-        assert (np.diff(costs) >= 0).all()
-        assert len(nodes) == len(set(nodes.tolist()))
-        below = all_costs < lists.last()[group]
-        assert len(costs) >= below.sum()

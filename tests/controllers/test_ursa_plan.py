@@ -16,14 +16,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ursa_instances import ADVERSARIAL, instance, instances, same, timer
 
-from controllers.ursa import select as finish
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance, MigrationPlan, Moves, Timer
+from controllers.ursa.instance import Instance, MigrationPlan, Timer
 from controllers.ursa.methods import METHODS
 from controllers.ursa.plan import plan
 from controllers.ursa.run import warm_instances, warm_up
-from controllers.ursa.select import highest_load_first, random_objects
+from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state
 from controllers.ursa.swap import swap_phase
 from schemas.errors import UserError
@@ -56,20 +55,6 @@ def loads(case: Instance, primary: np.ndarray | None = None) -> np.ndarray:
             is_primary = k == (0 if primary is None else primary[p])
             total[node] += (case.primary_load if is_primary else case.secondary_load)[p]
     return total
-
-
-@given(instances())
-@relaxed
-def test_loads_are_summed(case: Instance) -> None:
-    assert np.allclose(initial_state(case).load, loads(case), rtol=1e-12)
-
-
-def test_loads_in_chunks_are_those_in_one() -> None:
-    case = generate(shape("s1", 50, 70_000), seed=3)
-    expected = np.bincount(case.replica_node[:, 0], case.primary_load, 50)
-    for column in (1, 2):
-        expected += np.bincount(case.replica_node[:, column], case.secondary_load, 50)
-    assert np.allclose(initial_state(case).load, expected, rtol=1e-12)
 
 
 @given(instances(), st.sampled_from([0.0, 0.5, 0.9, 1.0]), st.integers(0, 100))
@@ -135,16 +120,6 @@ def test_selection_is_the_fewest_and_none_in_vain(case: Instance) -> None:
         each = np.where(roles == 1, case.primary_load[:, None], case.secondary_load[:, None])
         heaviest = np.sort(each[case.replica_node == node])[::-1].astype(float)
         assert heaviest[: len(mine) - 1].sum() < over + slack, "fewer would do"
-
-
-@given(instances(), st.integers(0, 5))
-@relaxed
-def test_random_selection_relieves_too(case: Instance, seed: int) -> None:
-    state = initial_state(case)
-    chosen = random_objects(case, state, seed)
-    for node in np.flatnonzero(state.hot(case)):
-        gone = chosen.load[chosen.node == node].sum()
-        assert state.load[node] - gone <= case.capacity[node] + 1e-9 * state.load[node]
 
 
 def plans(case: Instance, method: str, **more: float) -> MigrationPlan:
@@ -242,16 +217,6 @@ def test_moves_come_in_an_order_that_can_be_applied() -> None:
     assert len(made.move_to) > 20
 
 
-def test_a_move_needed_only_for_another_one_in_vain_is_left_out() -> None:
-    case = instance([[0], [1], [2]], [1, 2, 0], [1, 2, 9])
-    state = initial_state(case)
-    moves = Moves(*(np.array(a, np.int32) for a in ([0, 1], [0, 0], [1, 2])))
-    listed = finish.move_list(case, state, moves)
-    assert len(listed) == 2
-    # Node 1 has to give away its object only if node 0's object arrives.
-    assert len(finish.without_vain(finish.NodeLoads.of(case, state), listed)) == 0
-
-
 class Slow:
     """Clock of a machine on which every reading takes `each` seconds."""
 
@@ -264,7 +229,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("method", "wide"), [*product(METHODS, [False]), ("alp", True)])
-def test_a_machine_s_speed_decides_nothing(method: str, wide: bool) -> None:
+def test_the_speed_of_a_machine_decides_nothing(method: str, wide: bool) -> None:
     """The plans have no time limit, and no method has its own."""
     wanted = shape("s1", 12, 240, dimensions=2 if wide else 1, ratio_median=0.6, ratio_sigma=0.5)
     case = generate(wanted, seed=14)
@@ -273,15 +238,7 @@ def test_a_machine_s_speed_decides_nothing(method: str, wide: bool) -> None:
     assert same(quick, slow)
 
 
-def test_warm_up_reaches_every_phase() -> None:
-    for case in warm_instances():
-        made = plans(case, "greedy", success=0.9)
-        assert made.summary["swaps"]
-        assert made.summary["moves"]
-        assert not len(made.still_hot)
-
-
-def test_parameters_out_of_range_are_told() -> None:
+def test_parameters_out_of_range_are_refused() -> None:
     case = instance([[0]], [1], [1])
     for method, more, says in (
         ("best", {}, "method"),

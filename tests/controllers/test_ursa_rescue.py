@@ -121,19 +121,6 @@ def test_replicas_of_a_partition_do_not_change_places(method: str) -> None:
         assert not into_its_own(case, made(case, method, success=0.5, seed=seed))
 
 
-def test_some_objects_of_all_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The neighbourhood search uses few objects per node, and none that has moved already."""
-    monkeypatch.setattr(exact, "PAIRS", 60)
-    where = [[0]] * 40 + [[1]] * 40
-    loads = [*np.linspace(4.0, 1.0, 40), *np.linspace(3.0, 1.0, 40)]
-    full = float(np.float32(np.array(loads, np.float32)[40:].astype(np.float64).sum()))
-    hot = float(np.array(loads, np.float32)[:40].astype(np.float64).sum())
-    # Node 1 has no room until an object of at most 2.9 has moved to node 2.
-    case = instance(where, loads, [hot - 1.0, full + 0.5, 2.9], secondary=[0] * 80)
-    found = made(case, "alp", max_move_cost=1.0)
-    assert not len(found.still_hot)
-
-
 def test_loads_a_hair_too_heavy_are_not_cut_off_one_choice_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

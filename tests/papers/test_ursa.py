@@ -30,23 +30,20 @@ from analysis.papers.ursa.runs import (
     INSTANCE,
     cells,
     planner_table,
-    sizes,
 )
 from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.session import Request
-from campaigns.papers.ursa import cell as cell_module
-from campaigns.papers.ursa.cell import InstanceCache, make
+from campaigns.papers.ursa.cell import make
 from campaigns.papers.ursa.kind import planned_s
 from campaigns.papers.ursa.measure import method_of
 from controllers.ursa.methods import METHODS, Method
 from controllers.ursa.run import plan_instance
 from schemas.campaign import PlannerCampaign
-from schemas.cells.ursa import INPUTS, URSA, Placing, UrsaCell
+from schemas.cells.ursa import INPUTS, URSA
 from schemas.claim import ClaimResult
 from schemas.errors import HotbedError
 from schemas.run import Run, Summary
-from schemas.sizes import count_of, counts_of, size_name
 from tests.analysis.synthetic import write_run
 from tests.campaigns.tiny_kinds import URSA as TINY
 from tests.campaigns.tiny_kinds import job, written
@@ -161,21 +158,6 @@ def test_the_longer_limit_counts_and_unlike_instances_do_not(tmp_path: Path) -> 
     assert set(rows["time_limit_s"]) == {1800.0}
 
 
-def test_sizes_are_named_and_ordered_as_in_the_paper(tmp_path: Path) -> None:
-    names = ["30-900", "150-150K", "0.1K-0.1M", "10K-10M", "5K-5M", "50-2500"]
-    for name in names:
-        write_plan(tmp_path / "ursa-x", name, "alp", 0)
-        assert size_name(*counts_of(name)) == name
-    order = ["30-900", "50-2500", "0.1K-0.1M", "150-150K", "5K-5M", "10K-10M"]
-    assert sizes(planner(tmp_path / "ursa-x").table) == order
-    assert count_of("0.1k") == 100
-    for wrong in ("0.0001K", "K", "-1", "1e3", ""):
-        with pytest.raises(ValueError):
-            count_of(wrong)
-    with pytest.raises(ValueError):
-        counts_of("10K")
-
-
 @pytest.mark.slow
 def test_the_report_has_every_figure_of_the_planner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -259,15 +241,6 @@ def test_section_5_2_stability_needs_every_run(
     assert judged(LIVE_CLAIMS, live(folder))["ursa-live-stable"].verdict == verdict
 
 
-@pytest.mark.parametrize(("blocks", "verdict"), [(1, "inconclusive"), (3, "not reproduced")])
-def test_a_slower_ursa_is_not_reproduced(tmp_path: Path, blocks: int, verdict: str) -> None:
-    folder = tmp_path / "ursa-live-slow"
-    for block in range(blocks):
-        write_open(folder, "ursa", block, settled_s=100.0 + 3 * block)
-        write_open(folder, "htoc", block, settled_s=40.0)
-    assert judged(LIVE_CLAIMS, live(folder))["ursa-live-settling-10"].verdict == verdict
-
-
 def test_simulated_runs_on_a_store_have_claims_of_their_own(tmp_path: Path) -> None:
     folder = tmp_path / "ursa-live-50"
     for block in range(3):
@@ -320,13 +293,6 @@ def test_methods_follow_each_other_on_one_instance(tmp_path: Path) -> None:
         assert sum(a != b for a, b in pairwise(order)) == 1
 
 
-def test_the_models_know_every_method() -> None:
-    known = {name: URSA.model_of({"method": name}) for name in METHODS}
-    assert {name for name, model in known.items() if issubclass(model, Placing)} == {
-        name for name, method in METHODS.items() if method.kind == "placer"
-    }
-
-
 @given(
     method=st.sampled_from([*METHODS, INPUTS]),
     kind=st.sampled_from(["s1", "s2", "s3"]),
@@ -356,31 +322,6 @@ def test_variants_of_algorithm_1_are_named_as_in_section_3_2() -> None:
     chosen = method_of(check({"size": "20-400", "method": "alp", "selection": "random"}, "cell"))
     assert isinstance(chosen, Method) and not chosen.prune
     assert method_of(check({"size": "20-400", "method": "alp"}, "cell")) == "alp"
-
-
-class _Instance:
-    def __init__(self, mib: float) -> None:
-        self.nbytes = mib * 2**20
-
-
-def test_a_worker_keeps_the_instances_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[str, int]] = []
-
-    def generated(parameters: UrsaCell, seed: int) -> Any:
-        made.append((parameters.size, seed))
-        return _Instance(parameters.input_mib)
-
-    monkeypatch.setattr(cell_module, "make_instance", generated)
-    cache = InstanceCache()
-    small, large = (check({"size": size}, "cell") for size in ("10K-10M", "30K-30M"))
-    for seed in (1, 2, 1, 2):
-        cache.get(small, seed)
-    assert made == [("10K-10M", 1), ("10K-10M", 2)]
-    cache.get(large, 1)  # memory has no room for both
-    cache.get(small, 2)
-    assert made[2:] == [("30K-30M", 1)]
-    cache.get(small, 1)
-    assert made[-1] == ("10K-10M", 1)
 
 
 @dataclass

@@ -109,7 +109,7 @@ def method_of(parameters: UrsaCell) -> str | Method:
         return Method(
             "placer",
             "algorithm1",
-            "run",
+            "place",
             parameters.label(),
             prune=parameters.selection == "highest",
             arguments={"variant": variant},

@@ -11,24 +11,22 @@ twice: every round that can move anything leaves less to do, and rounds come to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.research.ursa.place import alp, greedy, ilp, optimum
-from controllers.research.ursa.problem import (
+from controllers.research.ursa.optimum import optimum
+from controllers.research.ursa.units import (
     Units,
-    VectorState,
     expanded,
     initial_state,
-    move_list,
-    nodes_of,
-    placed_moves,
+    most_relief_first,
+    swap_phase,
     units_of,
 )
-from controllers.research.ursa.select import most_relief_first, swap_phase
 from controllers.ursa.instance import (
     UNPLACED,
     Float64,
@@ -38,15 +36,15 @@ from controllers.ursa.instance import (
     RoundBudget,
     Selection,
     SelectionTargets,
-    Timer,
 )
-from controllers.ursa.methods import MethodRequest
-from controllers.ursa.place.problem import Bools
+from controllers.ursa.methods import Method, MethodRequest
+from controllers.ursa.place.problem import Bools, PlacementProblem
+from controllers.ursa.plan import PlanModel
 from controllers.ursa.select import (
-    MethodPhases,
     MoveList,
+    NodeLoads,
+    Placer,
     Result,
-    gap,
     hot_after,
     in_order,
     load_after,
@@ -55,9 +53,9 @@ from controllers.ursa.select import (
     without_heating,
     without_vain,
 )
+from controllers.ursa.state import PlanState
+from controllers.ursa.swap import Swaps
 from schemas.errors import UserError, not_allowed
-
-Placer = Callable[[Units, VectorState, Selection, MethodRequest], SelectionTargets]
 
 BUDGET_REPAIRS = 16
 OVERHEAD = 0.05
@@ -133,7 +131,7 @@ def checked_budget(budget: RoundBudget, units: Units) -> RoundBudget:
 
 
 def plan_rounds(
-    units: Units, state: VectorState, place: Placer, request: MethodRequest, budget: RoundBudget
+    units: Units, state: PlanState, place: Placer, request: MethodRequest, budget: RoundBudget
 ) -> Rounded:
     """Plan round after round until nothing is hot, nothing can be moved, or rounds are used up.
 
@@ -143,17 +141,15 @@ def plan_rounds(
         request: as of every placer.
         budget: of each round.
     """
-    now = VectorState(state.primary, state.load.copy())
+    now, nothing = PlanState(state.primary, state.load.copy()), MoveList.empty(state.load)
     parts: list[MoveList] = []
     facts: list[dict[str, object]] = []
-    none = np.empty(0, np.int32)
-    nothing = move_list(units, state, none, none, none)
     stay = np.empty(0, dtype=np.int64)
     for number in range(budget.rounds):
-        if not now.hot(units).any() or request.timer.left() <= 0:
+        if not units.over(now).any() or request.timer.left() <= 0:
             break
         moves = _round(units, now, place, request, budget, stay)
-        nodes = nodes_of(units, now)
+        nodes = units.loads(now)
         moves = in_order(nodes, without_vain(nodes, moves))
         if not len(moves):
             break
@@ -166,7 +162,7 @@ def plan_rounds(
                 "moves": int(units.members[moves.partition].sum()),
                 "bytes": None if units.size is None else float(units.size[moves.partition].sum()),
                 "cost": float(moves.cost.sum()),
-                "hot_after": int(hot_after(nodes_of(units, now), nothing).any(axis=1).sum()),
+                "hot_after": int(hot_after(units.loads(now), nothing).any(axis=1).sum()),
             }
         )
     count = [len(part) for part in parts]
@@ -178,7 +174,7 @@ def plan_rounds(
 
 def _round(
     units: Units,
-    state: VectorState,
+    state: PlanState,
     place: Placer,
     request: MethodRequest,
     budget: RoundBudget,
@@ -188,9 +184,8 @@ def _round(
     purse = _Purse.of(budget, units.nodes)
     price = _prices(units, budget)
     sizes = np.zeros(len(units.members)) if units.size is None else units.size
-    none = np.empty(0, np.int32)
-    moves = move_list(units, state, none, none, none)
-    hot = state.hot(units)
+    moves = MoveList.empty(state.load)
+    hot = np.asarray(units.over(state).any(axis=1))
     rest = state
     for _ in range(BUDGET_REPAIRS):
         with request.timer.phase("select"):
@@ -205,15 +200,15 @@ def _round(
         left = placement.move_to == UNPLACED
         unit = selection.partition[left]
         purse.give_back(selection.node[left], units.members[unit], sizes[unit])
-        done = placed_moves(units, selection, placement)
+        done = placed_units(units, selection, placement)
         np.subtract.at(purse.into, done.to, sizes[done.partition])
         moves = moves + done
-        rest = VectorState(state.primary, load_after(state.load, moves))
+        rest = PlanState(state.primary, load_after(state.load, moves))
         misfits = object_id(units.placed, unit, selection.replica[left])
         stay = np.concatenate([stay, misfits, _mates(units, done)])
         if not left.any():
             break
-    return without_heating(nodes_of(units, state), moves)
+    return without_heating(units.loads(state), moves)
 
 
 def _prices(units: Units, budget: RoundBudget) -> Float64:
@@ -226,7 +221,7 @@ def _prices(units: Units, budget: RoundBudget) -> Float64:
 
 def _affordable(
     units: Units,
-    state: VectorState,
+    state: PlanState,
     selection: Selection,
     purse: _Purse,
     price: Float64,
@@ -265,7 +260,7 @@ def _affordable(
 
 def _place_in_budget(
     units: Units,
-    state: VectorState,
+    state: PlanState,
     selection: Selection,
     hot: Bools,
     into: Float64,
@@ -280,12 +275,10 @@ def _place_in_budget(
         capacity = np.column_stack([capacity, np.where(hot, -1.0, into)])
         load = np.column_stack([load, np.zeros(units.nodes)])
         weight = np.column_stack([weight, sizes[selection.partition]])
-    return place(
-        replace(units, capacity=capacity),
-        VectorState(state.primary, load),
-        Selection(selection.partition, selection.replica, selection.node, weight),
-        request,
+    problem = replace(units, capacity=capacity).problem(
+        load, replace(selection, load=weight), request.max_move_cost
     )
+    return place(problem, request.timer)
 
 
 def _mates(units: Units, moves: MoveList) -> NDArray[np.int64]:
@@ -294,127 +287,116 @@ def _mates(units: Units, moves: MoveList) -> NDArray[np.int64]:
     return object_id(units.placed, moves.partition[:, None], columns[None, :]).ravel()
 
 
-PLACERS: dict[str, Placer] = {"alp": alp, "ilp": ilp, "greedy": greedy}
 METHODS = ("alp", "ilp", "opt", "greedy")
 
 
-def plan(
-    instance: Instance,
-    method: str,
-    *,
-    timer: Timer,
-    seed: int = 0,
-    max_move_cost: float | None = None,
-    success: float = 1.0,
-    budget: RoundBudget | None = None,
-) -> MigrationPlan:
-    """Decide which roles change and which objects move so that no node stays hot.
-
-    Parameters and result as of `controllers.ursa.plan.plan`, which checks them; with a budget, what
-    is planned for is as many rounds of it.
-
-    Raises:
-        UserError: a method that is for the paper's model alone; a budget that makes no sense.
-    """
+def refuse(method: str, budget: RoundBudget | None) -> None:
+    """Raise UserError for a method that is for the paper's model alone."""
     methods = METHODS if budget is None else tuple(name for name in METHODS if name != "opt")
     if method not in methods:
         raise UserError(
             f"method {method} is for loads of one dimension, one level of fault domains, no "
             f"groups and no budget; here take {', '.join(methods)}"
         )
-    request = MethodRequest(timer=timer, seed=seed, max_move_cost=max_move_cost)
-    with timer.phase("aggregate"):
-        units = units_of(instance)
-        state = initial_state(units)
-        before = state.over(units)
-    with timer.phase("swap"):
-        swaps = swap_phase(units, state, success=success, seed=seed)
-        swapped = state.over(units)
-    bound: float | None = 0.0
-    notes: dict[str, object] = {}
-    none = np.empty(0, np.int32)
-    moves = move_list(units, state, none, none, none)
+
+
+def placed_units(units: Units, selection: Selection, placement: SelectionTargets) -> MoveList:
+    """Return the moves of the objects that found a node."""
+    done = placement.move_to != UNPLACED
+    return units.moves(
+        selection.partition[done],
+        selection.replica[done],
+        placement.move_to[done],
+        selection.load[done],
+    )
+
+
+@dataclass(eq=False)
+class UnitsModel(PlanModel):
+    """The steps of a plan for units, with a budget round by round; see `PlanModel`."""
+
+    units: Units = field(kw_only=True)
+    budget: RoundBudget | None = None
     rounds: Rounded | None = None
-    if budget is not None:
-        rounds = plan_rounds(units, state, PLACERS[method], request, checked_budget(budget, units))
-        moves, bound = rounds.moves, None if swapped.any() else 0.0
-    elif swapped.any():
-        moves, bound, notes = _moves(units, state, method, request)
-    with timer.phase("finish"):
-        nodes = nodes_of(units, state)
-        if rounds is None:
-            moves = without_vain(nodes, moves)
-            moves = in_order(nodes, moves)
-        left = hot_after(nodes, moves)
-        still_hot = np.flatnonzero(left.any(axis=1)).astype(np.int32)
-        made = expanded(
-            units,
-            MigrationPlan(
-                swap_partition=swaps.partition,
-                swap_replica=swaps.replica.astype(np.int32),
-                move_partition=moves.partition,
-                move_replica=moves.replica.astype(np.int32),
-                move_to=moves.to,
-                still_hot=still_hot,
-                move_round=None if rounds is None else rounds.round,
-                budget=budget,
-            ),
-        )
-    cost = float(moves.cost.sum())
-    names = instance.dimension or tuple(f"dimension {d}" for d in range(units.dimensions))
-    made.summary.update(
-        {
-            "method": method,
-            "seed": seed,
-            "hot_before": int(before.any(axis=1).sum()),
-            "hot_after_swaps": int(swapped.any(axis=1).sum()),
-            "hot_after": len(still_hot),
-            "swaps": len(made.swap_partition),
-            "moves": len(made.move_partition),
-            "cost": cost,
-            "lower_bound": bound,
-            "gap": gap(cost, bound, len(still_hot)),
-            "still_hot": still_hot.tolist(),
-            "decision_seconds": timer.seconds | {"total": timer.total()},
-            "notes": notes,
-        }
-    )
-    if rounds is not None:
-        made.summary["rounds"] = rounds.facts
-    if units.dimensions > 1:
-        made.summary["hot_by_dimension"] = {
-            name: {
-                "before": int(before[:, d].sum()),
-                "after_swaps": int(swapped[:, d].sum()),
-                "after": int(left[:, d].sum()),
-            }
-            for d, name in enumerate(names)
-        }
-    if instance.group is not None:
-        made.summary["unit_swaps"], made.summary["unit_moves"] = len(swaps), len(moves)
-    return made
+    counts: dict[str, object] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, instance: Instance, budget: RoundBudget | None) -> UnitsModel:
+        """Return the model before the swaps; raise UserError for a senseless budget."""
+        units = units_of(instance)
+        if budget is not None:
+            checked_budget(budget, units)
+        return cls(instance, initial_state(units), units=units, budget=budget)
 
-def _moves(units: Units, state: VectorState, method: str, request: MethodRequest) -> Result:
-    if method == "opt":
+    def over(self) -> Bools:
+        """Return [N, D], where nodes are above their thresholds now."""
+        return self.units.over(self.state)
+
+    def nodes(self) -> NodeLoads:
+        """Return the nodes as they are now."""
+        return self.units.loads(self.state)
+
+    def swap(self, success: float, seed: int) -> Swaps:
+        """Swap roles until no swap is applicable."""
+        return swap_phase(self.units, self.state, success=success, seed=seed)
+
+    def select(self, load: Float64, stay: NDArray[np.int64] | None) -> Selection:
+        """Return the objects that leave hot nodes at these loads, without those that stay."""
+        return most_relief_first(self.units, PlanState(self.state.primary, load), stay)
+
+    def problem(
+        self, load: Float64, selection: Selection, max_move_cost: float | None
+    ) -> PlacementProblem:
+        """Return the problem of placing a selection."""
+        return self.units.problem(load, selection, max_move_cost)
+
+    def placed(self, selection: Selection, placement: SelectionTargets) -> MoveList:
+        """Return the moves of the objects that found a node."""
+        return placed_units(self.units, selection, placement)
+
+    def decide(self, method: Method, function: Any, request: MethodRequest) -> Result:
+        """Return the moves of a method, where swaps left nodes hot."""
+        if method.function == "ilp":  # what fits nowhere is replaced, whatever node it is of
+            function = partial(function, give_up=False)
+        if self.budget is not None:
+            made = plan_rounds(self.units, self.state, function, request, self.budget)
+            self.rounds = made
+            return made.moves, None, {}
+        if method.kind == "placer":
+            return select_and_place(self, function, request)
         with request.timer.phase("place"):
-            found = optimum(units, state, request)
-        hot = hot_after(nodes_of(units, state), found.moves).any()
-        bound = float(found.moves.cost.sum()) if found.proven and not hot else None
-        return found.moves, bound, {"optimal": found.proven}
-    return _place(units, state, PLACERS[method], request)
+            return optimum(self.units, self.state, request)
 
+    def finished(self, moves: MoveList, prune: bool) -> MoveList:
+        """Return the moves in an order of application; those of rounds are in order."""
+        return moves if self.budget is not None else super().finished(moves, prune)
 
-def _place(units: Units, state: VectorState, place: Placer, request: MethodRequest) -> Result:
-    """Select and place, and repair what fits nowhere (`repair.select_and_place`)."""
+    def bound_of_any_plan(self, method: Method, request: MethodRequest) -> float | None:
+        """Return None: such a bound is for the paper's model alone."""
+        del method, request
+        return None
 
-    def at(load: Float64) -> VectorState:
-        return VectorState(state.primary, load)
+    def expanded(self, made: MigrationPlan) -> MigrationPlan:
+        """Return the plan for single partitions."""
+        if self.budget is not None:
+            round_ = np.empty(0, np.int32) if self.rounds is None else self.rounds.round
+            made = replace(made, move_round=round_, budget=self.budget)
+        self.counts = {"unit_swaps": len(made.swap_partition), "unit_moves": len(made.move_to)}
+        return expanded(self.units, made)
 
-    phases = MethodPhases(
-        select=lambda load, stay: most_relief_first(units, at(load), stay),
-        place=lambda load, selection: place(units, at(load), selection, request),
-        listed=lambda selection, placed: placed_moves(units, selection, placed),
-        replicas=units.replicas,
-    )
-    return select_and_place(nodes_of(units, state), phases, request.timer)
+    def facts(self, made: MigrationPlan, over: tuple[Bools, Bools, Bools]) -> dict[str, object]:
+        """Return what the summary has besides."""
+        found: dict[str, object] = {}
+        if self.budget is not None:
+            found["rounds"] = [] if self.rounds is None else self.rounds.facts
+        dimensions = self.units.dimensions
+        if dimensions > 1:
+            names = self.instance.dimension or [f"dimension {d}" for d in range(dimensions)]
+            found["hot_by_dimension"] = {
+                name: {
+                    when: int(hot[:, d].sum())
+                    for when, hot in zip(("before", "after_swaps", "after"), over, strict=True)
+                }
+                for d, name in enumerate(names)
+            }
+        return found | (self.counts if self.instance.group is not None else {})

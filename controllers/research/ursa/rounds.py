@@ -21,9 +21,15 @@ from numpy.typing import NDArray
 from controllers.jit import njit
 from controllers.ursa.check import check
 from controllers.ursa.instance import Float32, Float64, Instance, Int32, MigrationPlan, Timer
-from controllers.ursa.io import load_changes, load_instance, save_instance, save_plan
+from controllers.ursa.io import (
+    changes_from,
+    load_changes,
+    load_instance,
+    save_instance,
+    save_plan,
+)
 from controllers.ursa.plan import plan
-from controllers.ursa.run import peak_rss_mib, plan_instance, warm_instances, warm_up
+from controllers.ursa.run import check_limit, peak_rss_mib, plan_instance, warm_instances, warm_up
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import (
     CHUNKS,
@@ -206,11 +212,14 @@ class Rounds:
         Raises:
             UserError: the arguments break these rules.
         """
-        _check(self.instance, partition, primary_load, secondary_load)
+        given = {
+            "partition": partition,
+            "primary_load": primary_load,
+            "secondary_load": secondary_load,
+        }
+        changes = changes_from(given, "changes", self.instance.partitions)
         _update(
-            partition,
-            primary_load,
-            secondary_load,
+            *changes,
             self.instance.replica_node,
             self.instance.primary_load,
             self.instance.secondary_load,
@@ -271,31 +280,6 @@ class Rounds:
             self._index.ids,
         )
         self._changes += 2 * len(done.swap_partition) + 2 * len(done.move_partition)
-
-
-def _check(
-    instance: Instance,
-    partition: NDArray[np.integer],
-    primary_load: Float32,
-    secondary_load: Float32,
-) -> None:
-    for name, array in (("primary_load", primary_load), ("secondary_load", secondary_load)):
-        if array.shape != partition.shape or partition.ndim != 1:
-            raise UserError(
-                f"changes: {name} has shape {array.shape} and partition {partition.shape}",
-                allowed="one load for each partition that is named",
-            )
-        wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
-        if len(wrong):
-            raise UserError(
-                f"changes: {name}[{wrong[0]}] is {array[wrong[0]]}", allowed="finite and at least 0"
-            )
-    wrong = np.flatnonzero((partition < 0) | (partition >= instance.partitions))
-    if len(wrong):
-        raise UserError(
-            f"changes: partition[{wrong[0]}] is {partition[wrong[0]]}",
-            allowed=f"0 to {instance.partitions - 1}",
-        )
 
 
 @njit
@@ -402,8 +386,7 @@ def rounds_file(path: Path, wanted: RoundsOptions) -> Iterator[dict[str, object]
         raise not_allowed("random", wanted.random, "above 0 to 1, a part of the partitions")
     if wanted.rounds < 0:
         raise not_allowed("rounds", wanted.rounds, "at least 0")
-    if wanted.time_limit_s is not None and not wanted.time_limit_s > 0:
-        raise not_allowed("time-limit", wanted.time_limit_s, "above 0 seconds")
+    check_limit(wanted.time_limit_s)
     for file in wanted.changes:
         load_changes(file)
     yield from in_rounds(load_instance(path), wanted)

@@ -21,26 +21,21 @@ from controllers.ursa.instance import (
     UNPLACED,
     Euclidean,
     Float64,
-    Instance,
     Int32,
     Nearest,
-    Selection,
     SelectionTargets,
     Timer,
     between,
 )
-from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.highs import solve
 from controllers.ursa.place.problem import (
     Ints,
     Lists,
     PlacementProblem,
-    assignment_problem,
     in_score_order,
 )
 from controllers.ursa.place.relaxation import components, farthest_move, first_fit
 from controllers.ursa.place.rounding import assignment_model, standing
-from controllers.ursa.state import PlanState
 
 RACK_NODES = 40
 
@@ -62,37 +57,24 @@ class Variant:
 
 
 def place(
-    instance: Instance, state: PlanState, selection: Selection, request: MethodRequest
+    problem: PlacementProblem, timer: Timer, variant: Variant = Variant()
 ) -> SelectionTargets:
-    """Run Algorithm 1 with both speed-ups (DC+LP); a placer, see `controllers.ursa.methods`."""
-    return run(instance, state, selection, request, Variant())
-
-
-def run(
-    instance: Instance,
-    state: PlanState,
-    selection: Selection,
-    request: MethodRequest,
-    variant: Variant,
-) -> SelectionTargets:
-    """Run Algorithm 1 in a variant; `notes` has the last radius and the programmes solved."""
-    problem = assignment_problem(instance, state, selection, request.max_move_cost)
+    """Run Algorithm 1, by default with both speed-ups (DC+LP); a placer, see
+    `controllers.ursa.methods`. `notes` has the last radius and the programmes solved."""
     move_to = np.full(len(problem), UNPLACED, dtype=np.int32)
-    used = np.zeros(problem.nodes)
+    used = np.zeros_like(problem.rooms)
     typical = _rack_radius(problem)
     radius = typical if variant.first_radius is None else variant.first_radius
     step = typical if variant.step is None else variant.step
     last = min(problem.reach, farthest_move(problem))
     solved = 0
-    while (move_to == UNPLACED).any() and request.timer.left() > 0:
+    while (move_to == UNPLACED).any() and timer.left() > 0:
         left = np.flatnonzero(move_to == UNPLACED)
         found, target = find_target_nodes(problem, left, min(radius, last))
         groups = merge_objects(problem, left, found, target, variant.divide)
         for group in groups:
             pairs = np.isin(found, group)
-            x = solve_lp(
-                problem, group, found[pairs], target[pairs], used, variant.relax, request.timer
-            )
+            x = solve_lp(problem, group, found[pairs], target[pairs], used, variant.relax, timer)
             solved += 1
             if x is not None:
                 round_by_score(problem, found[pairs], target[pairs], x, move_to, used)
@@ -118,9 +100,7 @@ def find_target_nodes(
     sizes = np.array([len(nodes) for nodes in within], dtype=np.int64)
     found = np.repeat(objects, sizes[which])
     target = np.concatenate([np.empty(0, np.int32), *(within[source] for source in which)])
-    ok = (target != problem.source[found]) & (problem.room[target] >= 0)
-    for column in range(problem.taken.shape[1]):
-        ok &= problem.taken[found, column] != problem.domain[target]
+    ok = problem.clear(found, target) & (problem.room[target] >= 0)
     return found[ok], target[ok].astype(np.int32)
 
 
@@ -155,7 +135,7 @@ def solve_lp(
     cost = between(problem.distance, problem.sender[found], target)
     nodes = np.unique(target)
     model = assignment_model(
-        problem, objects, position[found], target, cost, (problem.room - used)[nodes]
+        problem, objects, position[found], target, cost, (problem.rooms - used)[nodes]
     )
     model.integer = not relax
     result = solve(model, seconds=timer.left())

@@ -21,18 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.ursa.instance import (
-    UNPLACED,
-    Float64,
-    Instance,
-    Int32,
-    Selection,
-    SelectionTargets,
-    Timer,
-)
-from controllers.ursa.methods import MethodRequest
+from controllers.ursa.instance import UNPLACED, Float64, Int32, SelectionTargets, Timer
 from controllers.ursa.place.highs import INFINITE, HighsModel, add_row, by_columns, solve
-from controllers.ursa.place.problem import Ints, Lists, PlacementProblem, assignment_problem
+from controllers.ursa.place.problem import Ints, Lists, PlacementProblem
 from controllers.ursa.place.relaxation import Relaxation, first_fit, relax, take_back
 from controllers.ursa.place.rounding import (
     CHOICES,
@@ -48,20 +39,16 @@ from controllers.ursa.place.rounding import (
     polish,
     standing,
 )
-from controllers.ursa.state import PlanState
 
 
-def alp(
-    instance: Instance, state: PlanState, selection: Selection, request: MethodRequest
-) -> SelectionTargets:
+def alp(problem: PlacementProblem, timer: Timer) -> SelectionTargets:
     """Place each selected object; a placer, see `controllers.ursa.methods`.
 
     `lower_bound` is certified: the relaxation's value, raised by what the integer programmes prove
     (`notes["lp_bound"]` is without that); None when not all of the selection could be placed.
     """
-    problem = assignment_problem(instance, state, selection, request.max_move_cost)
-    relaxed, lists = relaxation(problem, request.timer)
-    move_to, proof = assign(problem, lists, relaxed, request.timer)
+    relaxed, lists = relaxation(problem, timer)
+    move_to, proof = assign(problem, lists, relaxed, timer)
     whole = relaxed.fits and bool((move_to != UNPLACED).all())
     return SelectionTargets(
         move_to,
@@ -80,7 +67,7 @@ def relaxation(problem: PlacementProblem, timer: Timer) -> tuple[Relaxation, Lis
     """Return the relaxation of `problem` from a first fit, and the candidates looked at."""
     lists = Lists(problem)
     start = np.full(len(problem), UNPLACED, dtype=np.int32)
-    first_fit(problem, lists, start, np.zeros(problem.nodes))
+    first_fit(problem, lists, start, np.zeros_like(problem.rooms))
     return relax(problem, lists, start, timer), lists
 
 
@@ -104,7 +91,7 @@ def rounded(problem: PlacementProblem, lists: Lists, relaxed: Relaxation) -> Fit
     options = choices(problem, lists, relaxed, CHOICES)
     now = by_score(problem, relaxed)
     left = np.flatnonzero((now.move_to == UNPLACED) & np.isfinite(relaxed.near))
-    left = left[np.argsort(-problem.weight[left], kind="stable")]
+    left = left[np.argsort(-problem.heaviness()[left], kind="stable")]
     insert(problem, options, now, left)
     first_fit(problem, lists, now.move_to, now.used, left)
     if int((now.move_to == UNPLACED).sum()) > int((relaxed.start == UNPLACED).sum()):
@@ -206,24 +193,23 @@ def _solve_partial(
     return None
 
 
-def ilp(
-    instance: Instance, state: PlanState, selection: Selection, request: MethodRequest
-) -> SelectionTargets:
+def ilp(problem: PlacementProblem, timer: Timer, *, give_up: bool = True) -> SelectionTargets:
     """Place each selected object at least cost; a placer, see `controllers.ursa.methods`.
 
     `notes["optimal"]` is True if the optimum is proven: it is unless time runs out, the pairs
-    do not fit into memory, or the whole selection cannot be placed. In that case the fewest nodes
-    stay hot, when the instance is small enough to prove it.
+    do not fit into memory, or the whole selection cannot be placed. In that case, with `give_up`,
+    the fewest nodes stay hot, when the instance is small enough to prove it.
     """
-    problem = assignment_problem(instance, state, selection, request.max_move_cost)
-    relaxed, lists = relaxation(problem, request.timer)
+    relaxed, lists = relaxation(problem, timer)
     now = rounded(problem, lists, relaxed)
     if (now.move_to == UNPLACED).any():
-        partial = fewest_hot(problem, lists, now.move_to, request.timer)
+        if not give_up:
+            return SelectionTargets(now.move_to, notes={"optimal": False})
+        partial = fewest_hot(problem, lists, now.move_to, timer)
         now = standing(problem, partial.move_to)
         if (now.move_to == UNPLACED).any():
             return SelectionTargets(now.move_to, notes={"optimal": partial.proven})
-    proof = polish(problem, lists, relaxed, now, EXACT, request.timer)
+    proof = polish(problem, lists, relaxed, now, EXACT, timer)
     return SelectionTargets(
         now.move_to,
         lower_bound=proof.bound if relaxed.fits else None,
@@ -231,11 +217,9 @@ def ilp(
     )
 
 
-def greedy(
-    instance: Instance, state: PlanState, selection: Selection, request: MethodRequest
-) -> SelectionTargets:
-    """Return a placer (see `controllers.ursa.methods`) without a bound."""
-    problem = assignment_problem(instance, state, selection, request.max_move_cost)
-    move_to = np.full(len(selection), UNPLACED, np.int32)
-    first_fit(problem, Lists(problem), move_to, np.zeros(instance.nodes))
+def greedy(problem: PlacementProblem, timer: Timer) -> SelectionTargets:
+    """Place each object on its nearest node with room; a placer without a bound."""
+    del timer
+    move_to = np.full(len(problem), UNPLACED, np.int32)
+    first_fit(problem, Lists(problem), move_to, np.zeros_like(problem.rooms))
     return SelectionTargets(move_to)

@@ -12,16 +12,17 @@ node that stays hot, with all other decisions unchanged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controllers.ursa.instance import Float64, Instance, Int32, Nearest, Timer, between
 from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.highs import INFINITE, HighsModel, add_row, by_columns, solve
 from controllers.ursa.place.problem import Bools, Ints
-from controllers.ursa.place.relaxation import ranks
+from controllers.ursa.place.relaxation import heaviest, ranks
 from controllers.ursa.state import PlanState, object_load, objects_on
 
 MAX_CUTS = 100
@@ -74,19 +75,33 @@ def joined(parts: list[Pairs]) -> Pairs:
     return Pairs(*(np.concatenate(arrays) for arrays in every))
 
 
+MeetingRows = tuple[Ints, Ints, Float64, Float64]
+"""Rows of (5): (row, column, sign) of each entry, and the rows' limits."""
+
+
 @dataclass(frozen=True, eq=False)
 class MoveStart:
     """Start of the moves.
 
     Attributes:
-        instance: the problem.
-        place: [P, l], where each replica is (`replica_node`, or after some moves).
-        load: [N], of that placement.
+        capacity, load: [N, D], before the moves.
+        meeting: returns the rows that keep replicas of a partition apart.
     """
 
-    instance: Instance
-    place: Int32
+    capacity: Float64
     load: Float64
+    meeting: Callable[[Pairs], MeetingRows]
+
+    @classmethod
+    def of(cls, instance: Instance, place: Int32, load: Float64) -> MoveStart:
+        """Return the start of the paper's model: `place` is [P, l], where each replica is."""
+        capacity = instance.capacity.astype(np.float64)[:, None]
+        return cls(capacity, load[:, None], partial(_shared_domains, instance, place))
+
+    @property
+    def hot(self) -> Int32:
+        """Nodes above their threshold."""
+        return np.flatnonzero((self.load > self.capacity).any(axis=1)).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,12 +140,18 @@ def choose(
         nodes: branch-and-bound nodes at most.
         gap: relative gap that is good enough.
     """
+    pairs = _in_columns(pairs)
     programme = _programme(ground, pairs)
     begin = None
     if first is not None:
         begin = np.zeros(programme.model.columns)
         begin[first] = 1.0
     return _solve(ground, pairs, programme, timer, begin, nodes, gap)
+
+
+def _in_columns(pairs: Pairs) -> Pairs:
+    """Return the pairs with `load` [pairs, D]."""
+    return replace(pairs, load=pairs.load[:, None]) if pairs.load.ndim == 1 else pairs
 
 
 def choose_partly(
@@ -140,7 +161,7 @@ def choose_partly(
 
     A node that is given up becomes no hotter than it is. `nodes` limits each of the two searches.
     """
-    hot = np.flatnonzero(ground.load > ground.instance.capacity).astype(np.int32)
+    pairs, hot = _in_columns(pairs), ground.hot
     programme = _programme(ground, pairs, hot)
     model = programme.model
     costs = model.cost
@@ -157,7 +178,7 @@ def choose_partly(
 
 @dataclass(eq=False)
 class _ExactProgramme:
-    """A model whose first rows are the loads of `nodes`.
+    """A model whose first rows are the loads of `nodes`, one dimension after the other.
 
     Attributes:
         model: the programme.
@@ -169,19 +190,19 @@ class _ExactProgramme:
     nodes: Int32
     narrowed: bool = False
 
-    def narrow(self, over: Int32, switch: Ints) -> None:
-        """Take from the room of nodes that are over-full by the solver's tolerance.
+    def narrow(self, over: Ints, switch: Ints) -> None:
+        """Take from the room of (node, dimension) [k, 2] over-full by the solver's tolerance.
 
         `switch` are the columns that give some of them up: that is allowed as before.
         """
         self.narrowed = True
-        rows = np.searchsorted(self.nodes, over)
+        rows = np.searchsorted(self.nodes, over[:, 0]) + over[:, 1] * len(self.nodes)
         self.model.upper[rows] -= NARROWER
         for column in switch:
             at = np.arange(self.model.start[column], self.model.start[column + 1])
             self.model.value[at[np.isin(self.model.row[at], rows)]] -= NARROWER
 
-    def close(self, hotter: Int32, pairs: Pairs, hot: Int32) -> None:
+    def close(self, hotter: Ints, pairs: Pairs, hot: Int32) -> None:
         """Let nothing come to given-up nodes: they became hotter by the tolerance."""
         self.narrowed = True
         for node in hotter:
@@ -197,34 +218,42 @@ def _programme(ground: MoveStart, pairs: Pairs, hot: Int32 | None = None) -> _Ex
     switches = np.empty(0, np.int32) if hot is None else hot
     touched = [pairs.source, pairs.target, switches]
     if hot is None:  # a hot node that nothing can leave makes it infeasible
-        touched.append(np.flatnonzero(ground.load > ground.instance.capacity).astype(np.int32))
+        touched.append(ground.hot)
     nodes, place = np.unique(np.concatenate(touched), return_inverse=True)
     source, target = place[:count], place[count : 2 * count]
     own = place[2 * count : 2 * count + len(switches)]
     objects, row = np.unique(pairs.object, return_inverse=True)
     n, m = len(nodes), len(objects)
-    room = ground.instance.capacity[nodes].astype(np.float64) - ground.load[nodes]
-    unit = np.maximum(_most(target, pairs.load, n), _most(source, pairs.load, n))
-    unit[unit == 0] = 1.0
-    shared, column, sign, limit = _shared_domains(ground, pairs)
+    room = (ground.capacity[nodes] - ground.load[nodes]).T
+    loads = np.ascontiguousarray(pairs.load.T)
+    unit = heaviest(np.tile(loads, 2), np.r_[target, source], n)
+    shared, column, sign, limit = ground.meeting(pairs)
     index = np.arange(count)
+    move_rows = []
+    switch_rows = []
+    for d, load in enumerate(loads):
+        move_rows += [
+            (d * n + target, index, load / unit[d, target]),
+            (d * n + source, index, -load / unit[d, source]),
+        ]
+        given = np.minimum(room[d, own], 0.0) / unit[d, own]
+        switch_rows.append((d * n + own, count + np.arange(len(switches)), given))
     start, rows, value = by_columns(
         count + len(switches),
-        (target, index, pairs.load / unit[target]),
-        (source, index, -pairs.load / unit[source]),
-        (n + row, index, 1.0),
-        (n + m + shared, column, sign),
-        (own, count + np.arange(len(switches)), room[own] / unit[own]),
+        *move_rows,
+        (unit.size + row, index, 1.0),
+        (unit.size + m + shared, column, sign),
+        *switch_rows,
     )
     scale = _scale(pairs)
-    lower = np.full(n + m + len(limit), -INFINITE)
+    lower = np.full(unit.size + m + len(limit), -INFINITE)
     model = HighsModel(
         cost=np.r_[pairs.cost / scale, np.zeros(len(switches))],
         start=start,
         row=rows,
         value=value,
         lower=lower,
-        upper=np.concatenate([room / unit, np.ones(m), limit]),
+        upper=np.concatenate([(room / unit).ravel(), np.ones(m), limit]),
         integer=True,
     )
     return _ExactProgramme(model, nodes)
@@ -257,29 +286,33 @@ def _solve(
             return ChosenMoves(None, nothing, infeasible)
         taken = np.flatnonzero(found.x[: len(pairs)] > 0.5)
         given_up = nothing if hot is None else hot[found.x[len(pairs) :] > 0.5]
-        over = too_hot(ground, pairs, taken)
-        over = over[~np.isin(over, given_up)]
-        hotter = _hotter(ground, pairs, taken, given_up)
+        after = pairs.where(taken).load_after(ground.load)
+        over = np.argwhere(after > ground.capacity)
+        over = over[~np.isin(over[:, 0], given_up)]
+        most = np.maximum(ground.load, ground.capacity)[given_up] * (1 + ROUNDING)
+        hotter = np.argwhere(after[given_up] > most)
+        hotter[:, 0] = given_up[hotter[:, 0]]
         if not len(over) and not len(hotter):
             proven = found.status == "optimal" and gap == 0 and not programme.narrowed
             return ChosenMoves(taken, given_up, proven, bound)
         if turn >= (MAX_CUTS // 2 if nodes is None else FEW_CUTS):
             hot_nodes = nothing if hot is None else hot
-            programme.narrow(over, len(pairs) + np.flatnonzero(np.isin(hot_nodes, over)))
-            programme.close(hotter, pairs, hot_nodes)
+            programme.narrow(over, len(pairs) + np.flatnonzero(np.isin(hot_nodes, over[:, 0])))
+            programme.close(np.unique(hotter[:, 0]), pairs, hot_nodes)
         else:
-            _cut(model, pairs, taken, given_up, np.concatenate([over, hotter]), hot)
+            _cut(model, pairs, taken, given_up, np.r_[over, hotter], hot)
     return ChosenMoves(None, nothing, proven=False)
 
 
 def _cut(
-    model: HighsModel, pairs: Pairs, taken: Ints, given_up: Int32, nodes: Int32, hot: Int32 | None
+    model: HighsModel, pairs: Pairs, taken: Ints, given_up: Int32, full: Ints, hot: Int32 | None
 ) -> None:
-    """Add a cut for each of `nodes`: one arrival less, or one more departure."""
+    """Add a cut for each (node, dimension) of `full`: one arrival less, or one more departure."""
     leaving = np.isin(pairs.object, pairs.object[taken])
-    for node in nodes:
-        coming = taken[pairs.target[taken] == node]
-        more = np.flatnonzero((pairs.source == node) & ~leaving)
+    for node, d in full:
+        heavy = pairs.load[:, d] > 0
+        coming = taken[(pairs.target[taken] == node) & heavy[taken]]
+        more = np.flatnonzero((pairs.source == node) & ~leaving & heavy)
         columns, value = np.r_[coming, more], np.r_[-np.ones(len(coming)), np.ones(len(more))]
         if hot is not None and node not in given_up:
             switch = len(pairs) + np.flatnonzero(hot == node)
@@ -287,26 +320,13 @@ def _cut(
         add_row(model, columns, value, 1.0 - len(coming), INFINITE)
 
 
-def too_hot(ground: MoveStart, pairs: Pairs, taken: Ints) -> Int32:
-    """Return nodes above their threshold once the moves `taken` are done."""
-    load = pairs.where(taken).load_after(ground.load)
-    return np.flatnonzero(load > ground.instance.capacity).astype(np.int32)
-
-
-def _hotter(ground: MoveStart, pairs: Pairs, taken: Ints, given_up: Int32) -> Int32:
-    """Return the nodes of `given_up` that the moves `taken` make hotter than they are."""
-    after = pairs.where(taken).load_after(ground.load)[given_up]
-    return given_up[after > ground.load[given_up] * (1 + ROUNDING)]
-
-
-def _shared_domains(ground: MoveStart, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:
-    """Return (row, column, sign, limit) of (5): replicas of a partition in one domain.
+def _shared_domains(instance: Instance, place: Int32, pairs: Pairs) -> MeetingRows:
+    """Return the rows of (5): replicas of a partition in one domain.
 
     Who comes finds nobody there: one may come to an empty domain, or when all that are there leave.
     Replicas that share a domain from the start may stay.
     """
-    domain = ground.instance.fault_domain
-    replicas = ground.instance.replicas
+    domain, replicas = instance.fault_domain, instance.replicas
     partition = pairs.object // replicas
     into, out_of = domain[pairs.target], domain[pairs.source]
     moving = np.flatnonzero(into != out_of)
@@ -314,7 +334,7 @@ def _shared_domains(ground: MoveStart, pairs: Pairs) -> tuple[Ints, Ints, Float6
     key_in = partition[moving].astype(np.int64) * domains + into[moving]
     key_out = partition[moving].astype(np.int64) * domains + out_of[moving]
     keys, row = np.unique(key_in, return_inverse=True)
-    homes = domain[ground.place[keys // domains]]
+    homes = domain[place[keys // domains]]
     here = (homes == (keys % domains)[:, None]).sum(axis=1)
     # An empty domain with only one possible arrival needs no row.
     several = np.bincount(row, pairs.object[moving] != _first(row, pairs.object[moving]))
@@ -337,12 +357,6 @@ def _first(row: Ints, value: Ints) -> Ints:
     """Return [len(row)], the first value that the same row has."""
     _, at = np.unique(row, return_index=True)
     return value[at][row]
-
-
-def _most(place: NDArray[np.integer], load: Float64, n: int) -> Float64:
-    most = np.zeros(n)
-    np.maximum.at(most, place, load)
-    return most
 
 
 def _scale(pairs: Pairs) -> float:
@@ -454,7 +468,7 @@ def _chosen(instance: Instance, now: PlanState, request: MethodRequest, pairs: P
     """
     pairs = pairs.where(~held_already(instance, pairs))
     # What has moved already is none of the pairs' partitions: the others are where they were.
-    ground = MoveStart(instance, instance.replica_node, now.load)
+    ground = MoveStart.of(instance, instance.replica_node, now.load)
     into_hot = now.hot(instance)[pairs.target]
     best = joined([])
     for choice in (pairs.where(~into_hot), pairs):

@@ -44,7 +44,7 @@ from controllers.ursa.place.exact import (
     shared_already,
 )
 from controllers.ursa.place.market import Market
-from controllers.ursa.place.problem import Bools, Ints
+from controllers.ursa.place.problem import Bools, Ints, assignment_problem
 from controllers.ursa.place.relaxation import components, ranks
 from controllers.ursa.select import highest_load_first, object_id
 from controllers.ursa.state import PlanState
@@ -146,7 +146,8 @@ def _without_misfits(instance: Instance, state: PlanState, request: MethodReques
     stay = np.empty(0, dtype=np.int64)
     for _ in range(RESELECTIONS):
         selection = highest_load_first(instance, state, stay)
-        placed = alp(instance, state, selection, request).move_to
+        problem = assignment_problem(instance, state, selection, request.max_move_cost)
+        placed = alp(problem, request.timer).move_to
         number = object_id(instance, selection.partition, selection.replica)
         misfits = number[placed == UNPLACED]
         if not len(misfits):
@@ -215,7 +216,7 @@ def _chosen_anew(
 ) -> Pairs:
     pairs = _candidates(instance, joint, own, group)
     now = np.isin(_key(pairs, instance.nodes), _key(own, instance.nodes))
-    ground = MoveStart(instance, place, fixed.load_after(state.load))
+    ground = MoveStart.of(instance, place, fixed.load_after(state.load))
     chosen: ChosenMoves = choose(
         ground,
         pairs,
@@ -295,7 +296,7 @@ def opt(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
     `notes["optimal"]` is True if the optimum is proven. Where nodes have to stay hot, the fewest
     do. When the instance is too large to be proven, the plan of `joint` is returned.
     """
-    ground = MoveStart(instance, instance.replica_node, state.load)
+    ground = MoveStart.of(instance, instance.replica_node, state.load)
     if instance.replica_node.size * max(instance.nodes - 1, 0) <= MAX_PAIRS:
         pairs = every_pair(instance, state, request)
         chosen = choose(ground, pairs, request.timer)

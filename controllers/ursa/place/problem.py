@@ -4,6 +4,11 @@ Loads cannot be split and a move costs the same whatever the object's load is, s
 transportation problem. An object that has been selected leaves its node: it is not offered that
 node again, and the node's room counts it as gone, as the second term of (8) does.
 
+Loads have D dimensions, one in the paper's model. Two replicas of a partition are kept apart at the
+outermost level at which their fault domains differ: at this level and further in they may not come
+together, further out they are together from the start. The node is the innermost domain, so there
+is always such a level.
+
 `Lists` holds candidate targets in order of distance, for many objects at once and as many as are
 asked for. R(i, r) of equations (9) and (10) is a prefix of a list. At the end are the compiled
 loops of placement.
@@ -12,7 +17,7 @@ loops of placement.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +42,12 @@ Ints = NDArray[np.int64]
 class ProblemArrays(NamedTuple):
     """A problem's arrays as the compiled loops take them; see `PlacementProblem`."""
 
-    weight: Float64
+    loads: Float64
+    rooms: Float64
     source: Int32
-    room: Float64
-    domain: Int32
+    levels: Int32
     taken: Int32
+    level: NDArray[np.int8]
     sibling: Int32
     sibling_first: Int32
     sibling_end: Int32
@@ -52,15 +58,20 @@ class PlacementProblem:
     """Nodes that each of M objects may go to, and the room of every node.
 
     Attributes:
-        weight: [M], load of the object, L_i.
+        loads: [M, D], load of the object, L_i.
+        rooms: [N, D], C_j - L_*j + the load that has been selected to leave j; negative where a
+            node stays hot whatever leaves.
+        weight, room: [M], [N], the load and the room by which candidates are listed: a node that
+            can take an object has at least as much room. With one dimension `loads` and `rooms`.
+        unit: [D], loads that count as equally much in the dimensions.
         source: [M], node that it leaves.
         sender: [M], node from which it is copied: the cost of a move counts from there.
         partition: [M].
-        room: [N], C_j - L_*j + the load that has been selected to leave j; negative where a node
-            stays hot whatever leaves.
-        domain: [N], fault domain.
-        taken: [M, l], domains of the partition's other replicas where they are now, -1 in the
-            object's own column: I_iq of (12). The object's own domain is open to it.
+        members: [M], partitions that move with the object: a move costs this multiple of its
+            distance.
+        levels: [N, levels + 1], fault domains from the outermost on, the node itself last.
+        taken, level: [M, l], domain of each other replica where it is now, I_iq of (12), and its
+            level; -1 in the object's own column.
         sibling: [M], objects ordered by partition; those of object i's partition, itself among
             them, are ``sibling[sibling_first[i]:sibling_end[i]]``: G_p of (11).
         sibling_first, sibling_end: [M].
@@ -68,13 +79,18 @@ class PlacementProblem:
         reach: no move costs more; infinite without a limit.
     """
 
+    loads: Float64
+    rooms: Float64
     weight: Float64
+    room: Float64
+    unit: Float64
     source: Int32
     sender: Int32
     partition: Int32
-    room: Float64
-    domain: Int32
+    members: Float64
+    levels: Int32
     taken: Int32
+    level: NDArray[np.int8]
     sibling: Int32
     sibling_first: Int32
     sibling_end: Int32
@@ -84,25 +100,36 @@ class PlacementProblem:
     def __len__(self) -> int:
         return len(self.weight)
 
-    contend_for_all: ClassVar[bool] = False
-    """Objects without a place contend for every node of their lists, not only for nearer ones."""
-
     @property
     def nodes(self) -> int:
         """N."""
         return len(self.room)
 
+    @property
+    def dimensions(self) -> int:
+        """D."""
+        return int(self.rooms.shape[1])
+
     def layout(self) -> ProblemArrays:
         """Return the layout for compiled loops."""
         return ProblemArrays(*(getattr(self, name) for name in ProblemArrays._fields))
 
+    def clear(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
+        """Return True where a node is none that the object leaves or that (12) rules out."""
+        ok: Bools = self.source[objects] != nodes
+        outermost, nested = self.levels[:, 0][nodes], bool(self.level.any())
+        for column in range(self.taken.shape[1]):
+            domain = outermost
+            if nested:
+                domain = self.levels[nodes, self.level[:, column][objects]]
+            ok &= self.taken[:, column][objects] != domain
+        return ok
+
     def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
         """Return True where an object fits on the node at its position, if all others were away."""
-        ok: Bools = self.weight[objects] <= self.room[nodes]
-        ok &= self.source[objects] != nodes
-        domain = self.domain[nodes]
-        for column in range(self.taken.shape[1]):
-            ok &= self.taken[objects, column] != domain
+        ok = self.clear(objects, nodes)
+        for d in range(self.dimensions):
+            ok &= self.loads[:, d][objects] <= self.rooms[:, d][nodes]
         return ok
 
     def cost(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Float64:
@@ -111,115 +138,155 @@ class PlacementProblem:
 
     def whole(self, objects: NDArray[np.integer], cost: Float64) -> Float64:
         """Return [objects], cost of moving them where one partition costs `cost`."""
-        del objects
-        return cost
+        return np.asarray(cost * self.members[objects])
 
     def toll(
         self, objects: NDArray[np.integer], nodes: NDArray[np.integer], price: Float64
     ) -> Float64:
-        """Return [objects], cost of each object's load on its node, by prices [N]."""
-        return np.asarray(self.weight[objects] * price[nodes])
+        """Return [objects], cost of each object's load on its node, by prices [N, D]."""
+        total = self.loads[:, 0][objects] * price[:, 0][nodes]
+        for d in range(1, self.dimensions):
+            total += self.loads[:, d][objects] * price[:, d][nodes]
+        return np.asarray(total)
 
     def rent(self, price: Float64) -> float:
         """Return cost of all room that has a price."""
-        priced = np.flatnonzero(price > 0)
-        return float((price[priced] * self.room[priced]).sum())
-
-    def limit(self) -> Float64:
-        """Return [N], or [N, D] with loads of several dimensions, room on the nodes."""
-        return self.room
+        priced = price > 0
+        return float((price[priced] * self.rooms[priced]).sum())
 
     def heaviness(self) -> Float64:
-        """Return [M], by which objects are ordered."""
-        return self.weight
+        """Return [M], by which objects are ordered: the most of an object's loads."""
+        return np.asarray((self.loads / self.unit).max(axis=1, initial=0.0))
 
     def loads_of(self, objects: NDArray[np.integer]) -> Float64:
         """Return [D, objects], loads by dimension."""
-        return np.asarray(self.weight[objects][None])
+        return np.ascontiguousarray(self.loads[objects].T)
 
-    def fit_in_order(
-        self, order: Ints, lists: Lists, length: Ints, move_to: Int32, used: Float64
-    ) -> None:
-        """Put objects on the first node with room among `length` of their list; see kernels."""
-        start = lists.start[lists.group[order]]
-        fit_in_order(order, start, length, lists.node, self.layout(), move_to, used)
-
-    def meet(self, a: Ints, b: Ints, to_a: NDArray[np.integer], to_b: Int32) -> Bools:
+    def meet(self, a: Ints, b: Ints, to_a: NDArray[np.integer], to_b: NDArray[np.integer]) -> Bools:
         """Return True where objects a and b of one partition meet on nodes `to_a` and `to_b`."""
-        del a, b
-        return np.asarray(self.domain[to_a] == self.domain[to_b])
+        level = (self.levels[self.source[a]] != self.levels[self.source[b]]).argmax(axis=1)
+        return np.asarray(self.levels[to_a, level] == self.levels[to_b, level])
 
     def meeting(self, objects: Ints, row: Ints, target: Int32) -> tuple[Ints, Ints]:
-        """Return (row, column) entries of (11): partitions with several objects for one domain.
+        """Return (row, column) entries of (11): of two replicas at most one goes to a domain.
 
         Args:
             objects: [m].
             row, target: [pairs], the place in `objects`, and the node.
         """
-        _, inverse, count = np.unique(
-            self.partition[objects], return_inverse=True, return_counts=True
-        )
-        column = np.flatnonzero(count[inverse[row]] > 1)
-        if not len(column):
-            return column, column
-        domains = int(self.domain.max(initial=0)) + 1
-        key = inverse[row[column]].astype(np.int64) * domains + self.domain[target[column]]
-        _, extra = np.unique(key, return_inverse=True)
-        return extra.astype(np.int64), column
+        rows, columns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        count = 0
+        partition = self.partition[objects]
+        several, times = np.unique(partition, return_counts=True)
+        order = np.argsort(partition[row], kind="stable")
+        ordered = partition[row][order]
+        for p in several[times > 1]:
+            mine = order[np.searchsorted(ordered, p) : np.searchsorted(ordered, p, side="right")]
+            who = np.unique(row[mine])
+            for index, a in enumerate(who):
+                for b in who[:index]:
+                    both = np.sort(mine[(row[mine] == a) | (row[mine] == b)])
+                    homes = self.levels[self.source[objects[[a, b]]]]
+                    level = int((homes[0] != homes[1]).argmax())
+                    domains, entry = np.unique(
+                        self.levels[target[both], level], return_inverse=True
+                    )
+                    rows.append(count + entry.astype(np.int64))
+                    columns.append(both)
+                    count += len(domains)
+        return np.concatenate(rows), np.concatenate(columns)
 
     def load_of(self, move_to: Int32) -> Float64:
-        """Return [N], or [N, D], the load that `move_to` puts on each node."""
+        """Return [N, D], the load that `move_to` puts on each node."""
         placed = move_to != UNPLACED
-        load = np.bincount(move_to[placed], self.weight[placed], minlength=self.nodes)
-        return load.astype(np.float64, copy=False)
-
-    def crowded(self, move_to: Int32) -> Bools:
-        """Return [N], nodes that `move_to` puts more on than they have room for."""
-        used = self.load_of(move_to)
-        return (used > 0) & (used > self.room)
+        to, loads = move_to[placed], self.loads[placed]
+        used = np.empty_like(self.rooms)
+        for d in range(self.dimensions):
+            used[:, d] = np.bincount(to, loads[:, d], self.nodes)
+        return used
 
     def without(self, used: Float64) -> PlacementProblem:
         """Return the same objects with less room on the nodes, as much less as `used`."""
-        return replace(self, room=self.room - used)
+        rooms = self.rooms - used
+        return replace(self, rooms=rooms, room=(rooms / self.unit).min(axis=1))
 
 
 def assignment_problem(
     instance: Instance, state: PlanState, selection: Selection, max_move_cost: float | None
 ) -> PlacementProblem:
     """Return the problem of placing `selection`; `state` still counts its objects in place."""
-    leaving = np.bincount(selection.node, selection.load, minlength=instance.nodes)
-    taken = instance.fault_domain[instance.replica_node[selection.partition]]
-    taken[np.arange(len(selection)), selection.replica] = -1
-    sibling, first, end = _siblings(selection.partition)
-    return PlacementProblem(
-        weight=selection.load.astype(np.float64),
-        source=selection.node,
-        sender=instance.sender(selection.partition, selection.replica),
-        partition=selection.partition,
-        room=instance.capacity.astype(np.float64) - (state.load - leaving),
-        domain=instance.fault_domain,
-        taken=taken,
-        sibling=sibling,
-        sibling_first=first,
-        sibling_end=end,
-        distance=instance.distance,
-        reach=np.inf if max_move_cost is None else float(max_move_cost),
+    return problem_of(
+        instance,
+        selection,
+        load=state.load[:, None],
+        capacity=instance.capacity.astype(np.float64)[:, None],
+        levels=nested_domains(instance),
+        members=np.ones(len(selection)),
+        max_move_cost=max_move_cost,
     )
 
 
-def subproblem(problem: PlacementProblem, keep: Bools) -> PlacementProblem:
-    """Return the problem of the objects in `keep`; the others are gone, not back in place."""
-    sibling, first, end = _siblings(problem.partition[keep])
-    return replace(
-        problem,
-        weight=problem.weight[keep],
-        source=problem.source[keep],
-        sender=problem.sender[keep],
-        partition=problem.partition[keep],
-        taken=problem.taken[keep],
+def nested_domains(instance: Instance) -> Int32:
+    """Return [N, levels + 1], fault domains from the outermost on, the node itself last."""
+    nodes = np.arange(instance.nodes, dtype=np.int32)
+    return np.column_stack([instance.fault_domain, nodes]).astype(np.int32)
+
+
+def problem_of(
+    placed: Instance,
+    selection: Selection,
+    *,
+    load: Float64,
+    capacity: Float64,
+    levels: Int32,
+    members: Float64,
+    max_move_cost: float | None,
+) -> PlacementProblem:
+    """Return the problem of placing `selection`.
+
+    Args:
+        placed: where replicas are, and what moves cost; its loads and domains are not looked at.
+        selection: the objects, with `load` [M] or [M, D].
+        load, capacity: [N, D]; `load` still counts the objects in place.
+        levels: [N, levels + 1], as of `nested_domains`.
+        members: [M], partitions that each object stands for.
+        max_move_cost: no single move costs more.
+    """
+    count, dimensions = len(selection), load.shape[1]
+    loads = np.asarray(selection.load, np.float64).reshape(count, dimensions)
+    leaving = np.empty_like(load)
+    for d in range(dimensions):
+        leaving[:, d] = np.bincount(selection.node, loads[:, d], len(load))
+    rooms = capacity - (load - leaving)
+    # A node that is hot in one dimension may take nothing, even of objects that have no load there.
+    rooms[(load - leaving > capacity * (1 + 1e-12)).any(axis=1)] = -1.0
+    unit = np.ones(dimensions)
+    if dimensions > 1 and count:
+        mean = loads.mean(axis=0)
+        unit = np.where(mean > 0, mean, 1.0)
+    homes = levels[placed.replica_node[selection.partition]]
+    level = (homes != levels[selection.node][:, None]).argmax(axis=2)
+    taken = np.take_along_axis(homes, level[:, :, None], axis=2)[:, :, 0]
+    taken[np.arange(count), selection.replica] = -1
+    sibling, first, end = _siblings(selection.partition)
+    return PlacementProblem(
+        loads=loads,
+        rooms=rooms,
+        weight=(loads / unit).min(axis=1),
+        room=(rooms / unit).min(axis=1),
+        unit=unit,
+        source=selection.node,
+        sender=placed.sender(selection.partition, selection.replica),
+        partition=selection.partition,
+        members=members,
+        levels=levels,
+        taken=np.ascontiguousarray(taken),
+        level=level.astype(np.int8),
         sibling=sibling,
         sibling_first=first,
         sibling_end=end,
+        distance=placed.distance,
+        reach=np.inf if max_move_cost is None else float(max_move_cost),
     )
 
 
@@ -391,34 +458,53 @@ def _least_of_octave(octave: int) -> float:
     return 0.0 if octave <= -2000 else float(np.ldexp(1.0, int(octave)))
 
 
-class Targets(NamedTuple):
-    """Targets of each object, the cheapest first: see `rounding.Choices`."""
-
-    first: Ints
-    end: Ints
-    node: Int32
-    cost: Float64
-
-
 @njit
-def apart(
-    i: int,
-    domain: int,
-    layout: ProblemArrays,
-    move_to: Int32,
-) -> bool:
-    """Return True if `domain` has no other replica of object i's partition, old or new: (11), (12).
+def apart(i: int, j: int, layout: ProblemArrays, move_to: Int32) -> bool:
+    """Return True if node j is clear of object i's other replicas, old and new: (11), (12).
 
     `move_to` is [M], the targets decided so far.
     """
     for column in range(layout.taken.shape[1]):
-        if layout.taken[i, column] == domain:
+        if layout.taken[i, column] == layout.levels[j, layout.level[i, column]]:
             return False
+    source = layout.source[i]
     for at in range(layout.sibling_first[i], layout.sibling_end[i]):
         other = layout.sibling[at]
-        if other != i and move_to[other] >= 0 and layout.domain[move_to[other]] == domain:
+        if (
+            other != i
+            and move_to[other] >= 0
+            and _meet(layout.levels, source, layout.source[other], j, move_to[other])
+        ):
             return False
     return True
+
+
+@njit
+def _meet(levels: Int32, a: int, b: int, to_a: int, to_b: int) -> bool:
+    """Return `PlacementProblem.meet` of replicas that are on nodes a and b."""
+    for level in range(levels.shape[1]):
+        if levels[a, level] != levels[b, level]:
+            return bool(levels[to_a, level] == levels[to_b, level])
+    return True
+
+
+@njit
+def fits(i: int, j: int, leaver: int, layout: ProblemArrays, used: Float64) -> bool:
+    """Return True if node j has room for object i, without object `leaver` (or -1)."""
+    for d in range(layout.rooms.shape[1]):
+        rest = used[j, d]
+        if leaver >= 0:
+            rest -= layout.loads[leaver, d]
+        if rest + layout.loads[i, d] > layout.rooms[j, d]:
+            return False
+    return True
+
+
+@njit
+def _put(i: int, j: int, layout: ProblemArrays, move_to: Int32, used: Float64) -> None:
+    move_to[i] = j
+    for d in range(layout.rooms.shape[1]):
+        used[j, d] += layout.loads[i, d]
 
 
 @njit
@@ -434,43 +520,116 @@ def fit_in_order(
     """Put objects in `order` on the first listed node with room; `move_to`, `used` change."""
     for at in range(len(order)):
         i = order[at]
-        w = layout.weight[i]
         for position in range(start[at], start[at] + length[at]):
             j = list_node[position]
-            if j == layout.source[i] or used[j] + w > layout.room[j]:
-                continue
-            if apart(i, layout.domain[j], layout, move_to):
-                move_to[i] = j
-                used[j] += w
+            if (
+                j != layout.source[i]
+                and fits(i, j, -1, layout, used)
+                and apart(i, j, layout, move_to)
+            ):
+                _put(i, j, layout, move_to, used)
                 break
 
 
 @njit
 def in_score_order(
-    owner: Ints,
-    node: Ints,
-    layout: ProblemArrays,
-    move_to: Int32,
-    used: Float64,
+    owner: Ints, node: Ints, layout: ProblemArrays, move_to: Int32, used: Float64
 ) -> None:
     """Put each owner on its node, pair by pair, if the owner is unplaced and the node has room."""
     for at in range(len(owner)):
         i, j = owner[at], node[at]
-        w = layout.weight[i]
-        if move_to[i] >= 0 or used[j] + w > layout.room[j]:
-            continue
-        if apart(i, layout.domain[j], layout, move_to):
-            move_to[i] = j
-            used[j] += w
+        if move_to[i] < 0 and fits(i, j, -1, layout, used) and apart(i, j, layout, move_to):
+            _put(i, j, layout, move_to, used)
 
 
 @njit
-def link(move_to: Int32, listed: Bools, head: Ints, follow: Ints) -> None:
-    """Link the objects on each node into ascending lists, if `listed` holds."""
+def exchange(  # noqa: PLR0912 - one search over direct moves and exchanges
+    objects: Ints,
+    first: Ints,
+    end: Ints,
+    node: Int32,
+    target_cost: Float64,
+    layout: ProblemArrays,
+    move_to: Int32,
+    used: Float64,
+    cost: Float64,
+) -> None:
+    """Place objects in their order, or move them nearer, ejecting another where that is cheapest.
+
+    Targets of object i are ``node[first[i]:end[i]]``, the cheapest first. The ejected object is one
+    of those that have targets, and goes to one of these.
+    """
+    head = np.full(len(used), -1, np.int64)
+    follow = np.full(len(move_to), -1, np.int64)
     for i in range(len(move_to) - 1, -1, -1):
-        if listed[i] and move_to[i] >= 0:
-            follow[i] = head[move_to[i]]
-            head[move_to[i]] = i
+        if move_to[i] >= 0 and end[i] > first[i]:
+            _link(head, follow, i, move_to[i])
+    for turn in range(len(objects)):
+        i = objects[turn]
+        home = move_to[i]
+        now = cost[i] if home >= 0 else np.inf
+        # A change has to save more than rounding.
+        best = now - 1e-12 * now if home >= 0 else np.inf
+        best_j, best_k, best_to, cost_i, cost_k = -1, -1, -1, 0.0, 0.0
+        for at in range(first[i], end[i]):
+            j, price = node[at], target_cost[at]
+            if price >= best and home >= 0 and price >= now:
+                break
+            if j == home or not apart(i, j, layout, move_to):
+                continue
+            if fits(i, j, -1, layout, used):
+                if price < best:
+                    best, best_j, best_k, cost_i = price, j, -1, price
+                continue
+            k = head[j]
+            while k >= 0:
+                if k != i and fits(i, j, k, layout, used):
+                    for at_k in range(first[k], end[k]):
+                        to = node[at_k]
+                        total = price + target_cost[at_k] - cost[k]
+                        if total >= best:
+                            break
+                        leaver = i if to == home else -1
+                        if (
+                            to != j
+                            and fits(k, to, leaver, layout, used)
+                            and apart(k, to, layout, move_to)
+                            and not _together(i, j, k, to, layout)
+                        ):
+                            best, best_j, best_k, best_to = total, j, k, to
+                            cost_i, cost_k = price, target_cost[at_k]
+                            break
+                k = follow[k]
+        if best_j < 0:
+            continue
+        if home >= 0:
+            _unlink(head, follow, i, home)
+            for d in range(used.shape[1]):
+                used[home, d] -= layout.loads[i, d]
+        if best_k >= 0:
+            _unlink(head, follow, best_k, best_j)
+            for d in range(used.shape[1]):
+                used[best_j, d] -= layout.loads[best_k, d]
+            _put(best_k, best_to, layout, move_to, used)
+            cost[best_k] = cost_k
+            _link(head, follow, best_k, best_to)
+        _put(i, best_j, layout, move_to, used)
+        cost[i] = cost_i
+        _link(head, follow, i, best_j)
+
+
+@njit
+def _together(i: int, j: int, k: int, to: int, layout: ProblemArrays) -> bool:
+    """Return True if i and k are of one partition and meet on nodes j and `to`."""
+    if layout.sibling_first[i] != layout.sibling_first[k]:
+        return False
+    return _meet(layout.levels, layout.source[i], layout.source[k], j, to)
+
+
+@njit
+def _link(head: Ints, follow: Ints, i: int, j: int) -> None:
+    follow[i] = head[j]
+    head[j] = i
 
 
 @njit
@@ -482,74 +641,3 @@ def _unlink(head: Ints, follow: Ints, i: int, j: int) -> None:
     while follow[at] != i:
         at = follow[at]
     follow[at] = follow[i]
-
-
-@njit
-def exchange(  # noqa: PLR0912 - one search over direct moves and exchanges
-    objects: Ints,
-    targets: Targets,
-    layout: ProblemArrays,
-    move_to: Int32,
-    used: Float64,
-    cost: Float64,
-    head: Ints,
-    follow: Ints,
-) -> None:
-    """Run `rounding.insert`; `head` [N] and `follow` [M] list the objects on each node."""
-    first, end, node, target_cost = targets
-    weight, room, domain = layout.weight, layout.room, layout.domain
-    for turn in range(len(objects)):
-        i = objects[turn]
-        home = move_to[i]
-        alone = layout.sibling_end[i] - layout.sibling_first[i] == 1
-        w = weight[i]
-        now = cost[i] if home >= 0 else np.inf
-        gain = 1e-12 * now if home >= 0 else -np.inf  # a change has to save more than this
-        best_j, best_k, best_to = -1, -1, -1
-        best_total = now - gain
-        best_cost_i, best_cost_k = 0.0, 0.0
-        for at in range(first[i], end[i]):
-            j, price = node[at], target_cost[at]
-            if price >= best_total and home >= 0 and price >= now:
-                break
-            if j == home or not apart(i, domain[j], layout, move_to):
-                continue
-            if used[j] + w <= room[j]:
-                if price < best_total:
-                    best_j, best_k, best_total, best_cost_i = j, -1, price, price
-                continue
-            k = head[j]
-            while k >= 0:
-                if k != i and used[j] - weight[k] + w <= room[j]:
-                    for at_k in range(first[k], end[k]):
-                        to = node[at_k]
-                        total = price + target_cost[at_k] - cost[k]
-                        if total >= best_total:
-                            break
-                        freed = w if to == home else 0.0
-                        if (
-                            to != j
-                            and used[to] - freed + weight[k] <= room[to]
-                            and (alone or domain[to] != domain[j])
-                            and apart(k, domain[to], layout, move_to)
-                        ):
-                            best_j, best_k, best_to, best_total = j, k, to, total
-                            best_cost_i, best_cost_k = price, target_cost[at_k]
-                            break
-                k = follow[k]
-        if best_j < 0:
-            continue
-        if home >= 0:
-            _unlink(head, follow, i, home)
-            used[home] -= w
-        if best_k >= 0:
-            _unlink(head, follow, best_k, best_j)
-            used[best_j] -= weight[best_k]
-            used[best_to] += weight[best_k]
-            move_to[best_k], cost[best_k] = best_to, best_cost_k
-            follow[best_k] = head[best_to]
-            head[best_to] = best_k
-        move_to[i], cost[i] = best_j, best_cost_i
-        used[best_j] += w
-        follow[i] = head[best_j]
-        head[best_j] = i

@@ -24,6 +24,7 @@ from controllers.ursa.place.problem import (
     Ints,
     Lists,
     PlacementProblem,
+    fit_in_order,
     nearest_fit,
 )
 
@@ -46,7 +47,7 @@ def first_fit(
         problem: room is before anything has been placed.
         lists: candidates by the whole room, for the first round.
         move_to: [M], UNPLACED for objects to place; filled in.
-        used: [N], load that `move_to` puts on each node; kept up to date.
+        used: [N, D], load that `move_to` puts on each node; kept up to date.
         objects: the objects to place; by default all unplaced ones.
     """
     wanted = np.arange(len(problem)) if objects is None else np.asarray(objects)
@@ -58,7 +59,8 @@ def first_fit(
         pending = pending[node >= 0]
         lists.widen(np.unique(lists.group[pending]), length)
         groups = lists.group[pending]
-        problem.fit_in_order(pending, lists, lists.length[groups], move_to, used)
+        start, lengths = lists.start[groups], lists.length[groups]
+        fit_in_order(pending, start, lengths, lists.node, problem.layout(), move_to, used)
         left = move_to[pending] == UNPLACED
         if left.all() and bool(lists.complete[groups].all()):
             return  # what has room is in a domain of another replica of theirs
@@ -75,13 +77,13 @@ def take_back(problem: PlacementProblem, move_to: Int32) -> Bools:
         [M], the objects taken back.
     """
     back = np.zeros(len(problem), dtype=np.bool_)
-    for j in np.flatnonzero(problem.crowded(move_to)):
+    used, heaviness = problem.load_of(move_to), problem.heaviness()
+    for j in np.flatnonzero(((used > 0) & (used > problem.rooms)).any(axis=1)):
         here = np.flatnonzero(move_to == j)
-        here = here[np.argsort(-problem.weight[here], kind="stable")]
-        total = 0.0
-        for i in here:
-            if total + problem.weight[i] <= problem.room[j]:
-                total += problem.weight[i]
+        total = np.zeros(problem.dimensions)
+        for i in here[np.argsort(-heaviness[here], kind="stable")]:
+            if (total + problem.loads[i] <= problem.rooms[j]).all():
+                total += problem.loads[i]
             else:
                 back[i] = True
     move_to[back] = UNPLACED
@@ -103,7 +105,7 @@ class Relaxation:
     Attributes:
         start: [M], where objects were to begin with; inactive ones stay there.
         near: [M], cost of each object's nearest fitting node; infinite where none fits.
-        price: [N] or [N, D], cost of a unit of load on a full node; at least 0.
+        price: [N, D], cost of a unit of load on a full node; at least 0.
         worth: [M], least cost plus priced load over all nodes: u_i of the dual.
         active: [M].
         columns: the pairs in the programme and their values.
@@ -168,7 +170,7 @@ def relax(problem: PlacementProblem, lists: Lists, start: Int32, timer: Timer) -
     state = Relaxation(
         start=start,
         near=near,
-        price=np.zeros_like(problem.limit()),
+        price=np.zeros_like(problem.rooms),
         worth=near.copy(),
         active=np.zeros(len(problem), dtype=np.bool_),
         columns=Columns(problem.nodes),
@@ -187,8 +189,7 @@ def relax(problem: PlacementProblem, lists: Lists, start: Int32, timer: Timer) -
         state.rounds += 1
         solver.solve(changed, timer)
         woken = placeable & ~state.active & (start != UNPLACED)
-        priced = state.price.reshape(problem.nodes, -1) > 0
-        woken[woken] = priced[start[woken]].any(axis=1)
+        woken[woken] = (state.price[start[woken]] > 0).any(axis=1)
         state.active |= woken
         joined = _join(problem, lists, state, np.flatnonzero(woken), begin, cost)
         changed = np.union1d(joined, _priced_out(problem, lists, state))
@@ -220,7 +221,7 @@ def _displaced(
     objects, nodes, costs = lists.candidates(np.flatnonzero(displaced))
     contested = np.zeros(problem.nodes, dtype=np.bool_)
     wanted = costs < cost[objects]
-    if problem.contend_for_all:
+    if problem.dimensions > 1:  # in which case prices may be of other dimensions than needed
         wanted |= state.start[objects] == UNPLACED
     contested[nodes[wanted]] = True
     state.active |= displaced
@@ -312,7 +313,7 @@ class _RestrictedProgramme:
         batches = batched(label[columns.object[mine]], BATCH_COLUMNS)
         pieces = [mine[batches == b] for b in range(int(batches.max(initial=-1)) + 1)]
         resting = np.where(state.active, UNPLACED, state.start).astype(np.int32)
-        room = np.maximum(problem.limit() - problem.load_of(resting), 0.0)
+        room = np.maximum(problem.rooms - problem.load_of(resting), 0.0)
         in_threads(lambda piece: self._solve(pieces[piece], room, timer), len(pieces))
 
     def _solve(self, at: Ints, room: Float64, timer: Timer) -> None:
@@ -338,7 +339,7 @@ class _RestrictedProgramme:
                 row=index,
                 value=value,
                 lower=np.concatenate([np.ones(m), np.full(unit.size, -INFINITE)]),
-                upper=np.concatenate([np.ones(m), (by_dimension(room[nodes]) / unit).ravel()]),
+                upper=np.concatenate([np.ones(m), (room[nodes].T / unit).ravel()]),
             ),
             seconds=timer.left(),
         )
@@ -347,8 +348,7 @@ class _RestrictedProgramme:
         state.columns.x[at] = found.x[:pairs]
         self._unplaced[objects] = found.x[pairs:]
         price = found.price[m:].reshape(unit.shape) * self._scale / unit
-        price = np.where(price > 1e-12 * self._scale / unit, price, 0.0)
-        state.price[nodes] = price.T.reshape(state.price[nodes].shape)
+        state.price[nodes] = np.where(price > 1e-12 * self._scale / unit, price, 0.0).T
 
 
 def heaviest(loads: Float64, place: Ints, n: int) -> Float64:
@@ -358,11 +358,6 @@ def heaviest(loads: Float64, place: Ints, n: int) -> Float64:
         np.maximum.at(unit[d], place, load)
     unit[unit == 0] = 1.0
     return unit
-
-
-def by_dimension(values: Float64) -> Float64:
-    """Return [D, n], of [n] or [n, D]."""
-    return np.atleast_2d(values.T)
 
 
 def components(

@@ -31,13 +31,11 @@ from controllers.ursa.place.problem import (
     Ints,
     Lists,
     PlacementProblem,
-    Targets,
     exchange,
     in_score_order,
-    link,
     ragged,
 )
-from controllers.ursa.place.relaxation import Relaxation, by_dimension, components, heaviest, ranks
+from controllers.ursa.place.relaxation import Relaxation, components, heaviest, ranks
 
 CHOICES = 24
 PASSES = 12
@@ -76,7 +74,7 @@ class FittingPlacement:
 
     Attributes:
         move_to: [M].
-        used: [N] or [N, D], load that it puts on each node.
+        used: [N, D], load that it puts on each node.
         cost: [M], cost of each move, 0 for UNPLACED.
     """
 
@@ -95,7 +93,7 @@ def choices(
     pair, at = np.unique(pair, return_index=True)
     cost = np.concatenate([costs, columns.cost])[at]
     owner, node = pair // problem.nodes, (pair % problem.nodes).astype(np.int32)
-    reduced = cost + problem.weight[owner] * relaxed.price[node] - relaxed.worth[owner]
+    reduced = cost + problem.toll(owner, node, relaxed.price) - relaxed.worth[owner]
     order = np.lexsort((cost, reduced, owner))
     order = order[ranks(owner[order]) < per_object]
     order = order[np.lexsort((node[order], cost[order], owner[order]))]
@@ -123,7 +121,8 @@ def by_score(problem: PlacementProblem, relaxed: Relaxation) -> FittingPlacement
     owner, x = columns.object[positive], columns.x[positive]
     best = np.zeros(len(problem))
     np.maximum.at(best, owner, x)
-    order = np.lexsort((columns.node[positive], -x, owner, -problem.weight[owner], -best[owner]))
+    heavy = problem.heaviness()[owner]
+    order = np.lexsort((columns.node[positive], -x, owner, -heavy, -best[owner]))
     in_score_order(owner[order], columns.node[positive][order], problem.layout(), move_to, used)
     return standing(problem, move_to)
 
@@ -135,20 +134,8 @@ def insert(
 
     An object already placed is moved when that lowers the total cost. `now` is changed.
     """
-    head = np.full(problem.nodes, -1, dtype=np.int64)
-    follow = np.full(len(problem), -1, dtype=np.int64)
-    # Only objects with choices can be ejected, so only they are listed by node.
-    link(now.move_to, options.end > options.first, head, follow)
-    exchange(
-        objects,
-        Targets(options.first, options.end, options.node, options.cost),
-        problem.layout(),
-        now.move_to,
-        now.used,
-        now.cost,
-        head,
-        follow,
-    )
+    targets = options.first, options.end, options.node, options.cost
+    exchange(objects, *targets, problem.layout(), now.move_to, now.used, now.cost)
 
 
 def improve(problem: PlacementProblem, options: Choices, now: FittingPlacement) -> None:
@@ -296,7 +283,7 @@ def worthwhile(
 ) -> Choices | None:
     """Return all pairs of reduced cost at most `tau`, and those of `now`; None if too many."""
     farthest = np.zeros(len(lists))
-    np.maximum.at(farthest, lists.group, relaxed.worth + tau)
+    np.maximum.at(farthest, lists.group, (relaxed.worth + tau) / problem.members)
     groups = np.arange(len(lists))
     while True:
         groups = groups[lists.last()[groups] <= farthest[groups]]
@@ -307,13 +294,13 @@ def worthwhile(
         for length in np.unique(lists.length[groups]):
             lists.widen(groups[lists.length[groups] == length], max(8, 2 * int(length)))
     found, node, cost = lists.candidates(np.arange(len(problem)), farthest)
-    reduced = cost + problem.weight[found] * relaxed.price[node] - relaxed.worth[found]
+    reduced = cost + problem.toll(found, node, relaxed.price) - relaxed.worth[found]
     here = node == now.move_to[found]
     keep = np.flatnonzero((reduced <= tau) | here)
     missing = np.ones(len(problem), dtype=np.bool_)
     missing[found[here]] = False
     away = np.flatnonzero(missing)
-    more = now.cost[away] + problem.weight[away] * relaxed.price[now.move_to[away]]
+    more = now.cost[away] + problem.toll(away, now.move_to[away], relaxed.price)
     owner = np.concatenate([found[keep], away])
     order = np.argsort(owner, kind="stable") if len(away) else np.arange(len(owner))
     return Choices.of(
@@ -336,7 +323,7 @@ def _components(
     label, _ = components(owner, options.node[at], len(problem), problem.nodes)
     label, count = _joined(label, problem.partition)
     nodes, first = np.unique(options.node[at], return_index=True)
-    idle = relaxed.price[nodes] * problem.room[nodes]
+    idle = (relaxed.price[nodes] * problem.rooms[nodes]).sum(axis=1)
     slack = np.bincount(label, now.cost - relaxed.worth, minlength=count)
     slack += np.bincount(label[owner[first]], idle, minlength=count)
     keep = options.reduced[at] <= slack[label[owner]] * (1 + 1e-9) + MIN_LOSS
@@ -372,9 +359,9 @@ def solve_piece(
     row, at, target = row[keep], at[keep], target[keep]
     now = target == move_to[objects[row]]
     nodes, place = np.unique(target, return_inverse=True)
-    weight = problem.weight[objects[row]]
-    inside = np.bincount(place[now], weight[now], minlength=len(nodes))
-    room = problem.room[nodes] - (standing.used[nodes] - inside)
+    loads = problem.loads_of(objects[row])
+    inside = node_sums(place[now], loads[:, now], len(nodes))
+    room = problem.rooms[nodes] - (standing.used[nodes] - inside)
     scale = float(options.cost[at].max(initial=0.0)) or 1.0
     model = assignment_model(problem, objects, row, target, options.cost[at] / scale, room)
     before = float(standing.cost[objects].sum())
@@ -390,17 +377,22 @@ def solve_piece(
         if found.x is None:
             return 0.0, slack
         taken = np.flatnonzero(found.x > 0.5)
-        load = np.bincount(place[taken], weight[taken], minlength=len(nodes))
-        full = np.flatnonzero((load > 0) & (load > room))
+        load = node_sums(place[taken], loads[:, taken], len(nodes))
+        full = np.argwhere((load > 0) & (load > room))
         if not len(full):
             who, cost = objects[row[taken]], options.cost[at[taken]]
             saved = max(before - float(cost.sum()), 0.0)
             _take_over(problem, standing, who, target[taken], cost)
             return saved, max(least, saved)
-        for j in full:
-            cover = taken[place[taken] == j]
+        for j, d in full:
+            cover = taken[(place[taken] == j) & (loads[d, taken] > 0)]
             add_row(model, cover, 1.0, -INFINITE, len(cover) - 1.0)
     return 0.0, slack
+
+
+def node_sums(place: Ints, loads: Float64, n: int) -> Float64:
+    """Return [n, D], the sums of `loads` [D, pairs] at each place."""
+    return np.column_stack([np.bincount(place, load, minlength=n) for load in loads])
 
 
 def assignment_model(
@@ -412,7 +404,7 @@ def assignment_model(
         problem: what is placed.
         objects: [m], those placed.
         row, target, cost: [pairs], the place in `objects`, the node and the cost of each pair.
-        room: [nodes] or [nodes, D], of the distinct targets, ascending.
+        room: [nodes, D], of the distinct targets, ascending.
     """
     nodes, place = np.unique(target, return_inverse=True)
     pairs, m, n = len(row), len(objects), len(nodes)
@@ -435,9 +427,7 @@ def assignment_model(
         row=index,
         value=value,
         lower=np.concatenate([np.ones(m), np.full(unit.size + more, -INFINITE)]),
-        upper=np.concatenate(
-            [np.ones(m), (by_dimension(np.maximum(room, 0.0)) / unit).ravel(), np.ones(more)]
-        ),
+        upper=np.concatenate([np.ones(m), (np.maximum(room, 0.0).T / unit).ravel(), np.ones(more)]),
         integer=True,
     )
 
@@ -472,6 +462,6 @@ def _take_over(
 ) -> None:
     if cost.sum() >= standing.cost[who].sum() * (1 - 1e-12):
         return
-    np.subtract.at(standing.used, standing.move_to[who], problem.weight[who])
-    np.add.at(standing.used, to, problem.weight[who])
+    np.subtract.at(standing.used, standing.move_to[who], problem.loads[who])
+    np.add.at(standing.used, to, problem.loads[who])
     standing.move_to[who], standing.cost[who] = to, cost

@@ -14,7 +14,6 @@ from virtual import run_loop
 from controllers.journal import read_journal
 from controllers.microstores.detect_map import (
     DetectSettings,
-    bands_from_json,
     detector_from_json,
     step,
     suits,
@@ -114,18 +113,6 @@ def test_at_once_is_the_other_reading():
     assert run(Pool(a=1), [HIGH] * 4, policy(first="at-once")) == [[2], [4], [8], [16]]
 
 
-def test_nobody_is_always_first_at_the_pool():
-    pool = Pool(free=6, a=1, b=1)
-    counts = run(pool, [{"a": 0.9, "b": 0.9}] * 2)
-    assert counts[1] == [3, 3]
-    first = run(Pool(free=2, a=1, b=1), [{"a": 0.9, "b": 0.9}] * 2)
-    made = policy()
-    turned = run(
-        Pool(free=2, a=1, b=1), [{"a": 0.9, "b": 0.9}] * 2, made, made.initial() | {"turn": 1}
-    )
-    assert sorted([first[1], turned[1]]) == [[1, 3], [3, 1]]
-
-
 @settings(max_examples=15, deadline=None)
 @given(
     st.integers(0, 6),
@@ -213,14 +200,6 @@ def test_a_tenant_that_drifts_is_mapped():
     assert policy().needs.acts == {"machines"}
 
 
-def test_without_microstores_nothing_happens():
-    made = policy()
-    assert made.decide(made.initial(), Observation(0, 10)) == (made.initial(), [])
-    first = Pool(a=1).observe(a=0.9)
-    first = Observation(0, 0.0, microstores=first.microstores)
-    assert made.decide(made.initial(), first) == (made.initial(), [])
-
-
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
@@ -287,12 +266,6 @@ def test_only_a_better_home_is_moved_to(epochs, moves):
     assert follow(epochs)[1] == moves
 
 
-def test_a_tenant_that_comes_and_goes_stays_longer_every_time():
-    homes, moves = follow(([SMALL] * 20 + [LARGE] * 20) * 10)
-    assert 2 <= moves <= 6
-    assert moves <= most_moves(len(homes), DetectSettings())
-
-
 @settings(max_examples=15, deadline=None)
 @given(EXPONENTS, st.integers(1, 120), st.sampled_from(["small", "large"]))
 def test_constant_sizes_move_once_at_most(sizes, epochs, home):
@@ -325,16 +298,6 @@ def test_whatever_comes_moves_are_bounded(cycle, times, p):
     assert moves <= most_moves(len(epochs), p)
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.data(), st.floats(0, 1))
-def test_stationary_noise_is_bounded_too(data, part):
-    """One distribution draws every epoch, so chance decides the side of the middle."""
-    draws = data.draw(st.lists(st.floats(0, 1), min_size=60, max_size=60))
-    epochs = [{15: 100, 21: 1} if draw < part else {15: 1, 21: 100} for draw in draws]
-    _, moves = follow(epochs)
-    assert moves <= most_moves(60, DetectSettings()) == 3
-
-
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -347,15 +310,3 @@ def test_stationary_noise_is_bounded_too(data, part):
 def test_bad_detectors_are_told(data, words):
     with raises(UserError, words):
         detector_from_json(data, "mos")
-
-
-def test_no_detector_and_a_good_one():
-    assert detector_from_json({}, "mos") is None
-    found = detector_from_json({"bands": {"s": [0, 1e6], "l": [1e6, None]}, "patience": 2}, "mos")
-    assert found is not None
-    assert found[1].patience == 2
-    assert found[0] == bands_from_json({"s": [0, 1e6], "l": [1e6, None]}, "")
-
-
-def test_a_band_without_a_microstore_is_no_place_to_go():
-    assert follow([LARGE] * 30, bands={"small": BANDS["small"], "huge": BANDS["large"]})[1] == 0

@@ -11,7 +11,6 @@ from mos_stores import STEP, TOTAL, two
 
 from controllers.legality import illegal
 from controllers.microstores.shares import (
-    LEAST,
     changes,
     ledger,
 )
@@ -55,19 +54,6 @@ def test_whatever_is_asked_the_pool_is_kept(a, b, asked):
     assert together.within(TOTAL)
 
 
-@settings(max_examples=15, deadline=None)
-@given(held, st.lists(counts, max_size=6))
-def test_a_microstore_keeps_what_it_cannot_be_without(a, asked):
-    book = ledger(pool(a, NOTHING))
-    before = book.held["a"]
-    for steps in asked:
-        book = book.take("a", steps)
-    after = book.held["a"]
-    for index, name in enumerate(("proxy_cores", "storage_cores", "network")):
-        assert after[index] >= min(before[index], getattr(LEAST, name))
-    assert sum(after[3:]) >= min(1, sum(before[3:]))
-
-
 def test_what_is_no_multiple_of_a_step_counts_as_more_and_stays_what_it_is():
     seen = pool(Resources(0.25, 0.3, 2e7, 1, 1), Resources(0.3, 0.3, 2e7, 1, 1))
     book = ledger(seen)
@@ -76,20 +62,6 @@ def test_what_is_no_multiple_of_a_step_counts_as_more_and_stays_what_it_is():
     (order,) = changes(seen, book.give("a", (0, 1, 0, 0, 0)))
     assert order.resources == replace(seen.stores[0].resources, storage_cores=0.4)
     assert changes(seen, book) == []
-
-
-def test_who_gives_back_comes_first():
-    seen = pool(Resources(0.4, 0.4, 2e7, 1, 2), Resources(0.4, 0.4, 2e7, 1, 2))
-    book = ledger(seen).take("b", (2, 0, 0, 0, 0)).give("a", (2, 0, 0, 0, 0))
-    assert [order.microstore for order in changes(seen, book)] == ["b", "a"]
-
-
-def test_what_has_no_step_is_not_given_out():
-    seen = Microstores(
-        (Microstore("a", NOTHING),), (), replace(TOTAL, hdds=0), replace(STEP, hdds=0)
-    )
-    book = ledger(seen).give("a", (1, 1, 1, 1, 1))
-    assert book.held["a"] == (1, 1, 1, 1, 0)
 
 
 @settings(max_examples=15, deadline=None)

@@ -1,4 +1,6 @@
-"""Swaps and selection where a node may be hot in several dimensions.
+"""Instances of several dimensions, nested fault domains and groups, as arrays of units.
+
+A unit moves as one: a partition, or a group of partitions on the same nodes.
 
 **Swaps.** As in `controllers.ursa.swap`: the hottest node, by its highest ratio of load to
 threshold, gives away roles until it is cold. A role is worth the part of the node's excess that it
@@ -20,21 +22,218 @@ exchanged for the lightest that suffices.
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.jit import njit
-from controllers.research.ursa.problem import Ints, Units, VectorState, object_load
-from controllers.ursa.instance import Float64, Int32, Selection
-from controllers.ursa.select import object_id
-from controllers.ursa.state import group_by_node, objects_on
+from controllers.jit import in_threads, njit
+from controllers.ursa.instance import (
+    Float64,
+    Instance,
+    Int32,
+    MigrationPlan,
+    Selection,
+    between,
+)
+from controllers.ursa.place.problem import (
+    PlacementProblem,
+    nested_domains,
+    problem_of,
+    ragged,
+)
+from controllers.ursa.select import Bools, MoveList, NodeLoads, object_id
+from controllers.ursa.state import PlanState, chunks_of, group_by_node, objects_on
 from controllers.ursa.swap import Swaps, up_to_date
 
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
 
-def swap_phase(units: Units, state: VectorState, *, success: float = 1.0, seed: int = 0) -> Swaps:
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """An instance as its units, U of them.
+
+    Attributes:
+        placed: where units are and what moves cost: `replica_node` is [U, l]. Its loads and fault
+            domains are not looked at.
+        primary, secondary: [U, D], load of a replica by role; sums where there are groups.
+        capacity: [N, D].
+        domain: [N, levels + 1], fault domains from the outermost on; the node itself comes last, as
+            the domain that no two replicas share.
+        members: [U], partitions of the unit: its move costs this multiple of the distance.
+        size: [U], bytes of a replica; None where the instance has none.
+        member_first, member: partitions of unit u are ``member[member_first[u]:member_first[u +
+            1]]``; None where units are the partitions.
+    """
+
+    placed: Instance
+    primary: Floats
+    secondary: Floats
+    capacity: Float64
+    domain: Int32
+    members: Float64
+    size: Float64 | None = None
+    member_first: Ints | None = None
+    member: Ints | None = None
+
+    @property
+    def nodes(self) -> int:
+        """N."""
+        return len(self.capacity)
+
+    @property
+    def dimensions(self) -> int:
+        """D."""
+        return int(self.capacity.shape[1])
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas, l in the paper."""
+        return self.placed.replicas
+
+    def over(self, state: PlanState) -> Bools:
+        """Return [N, D], where a node is above its threshold; loads of states are [N, D] here."""
+        return state.load > self.capacity
+
+    def loads(self, state: PlanState) -> NodeLoads:
+        """Return the nodes as the functions of `select` take them."""
+        return NodeLoads(state.load, self.capacity, self.domain)
+
+    def problem(
+        self, load: Float64, selection: Selection, max_move_cost: float | None
+    ) -> PlacementProblem:
+        """Return the problem of placing `selection`; `load` still counts its objects in place."""
+        return problem_of(
+            self.placed,
+            selection,
+            load=load,
+            capacity=self.capacity,
+            levels=self.domain,
+            members=self.members[selection.partition],
+            max_move_cost=max_move_cost,
+        )
+
+    def moves(
+        self, unit: Int32, replica: NDArray[np.integer], to: Int32, load: Float64
+    ) -> MoveList:
+        """Return moves of units; the cost is that of all members."""
+        source = self.placed.replica_node[unit, replica]
+        cost = between(self.placed.distance, source, to) * self.members[unit]
+        return MoveList(unit, replica.astype(np.int8), source, to.astype(np.int32), load, cost)
+
+    def unit_load(self) -> Float64:
+        """Return [D], a load that is neither much nor little: capacity of a node on average."""
+        mean = self.capacity.mean(axis=0)
+        return np.where(mean > 0, mean, 1.0)
+
+
+def units_of(instance: Instance) -> Units:
+    """Return the units of an instance: groups, or every partition on its own."""
+    own = Units(
+        placed=instance,
+        primary=_columns(instance.primary_load),
+        secondary=_columns(instance.secondary_load),
+        capacity=_columns(instance.capacity).astype(np.float64),
+        domain=nested_domains(instance),
+        members=np.ones(instance.partitions),
+        size=None if instance.size is None else instance.size.astype(np.float64),
+    )
+    return own if instance.group is None else _merged(own, instance.group)
+
+
+def expanded(units: Units, plan: MigrationPlan) -> MigrationPlan:
+    """Return a units' plan as a plan for partitions; replicas of a unit follow each other."""
+    if units.member is None or units.member_first is None:
+        return plan
+    member, first, size = units.member, units.member_first, np.diff(units.member_first)
+    swap, at = ragged(first[plan.swap_partition], size[plan.swap_partition])
+    swap_partition = member[at].astype(np.int32)
+    move, at = ragged(first[plan.move_partition], size[plan.move_partition])
+    return replace(
+        plan,
+        swap_partition=swap_partition,
+        swap_replica=plan.swap_replica[swap],
+        move_partition=member[at].astype(np.int32),
+        move_replica=plan.move_replica[move],
+        move_to=plan.move_to[move],
+        move_round=None if plan.move_round is None else plan.move_round[move],
+    )
+
+
+def initial_state(units: Units) -> PlanState:
+    """Return the first state: column 0 is primary; loads take one parallel pass of replicas."""
+    count = units.placed.partitions
+    chunks = chunks_of(count)
+    partial = np.zeros((chunks, units.nodes, units.dimensions))
+    bounds = np.linspace(0, count, chunks + 1).astype(np.int64)
+
+    def work(chunk: int) -> None:
+        _add_loads(
+            units.placed.replica_node,
+            units.primary,
+            units.secondary,
+            bounds[chunk],
+            bounds[chunk + 1],
+            partial[chunk],
+        )
+
+    in_threads(work, chunks)
+    return PlanState(np.zeros(count, dtype=np.int8), partial.sum(axis=0))
+
+
+def object_load(
+    units: Units, state: PlanState, unit: Int32, replica: NDArray[np.integer]
+) -> Float64:
+    """Return [M, D], the load of objects in their present role."""
+    is_primary = (state.primary[unit] == replica)[:, None]
+    return np.where(is_primary, units.primary[unit], units.secondary[unit]).astype(np.float64)
+
+
+def _columns(array: NDArray[Any]) -> NDArray[Any]:
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _merged(own: Units, group: Int32) -> Units:
+    ids, first, index = np.unique(group, return_index=True, return_inverse=True)
+    member = np.argsort(index, kind="stable")
+    member_first = np.zeros(len(ids) + 1, np.int64)
+    np.cumsum(np.bincount(index, minlength=len(ids)), out=member_first[1:])
+
+    def sums(load: Floats) -> Float64:
+        # In float64, as a checker sums them: a sum in float32 would be another load.
+        each = [np.bincount(index, load[:, d], len(ids)) for d in range(load.shape[1])]
+        return np.column_stack(each).astype(np.float64)
+
+    return replace(
+        own,
+        placed=replace(
+            own.placed, replica_node=np.ascontiguousarray(own.placed.replica_node[first])
+        ),
+        primary=sums(own.primary),
+        secondary=sums(own.secondary),
+        members=np.diff(member_first).astype(np.float64),
+        size=None if own.size is None else sums(own.size[:, None])[:, 0],
+        member_first=member_first,
+        member=member,
+    )
+
+
+@njit
+def _add_loads(
+    replica_node: Int32, primary: Floats, secondary: Floats, first: int, end: int, load: Float64
+) -> None:
+    for u in range(first, end):
+        for k in range(replica_node.shape[1]):
+            node = replica_node[u, k]
+            for d in range(primary.shape[1]):
+                load[node, d] += primary[u, d] if k == 0 else secondary[u, d]
+
+
+def swap_phase(units: Units, state: PlanState, *, success: float = 1.0, seed: int = 0) -> Swaps:
     """Swap roles until no swap is applicable; `state` is changed. Parameters as of `swap`."""
-    hot = np.flatnonzero(state.hot(units)).astype(np.int32)
+    hot = np.flatnonzero(units.over(state).any(axis=1)).astype(np.int32)
     if len(hot) == 0 or units.replicas == 1:
         return Swaps(np.empty(0, np.int32), np.empty(0, np.int8))
     unit, column, slot = objects_on(units.placed, hot, leading=True)
@@ -59,7 +258,7 @@ def swap_phase(units: Units, state: VectorState, *, success: float = 1.0, seed: 
     return swaps
 
 
-def _relief(units: Units, state: VectorState, node: Int32, shed: Float64) -> Float64:
+def _relief(units: Units, state: PlanState, node: Int32, shed: Float64) -> Float64:
     """Return [G], the parts of the node's excess that each carries, summed over dimensions."""
     excess = state.load - units.capacity
     mine = excess[node]
@@ -167,7 +366,7 @@ ROUNDING = 1e-13
 
 def most_relief_first(
     units: Units,
-    state: VectorState,
+    state: PlanState,
     stay: NDArray[np.int64] | None = None,
     price: Float64 | None = None,
 ) -> Selection:
@@ -183,7 +382,7 @@ def most_relief_first(
     Returns:
         A selection with `load` [M, D].
     """
-    over = state.over(units)
+    over = units.over(state)
     hot = np.flatnonzero(over.any(axis=1)).astype(np.int32)
     unit, column, slot = objects_on(units.placed, hot)
     start, order = group_by_node(slot, len(hot))
