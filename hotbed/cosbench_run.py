@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,11 +17,11 @@ from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
-    from testbed.sites.contract import Progress
+    from testbed.sites.contract import Progress, Testbed
     from testbed.ssh import Shell
     from workloads.cosbench.archive import Archive
     from workloads.cosbench.credentials import Credentials
-    from workloads.cosbench.driver import DriveOptions
+    from workloads.cosbench.driver import DriveOptions, DriverResult
     from workloads.cosbench.real import ArchiveSource
 
 
@@ -71,28 +72,41 @@ def add_run(group: typer.Typer) -> None:
         from hotbed.progress import progress
         from schemas.durable import make_folder
         from schemas.errors import UserError
+        from workloads.cosbench import driver
         from workloads.cosbench.credentials import filled, found_in, read_xml
 
         options = _drive_options(open_loop, seed, only_stage)
-        _check_together(controller, archive, login, node, tenant, testbed, options)
-        xml = read_xml(workload)
-        given = found_in(credentials)
+        on_testbed = node is not None or testbed is not None
+        if controller is not None:
+            _check_real(archive, testbed, node or tenant, options)
+        elif archive is not None or login is not None:
+            raise UserError(
+                "--archive and --login are a real COSBench's", do="give --controller too"
+            )
+        elif tenant is not None and not on_testbed:
+            raise UserError(
+                "--tenant is one of a testbed's store", do="give --node or --testbed too"
+            )
+        xml, given = read_xml(workload), found_in(credentials)
         folder = out or Path("artifacts") / f"cosbench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
         if folder.exists():
             raise UserError("is there already: results are never overwritten", where=folder)
         make_folder(folder.parent)
         with progress("cosbench") as report, _kept(folder):
             if controller is not None:
-                assert archive is not None
+                source = _source(archive or "", testbed)
                 text = filled(xml, given.values, str(workload))
-                found = _real(controller, archive, testbed, login, text, folder, report)
-            elif node is not None or testbed is not None:
-                found = _on_node(
-                    testbed, node, tenant, xml, given, workload, options, folder, report
-                )
+                found = _real(controller, source, login, text, folder, report)
             else:
-                text = filled(xml, given.for_cosdrive(), str(workload))
-                found = _here(text, workload, options, folder, report)
+                if on_testbed:
+                    place = _client(testbed, node)
+                    text = filled(xml, place.values(tenant, given), str(workload))
+                    done = place.run(text, options, folder, report)
+                else:
+                    text = filled(xml, given.for_cosdrive(), str(workload))
+                    done = driver.run_here(text, str(workload), folder, options, report)
+                warn(done.warnings)
+                found = done.archive
         warn(found.warnings)
         emit(
             cosbench_views.archive_facts(found, False),
@@ -109,22 +123,23 @@ def _drive_options(
     from schemas.errors import UserError
     from workloads.cosbench.driver import DriveOptions
 
-    rate, value = None, None
-    arrivals = "poisson"
-    if open_loop is not None:
-        rate, _, words = open_loop.partition(":")
-        arrivals = words or arrivals
-        try:
-            value = float(rate)
-        except ValueError:
-            value = 0.0
-        if not 0 < value < float("inf") or arrivals not in ("poisson", "constant"):
-            raise UserError(
-                "write operations a second, such as 200 or 200:constant",
-                where=f"--open-loop {open_loop}",
-            )
-    way: Literal["poisson", "constant"] = "constant" if arrivals == "constant" else "poisson"
-    return DriveOptions(value, way, seed, tuple(only_stage or ()))
+    rate, _, words = (open_loop or "").partition(":")
+    arrivals: Literal["poisson", "constant"] = "constant" if words == "constant" else "poisson"
+    try:
+        if words not in ("", "poisson", "constant"):
+            raise ValueError
+        return DriveOptions(float(rate) if rate else None, arrivals, seed, tuple(only_stage or ()))
+    except ValueError as error:
+        raise UserError(
+            "write operations a second, such as 200 or 200:constant",
+            where=f"--open-loop {open_loop}",
+        ) from error
+
+
+def warn(warnings: Sequence[str]) -> None:
+    """Print each warning on standard error."""
+    for warning in warnings:
+        typer.echo(f"hotbed: {warning}", err=True)
 
 
 @contextmanager
@@ -138,32 +153,17 @@ def _kept(folder: Path) -> Iterator[None]:
         raise
 
 
-def _check_together(
-    controller: str | None,
-    archive: str | None,
-    login: Path | None,
-    node: str | None,
-    tenant: str | None,
-    testbed: str | None,
-    options: DriveOptions,
+def _check_real(
+    archive: str | None, testbed: str | None, node: str | None, options: DriveOptions
 ) -> None:
+    """Raise UserError if an option does not fit --controller."""
     from schemas.errors import UserError
 
-    if controller is None:
-        if archive is not None or login is not None:
-            raise UserError(
-                "--archive and --login are a real COSBench's", do="give --controller too"
-            )
-        if tenant is not None and node is None and testbed is None:
-            raise UserError(
-                "--tenant is one of a testbed's store", do="give --node or --testbed too"
-            )
-        return
     if archive is None:
         raise UserError(
             "a controller leaves its results in files alone", do="give its --archive folder too"
         )
-    if node is not None or tenant is not None:
+    if node is not None:
         raise UserError("--controller has drivers of its own", do="leave --node and --tenant out")
     if testbed is not None and not _node_of(archive)[0]:
         raise UserError("--testbed goes with an archive on one of its nodes: --archive NODE:FOLDER")
@@ -174,22 +174,6 @@ def _check_together(
         )
 
 
-def _here(
-    xml: str, workload: Path, options: DriveOptions, folder: Path, report: Progress
-) -> Archive:
-    from workloads.cosbench.driver import run_here
-
-    done = run_here(xml, str(workload), folder, options, report)
-    warn(done.warnings)
-    return done.archive
-
-
-def warn(warnings: Sequence[str]) -> None:
-    """Print each warning on standard error."""
-    for warning in warnings:
-        typer.echo(f"hotbed: {warning}", err=True)
-
-
 def _node_of(archive: str) -> tuple[str, str]:
     """Split NODE:FOLDER into (node or nothing, folder); a folder of this machine has no node."""
     node, colon, path = archive.partition(":")
@@ -197,76 +181,78 @@ def _node_of(archive: str) -> tuple[str, str]:
 
 
 def _source(archive: str, testbed: str | None) -> ArchiveSource:
+    from testbed.agent.reach import LocalShell
     from testbed.choose import choose_ready, select
     from testbed.reach import shell_to
-    from workloads.cosbench.real import LocalSource, NodeSource
+    from workloads.cosbench.real import ArchiveSource
 
     node, path = _node_of(archive)
     if not node:
-        return LocalSource(Path(path))
+        return ArchiveSource(LocalShell("this machine"), path)
     _, found = choose_ready(testbed)
-    return NodeSource(shell_to(found, select(found, node)[0]), path)
+    return ArchiveSource(shell_to(found, select(found, node)[0]), path)
 
 
 def _real(
     controller: str,
-    archive: str,
-    testbed: str | None,
+    source: ArchiveSource,
     login: Path | None,
     xml: str,
     folder: Path,
     report: Progress,
 ) -> Archive:
     from workloads.cosbench.credentials import from_file
-    from workloads.cosbench.real import ControllerClient, ControllerLogin, run
+    from workloads.cosbench.real import LOGIN, ControllerClient, run
 
-    user = None
-    if login is not None:
-        values = from_file(login).values
-        user = ControllerLogin(values.get("username", ""), values.get("password", ""))
-    source = _source(archive, testbed)
+    client = ControllerClient(controller, LOGIN if login is None else from_file(login))
     source.sizes()  # fail before submitting anything if the archive is missing
-    return run(ControllerClient(controller, user), source, xml, folder, report)
+    return run(client, source, xml, folder, report)
 
 
-def _on_node(
-    testbed: str | None,
-    node: str | None,
-    tenant: str | None,
-    xml: str,
-    given: Credentials,
-    workload: Path,
-    options: DriveOptions,
-    folder: Path,
-    report: Progress,
-) -> Archive:
+@dataclass(frozen=True)
+class _ClientNode:
+    """Client node of a running testbed."""
+
+    testbed: Testbed
+    name: str
+
+    def _shell(self, node: str) -> Shell:
+        from testbed.reach import shell_to
+
+        return shell_to(self.testbed, self.testbed.node(node))
+
+    def values(self, tenant: str | None, given: Credentials) -> dict[str, str]:
+        """Return the given credentials, with those of a tenant of the testbed's store on top."""
+        from workloads.cosbench import driver
+
+        values = given.for_cosdrive()
+        if tenant is not None:
+            values |= driver.tenant(self._shell(self.name), tenant).for_cosdrive()
+        return values
+
+    def run(self, xml: str, options: DriveOptions, folder: Path, report: Progress) -> DriverResult:
+        """Run a workload to its end."""
+        from testbed.client import agent_client
+        from workloads.cosbench import driver
+        from workloads.cosbench.credentials import planned_seconds
+
+        longest = driver.LONGEST_S + sum(planned_seconds(xml).values())
+        load = driver.ClientWorkload("cli", self.name, xml, longest, options)
+        with alone(self.testbed):
+            client = agent_client(self.testbed)
+            return driver.run_on(client, self._shell, [load], folder, report)[load.name]
+
+
+def _client(testbed: str | None, node: str | None) -> _ClientNode:
     from schemas.errors import UserError
     from testbed.choose import choose_ready
-    from testbed.client import agent_client
-    from testbed.reach import shell_to
-    from workloads.cosbench import driver
-    from workloads.cosbench.credentials import filled, planned_seconds
 
     _, found = choose_ready(testbed)
     clients = [one.name for one in found.with_role("client")]
-    name = node or (clients[0] if clients else None)
+    name = node or next(iter(clients), "")
     if name not in clients:
         listed = ", ".join(clients) or "none"
         raise UserError(
-            f"has no client node {name or ''!r}; client nodes: {listed}",
-            where=f"testbed {found.name}",
+            f"has no client node {name!r}; client nodes: {listed}", where=f"testbed {found.name}"
         )
-
-    def shell(each: str) -> Shell:
-        return shell_to(found, found.node(each))
-
-    values = given.for_cosdrive()
-    if tenant is not None:
-        values |= driver.tenant(shell(name), tenant).for_cosdrive()
-    text = filled(xml, values, str(workload))
-    longest = driver.LONGEST_S + sum(planned_seconds(text).values())
-    load = driver.ClientWorkload("cli", name, text, longest, options)
-    with alone(found):
-        done = driver.run_on(agent_client(found), shell, [load], folder, report)
-    warn(done[load.name].warnings)
-    return done[load.name].archive
+    return _ClientNode(found, name)

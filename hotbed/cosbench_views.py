@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
     from workloads.cosbench.archive import Archive
     from workloads.cosbench.release import Release
-    from workloads.cosbench.tables import ArchiveComparison, ArchiveDifference
-
-SHOWN = ("operations", "bytes", "mean_s", "p95_s", "p99_s", "operations_s", "bytes_s", "success")
+    from workloads.cosbench.tables import ArchiveComparison
 
 
 def _table(*columns: str, title: str = "", numbers: int = 99, caption: str = "") -> Table:
@@ -48,24 +46,17 @@ def _percent(share: float | None) -> str:
 def plan_table(plan: Mapping[str, Any]) -> Table:
     """Return a plan of `cosdrive check` as a table, one operation per line."""
     auth, storage = plan["auth"]["type"], plan["storage"]["type"]
-    title = f"workload {plan['name']}: storage {storage}, auth {auth}"
-    view = _table("stage", "work", "workers", "ends after", "operation", "share", "config")
-    view.title = title
-    view.caption = "\n".join(plan.get("warnings") or ()) or None
-    view.caption_justify = "left"
+    view = _table(
+        *("stage", "work", "workers", "ends after", "operation", "share", "config"),
+        title=f"workload {plan['name']}: storage {storage}, auth {auth}",
+        caption="\n".join(plan.get("warnings") or ()),
+    )
     for stage in plan["stages"]:
         for work in stage["works"]:
-            for number, operation in enumerate(work["operations"]):
-                first = number == 0
-                view.add_row(
-                    stage["id"] if first else "",
-                    work["name"] if first else "",
-                    str(work["workers"]) if first else "",
-                    _end(work) if first else "",
-                    str(operation["name"]),
-                    f"{operation['ratio_percent']} %",
-                    str(operation["config"]),
-                )
+            first = (stage["id"], work["name"], str(work["workers"]), _end(work))
+            for one in work["operations"]:
+                view.add_row(*first, one["name"], f"{one['ratio_percent']} %", one["config"])
+                first = ("", "", "", "")
     return view
 
 
@@ -115,26 +106,13 @@ def archive_facts(archive: Archive, series: bool) -> dict[str, Any]:
             if not series:
                 del facts["series"]
             results.append(facts)
-        stages.append(
-            {
-                "id": stage.id,
-                "name": stage.name,
-                "status": stage.status,
-                "history": [{"state": m.state, "at": m.at.isoformat()} for m in stage.history],
-                "results": results,
-            }
-        )
+        history = [{"state": moment.state, "at": moment.at.isoformat()} for moment in stage.history]
+        named = {"id": stage.id, "name": stage.name, "status": stage.status}
+        stages.append({**named, "history": history, "results": results})
+    fields = ("stage", "op", "mean_s", "max_s", "operations", "bytes", "failed")
     measured = [
-        {
-            "stage": one.stage,
-            "op": one.op,
-            "mean_s": one.mean_s,
-            "max_s": one.max_s,
-            "operations": one.operations,
-            "bytes": one.bytes,
-            "failed": dict(one.failed),
-            **{f"p{name}_s": one.quantile_s(share) for name, share in _QUANTILES.items()},
-        }
+        {field: getattr(one, field) for field in fields}
+        | {f"p{name}_s": one.quantile_s(share) for name, share in _QUANTILES.items()}
         for one in archive.measured
     ]
     return {
@@ -142,7 +120,7 @@ def archive_facts(archive: Archive, series: bool) -> dict[str, Any]:
         "id": archive.id,
         "name": archive.name,
         "finished": archive.finished,
-        "driver": None if archive.driver is None else asdict(archive.driver),
+        "driver": archive.driver,
         "stages": stages,
         "measured": measured,
         "unread": list(archive.unread),
@@ -157,23 +135,22 @@ def archive_table(archive: Archive, series: bool) -> Group:
     """Return an archive as tables; times in milliseconds."""
     from rich.console import Group
 
-    columns = ("stage", "operation", "status", "workers", "count", "failed", "op/s", "MB/s")
     view = _table(
-        *columns,
+        *("stage", "operation", "status", "workers", "count", "failed", "op/s", "MB/s"),
         *("mean", "p95", "p99", "max"),
         title=f"{archive.id} {archive.name}; times in ms",
         numbers=3,
         caption=f"archive: {archive.folder}",
     )
     for stage in archive.stages:
+        names = (stage.name, stage.status)
         if not stage.results:
             view.add_row(stage.name, "", stage.status)
-        for number, result in enumerate(stage.results):
-            first = number == 0
+        for result in stage.results:
             view.add_row(
-                stage.name if first else "",
+                names[0],
                 result.op,
-                stage.status if first else "",
+                names[1],
                 "" if result.workers is None else str(result.workers),
                 str(result.operations),
                 "" if result.failures is None else str(result.failures),
@@ -182,6 +159,7 @@ def archive_table(archive: Archive, series: bool) -> Group:
                 _ms(result.mean_s),
                 *(_ms(result.percentiles_s.get(percent)) for percent in (95, 99, 100)),
             )
+            names = ("", "")
     parts: list[RenderableType] = [view]
     if archive.measured:
         parts.append(_measured_table(archive))
@@ -215,23 +193,12 @@ def _series_tables(archive: Archive) -> list[RenderableType]:
         )
         rows = sorted((p.t_s, result.op, p) for result in stage.results for p in result.series)
         for t_s, op, point in rows:
-            view.add_row(
-                f"{t_s:g}",
-                op,
-                str(point.operations),
-                f"{point.operations_s:.4g}",
-                f"{point.bytes_s / 1e6:.4g}",
-                _ms(point.mean_s),
-                _percent(point.success),
-            )
+            rates = (f"{point.operations_s:.4g}", f"{point.bytes_s / 1e6:.4g}")
+            mean, success = _ms(point.mean_s), _percent(point.success)
+            view.add_row(f"{t_s:g}", op, str(point.operations), *rates, mean, success)
         if rows:
             parts.append(view)
     return parts
-
-
-def comparison_facts(found: ArchiveComparison) -> dict[str, Any]:
-    """Return a comparison as data."""
-    return asdict(found) | {"same_shape": found.same_shape}
 
 
 def comparison_table(found: ArchiveComparison) -> Group:
@@ -247,12 +214,15 @@ def comparison_table(found: ArchiveComparison) -> Group:
     )
     before = ("", "")
     for one in found.differences:
-        if one.metric not in SHOWN:
+        if one.metric not in _SHOWN:
             continue
         key = (one.stage, one.op)
         names = ("", "") if key == before else key
         before = key
-        view.add_row(*names, _unit(one.metric), *_values(one), _change(one))
+        unit, shown = _SHOWN[one.metric]
+        values = ("" if value is None else shown(value) for value in (one.first, one.second))
+        change = "" if one.change is None else f"{100 * one.change:+.1f} %"
+        view.add_row(*names, unit, *values, "same" if one.same else change)
     lines = [
         *(f"only in the first: {name}" for name in found.only_first),
         *(f"only in the second: {name}" for name in found.only_second),
@@ -261,29 +231,14 @@ def comparison_table(found: ArchiveComparison) -> Group:
     return Group(view, *(Text(line) for line in lines))
 
 
-def _unit(metric: str) -> str:
-    words = {"operations_s": "op/s", "bytes_s": "MB/s", "bytes": "MB"}
-    if metric in words:
-        return words[metric]
-    return f"{metric.removesuffix('_s')} [ms]" if metric.endswith("_s") else metric
-
-
-def _values(one: ArchiveDifference) -> tuple[str, str]:
-    def shown(value: float | None) -> str:
-        if value is None:
-            return ""
-        if one.metric in ("bytes", "bytes_s"):
-            return f"{value / 1e6:.4g}"
-        if one.metric == "success":
-            return _percent(value)
-        if one.metric.endswith("_s") and one.metric != "operations_s":
-            return _ms(value)
-        return f"{value:.5g}"
-
-    return shown(one.first), shown(one.second)
-
-
-def _change(one: ArchiveDifference) -> str:
-    if one.same:
-        return "same"
-    return "" if one.change is None else f"{100 * one.change:+.1f} %"
+_SHOWN: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "operations": ("operations", lambda value: f"{value:.5g}"),
+    "bytes": ("MB", lambda value: f"{value / 1e6:.4g}"),
+    "mean_s": ("mean [ms]", _ms),
+    "p95_s": ("p95 [ms]", _ms),
+    "p99_s": ("p99 [ms]", _ms),
+    "operations_s": ("op/s", lambda value: f"{value:.5g}"),
+    "bytes_s": ("MB/s", lambda value: f"{value / 1e6:.4g}"),
+    "success": ("success", _percent),
+}
+"""Metrics of the table: name with unit, and how a number is shown."""

@@ -3,7 +3,6 @@ package cosbench
 import (
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -88,30 +87,6 @@ func TestDraws(t *testing.T) {
 	}
 	if d := distribution(t, "h(10|20|1,5||2)", 1); d.lower != 5 || d.upper != 1<<31-1 {
 		t.Errorf("h(10|20|1,5||2) is %d to %d", d.lower, d.upper)
-	}
-}
-
-// TestSharedTurn checks that all workers together take each number of s() once per round.
-func TestSharedTurn(t *testing.T) {
-	d := distribution(t, "s(1,1000)", 8)
-	var mu sync.Mutex
-	seen := map[int64]int{}
-	var all sync.WaitGroup
-	for worker := range 8 {
-		all.Go(func() {
-			for range 250 {
-				v := d.Draw(nil, worker+1, 8)
-				mu.Lock()
-				seen[v]++
-				mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	for v := int64(1); v <= 1000; v++ {
-		if seen[v] != 2 {
-			t.Fatalf("%d came %d times in two rounds", v, seen[v])
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,17 +66,6 @@ func checkReported(t *testing.T, reported, histogram [][]string) {
 
 func TestRecordedPercentiles(t *testing.T) {
 	checkReported(t, table2(t, "testdata/recorded.csv"), table2(t, "testdata/recorded-histogram.csv"))
-}
-
-func TestRealArchivePercentiles(t *testing.T) {
-	folders, _ := filepath.Glob("../../../shared/cosbench-archive/w*-*")
-	if len(folders) == 0 {
-		t.Skip("there is no ../shared/cosbench-archive beside this repository")
-	}
-	for _, folder := range folders {
-		base := filepath.Join(folder, filepath.Base(folder))
-		checkReported(t, table2(t, base+".csv"), table2(t, base+"-rt-histogram.csv"))
-	}
 }
 
 // TestFewSamples checks COSBench's rule for few samples, as recorded from the real COSBench. With

@@ -6,6 +6,7 @@ package cosbench
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -132,13 +133,11 @@ type Fault struct {
 }
 
 func (f *Fault) Error() string {
-	switch {
-	case f.Line == 0:
-		return f.Message
-	case f.Element == "":
-		return fmt.Sprintf("line %d: %s", f.Line, f.Message)
+	where := f.Element
+	if f.Line > 0 {
+		where = strings.TrimSuffix(fmt.Sprintf("line %d, %s", f.Line, f.Element), ", ")
 	}
-	return fmt.Sprintf("line %d, %s: %s", f.Line, f.Element, f.Message)
+	return strings.TrimPrefix(where+": "+f.Message, ": ")
 }
 
 // element is one element of the file as it was written.
@@ -149,7 +148,7 @@ type element struct {
 	children   []*element
 }
 
-// title names the element in a message.
+// title names the element in a message; the file itself has no title.
 func (e *element) title() string {
 	for _, attribute := range []string{"name", "type"} {
 		if value := e.attributes[attribute]; value != "" {
@@ -159,8 +158,12 @@ func (e *element) title() string {
 	return e.name
 }
 
-func (e *element) fault(format string, args ...any) *Fault {
-	return &Fault{e.line, e.title(), fmt.Sprintf(format, args...)}
+// fault returns a mistake of the element.
+func (e *element) fault(format string, args ...any) *Fault { return e.at(e.line, format, args...) }
+
+// at returns a mistake at a line of the element's content.
+func (e *element) at(line int, format string, args ...any) *Fault {
+	return &Fault{line, e.title(), fmt.Sprintf(format, args...)}
 }
 
 // all returns the children of a name.
@@ -174,36 +177,29 @@ func (e *element) all(name string) []*element {
 	return found
 }
 
-func (e *element) either(name, missing string) string {
-	if value := e.attributes[name]; value != "" {
-		return value
-	}
-	return missing
-}
-
 // rule describes the allowed contents of an element. COSBench's own reader ignores unknown contents.
 // This reader refuses them, because a setting that silently has no effect spoils a measurement.
 type rule struct {
 	attributes []string
-	required   []string
+	required   string // an attribute
 	children   []string
-	many       string // the child that is required and may be repeated
-	one        string // the child that is required once
+	many       string // the child that may be repeated
+	needed     string // the child that is required
 }
 
 var grammar = map[string]rule{
+	"": {children: []string{"workload"}, needed: "workload"},
 	"workload": {attributes: []string{"name", "description", "config"},
-		required: []string{"name"}, children: []string{"auth", "storage", "workflow"}, one: "workflow"},
-	"auth":     {attributes: []string{"type", "config"}, required: []string{"type"}},
-	"storage":  {attributes: []string{"type", "config"}, required: []string{"type"}},
-	"workflow": {attributes: []string{"config"}, children: []string{"workstage"}, many: "workstage"},
+		required: "name", children: []string{"auth", "storage", "workflow"}, needed: "workflow"},
+	"auth":     {attributes: []string{"type", "config"}, required: "type"},
+	"storage":  {attributes: []string{"type", "config"}, required: "type"},
+	"workflow": {attributes: []string{"config"}, children: []string{"workstage"}, many: "workstage", needed: "workstage"},
 	"workstage": {attributes: []string{"name", "closuredelay", "config"},
-		required: []string{"name"}, children: []string{"auth", "storage", "work"}, many: "work"},
+		required: "name", children: []string{"auth", "storage", "work"}, many: "work", needed: "work"},
 	"work": {attributes: []string{"name", "type", "workers", "interval", "division", "runtime", "rampup",
 		"rampdown", "totalOps", "totalBytes", "afr", "driver", "config"},
-		children: []string{"auth", "storage", "operation"}},
-	"operation": {attributes: []string{"type", "ratio", "division", "config", "id"},
-		required: []string{"type"}},
+		children: []string{"auth", "storage", "operation"}, many: "operation"},
+	"operation": {attributes: []string{"type", "ratio", "division", "config", "id"}, required: "type"},
 }
 
 // maxBytes is larger than any workload that a person writes.
@@ -218,41 +214,19 @@ func readXML(reader io.Reader) (*element, error) {
 	if len(text) > maxBytes {
 		return nil, &Fault{Message: fmt.Sprintf("longer than %d MiB: this is no workload", maxBytes>>20)}
 	}
-	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
-		return nil, &Fault{Message: errEncoding("UTF-16").Error()}
-	}
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // a byte-order mark is no content
 	decoder := xml.NewDecoder(bytes.NewReader(text))
 	decoder.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
 		if strings.EqualFold(charset, "US-ASCII") || strings.EqualFold(charset, "ASCII") {
 			return input, nil
 		}
-		return nil, errEncoding(charset)
+		return nil, fmt.Errorf("the encoding %s is not supported; save the file as UTF-8", charset)
 	}
 	file := &element{}
 	if err := file.fill(decoder); err != nil {
 		return nil, err
 	}
-	if len(file.children) == 0 {
-		return nil, &Fault{Message: "there is no workload element in the file"}
-	}
 	return file.children[0], nil
-}
-
-// errEncoding is an encoding that cannot be read.
-type errEncoding string
-
-func (e errEncoding) Error() string {
-	return fmt.Sprintf("the encoding %s is not supported; save the file as UTF-8", string(e))
-}
-
-// at returns a mistake in the element's content, at a line. The whole file is an unnamed element.
-func (e *element) at(line int, format string, args ...any) *Fault {
-	f := &Fault{Line: line, Message: fmt.Sprintf(format, args...)}
-	if e.name != "" {
-		f.Element = e.title()
-	}
-	return f
 }
 
 // fill reads the element's content up to its end, or to the file's end.
@@ -260,18 +234,12 @@ func (e *element) fill(decoder *xml.Decoder) error {
 	for {
 		line, _ := decoder.InputPos()
 		token, err := decoder.Token()
-		var syntax *xml.SyntaxError
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
-		case errors.As(err, &syntax):
-			return e.at(syntax.Line, "not well-formed XML: %s", syntax.Msg)
+			return e.complete()
 		case err != nil:
-			var encoding errEncoding
-			if line, _ = decoder.InputPos(); errors.As(err, &encoding) {
-				return e.at(line, "%s", encoding.Error())
-			}
-			return e.at(line, "%s", strings.TrimPrefix(err.Error(), "xml: "))
+			line, _ = decoder.InputPos()
+			return e.at(line, "not well-formed XML: %v", strings.TrimPrefix(err.Error(), "xml: "))
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
@@ -290,10 +258,6 @@ func (e *element) fill(decoder *xml.Decoder) error {
 			}
 		case xml.Directive:
 			return e.at(line, "document types and other <!...> directives are not supported; take it out")
-		case xml.ProcInst:
-			if t.Target != "xml" {
-				return e.at(line, "the processing instruction <?%s ...?> is not supported", t.Target)
-			}
 		}
 	}
 }
@@ -301,17 +265,8 @@ func (e *element) fill(decoder *xml.Decoder) error {
 // open adds a child if the element may have it here.
 func (e *element) open(t xml.StartElement, line int) (*element, error) {
 	name, allowed := t.Name.Local, grammar[e.name].children
-	switch {
-	case t.Name.Space != "":
-		return nil, e.at(line, "the name space of <%s> is not supported; workloads have none", name)
-	case e.name == "" && len(e.children) > 0:
-		return nil, e.at(line, "<%s> is a second workload; a file holds one", name)
-	case e.name == "" && name != "workload":
-		return nil, e.at(line, "the file begins with <%s>; a workload begins with <workload>", name)
-	case e.name != "" && len(allowed) == 0:
-		return nil, e.at(line, "<%s> cannot be here; allowed: nothing", name)
-	case e.name != "" && !slices.Contains(allowed, name):
-		return nil, e.at(line, "<%s> cannot be here; allowed: %s", name, strings.Join(allowed, ", "))
+	if !slices.Contains(allowed, name) {
+		return nil, e.at(line, "<%s> cannot be here; allowed: %s", name, cmp.Or(strings.Join(allowed, ", "), "nothing"))
 	}
 	child := &element{name: name, line: line, attributes: map[string]string{}}
 	e.children = append(e.children, child)
@@ -331,10 +286,8 @@ func (e *element) read(attributes []xml.Attr) error {
 			return e.fault("the attribute %s is not known; allowed: %s", a.Name.Local, strings.Join(allowed, ", "))
 		}
 	}
-	for _, name := range grammar[e.name].required {
-		if e.attributes[name] == "" {
-			return e.fault("the attribute %s is missing", name)
-		}
+	if name := grammar[e.name].required; name != "" && e.attributes[name] == "" {
+		return e.fault("the attribute %s is missing", name)
 	}
 	return nil
 }
@@ -345,10 +298,10 @@ func (e *element) complete() error {
 	for _, name := range r.children {
 		found := e.all(name)
 		switch {
-		case len(found) == 0 && (name == r.one || name == r.many):
+		case len(found) == 0 && name == r.needed:
 			return e.fault("there is no <%s> in it", name)
-		case len(found) > 1 && name != r.many && name != "operation":
-			return found[1].fault("there is a second <%s> in this %s; one is allowed", name, e.name)
+		case len(found) > 1 && name != r.many:
+			return found[1].fault("there is a second <%s>; one is allowed", name)
 		}
 	}
 	return nil
@@ -413,9 +366,7 @@ func (p *parser) stage(e *element, number int, parent *Workload, config store.Co
 
 func (p *parser) work(e *element, parent *Stage, config store.Config) Work {
 	w := Work{Type: p.among(e, "type", Normal, workTypes), Driver: e.attributes["driver"], element: e}
-	if w.Type != Normal && e.attributes["name"] == "" {
-		w.Name = w.Type
-	} else {
+	if w.Name = w.Type; w.Type == Normal || e.attributes["name"] != "" {
 		w.Name = p.label(e)
 	}
 	w.Config = p.config(e, config)
@@ -442,7 +393,7 @@ func (p *parser) limits(e *element, w *Work) {
 	w.Rampdown = p.whole(e, "rampdown", 0, 0)
 	w.TotalOps = p.whole(e, "totalOps", 0, 0)
 	w.AFR = p.whole(e, "afr", 0, 200_000)
-	bytes := e.either("totalBytes", "0")
+	bytes := cmp.Or(e.attributes["totalBytes"], "0")
 	var err error
 	if w.TotalBytes, err = strconv.ParseInt(bytes, 10, 64); err != nil || w.TotalBytes < 0 {
 		p.refuse(e, "totalBytes=%q is not a whole number from 0", bytes)
@@ -486,11 +437,10 @@ func (p *parser) operations(e *element, w *Work) {
 		p.refuse(e, "there is no limit: give it a runtime, totalOps or totalBytes")
 	}
 	// COSBench divides both among its workers in whole numbers, and 0 means no limit.
-	if w.TotalOps > 0 && w.TotalOps < w.Workers {
-		p.refuse(e, "totalOps=%d cannot be divided among %d workers; make it as many at least", w.TotalOps, w.Workers)
-	}
-	if w.TotalBytes > 0 && w.TotalBytes < int64(w.Workers) {
-		p.refuse(e, "totalBytes=%d cannot be divided among %d workers; make it as many at least", w.TotalBytes, w.Workers)
+	for _, limit := range []int64{int64(w.TotalOps), w.TotalBytes} {
+		if limit > 0 && limit < int64(w.Workers) {
+			p.refuse(e, "a total of %d cannot be divided among %d workers; make it as many at least", limit, w.Workers)
+		}
 	}
 	if len(e.all("operation")) == 0 {
 		p.refuse(e, "there is no <operation> in it; a work of type normal needs one")
@@ -557,7 +507,7 @@ func (p *parser) config(e *element, parent store.Config) store.Config {
 }
 
 func (p *parser) among(e *element, name, missing string, allowed []string) string {
-	value := e.either(name, missing)
+	value := cmp.Or(e.attributes[name], missing)
 	if !slices.Contains(allowed, value) {
 		p.refuse(e, "%s %q is not supported; allowed: %s", name, value, strings.Join(allowed, ", "))
 	}

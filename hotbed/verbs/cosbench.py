@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -172,10 +173,7 @@ def _compare(group: typer.Typer) -> None:
         for archive in archives:
             cosbench_run.warn(archive.warnings)
         found = side_by_side(*archives, main_only=main_only)
-        emit(
-            cosbench_views.comparison_facts(found),
-            as_json,
-            lambda: cosbench_views.comparison_table(found),
-        )
+        facts = asdict(found) | {"same_shape": found.same_shape}
+        emit(facts, as_json, lambda: cosbench_views.comparison_table(found))
         if not found.same_shape:
             raise typer.Exit(1)

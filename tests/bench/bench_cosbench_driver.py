@@ -195,13 +195,15 @@ def cosbench(release: Path, login: Login, folder: Path, requests: int) -> Took:
         LookupError: it does not run, or did not finish the workload.
     """
     from schemas.errors import HotbedError
-    from workloads.cosbench.real import ControllerClient, LocalSource, run
+    from testbed.agent.reach import LocalShell
+    from workloads.cosbench.real import ArchiveSource, ControllerClient, run
 
     before, began = java_s(release), time.monotonic()
     xml = filled(WORKLOAD, login, requests)
     out = folder / f"cosbench-{len(list(folder.iterdir()))}"
+    source = ArchiveSource(LocalShell("here"), str(release / "archive"))
     try:
-        archive = run(ControllerClient("localhost"), LocalSource(release / "archive"), xml, out)
+        archive = run(ControllerClient("localhost"), source, xml, out)
     except HotbedError as error:
         raise LookupError(f"COSBench: {error}") from error
     if not archive.finished:

@@ -184,7 +184,7 @@ def test_a_run_by_a_real_cosbench(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     asked: dict[str, Any] = {}
 
     def fake(controller: Any, source: Any, xml: str, out: Path, *_: Any) -> Any:
-        asked.update(address=controller.address, root=source.root, xml=xml)
+        asked.update(address=controller.address, root=Path(source.root), xml=xml)
         return read_archive(REAL, "w1")
 
     monkeypatch.setattr("workloads.cosbench.real.run", fake)

@@ -106,7 +106,7 @@ MISTAKES = {
         "--controller h --archive x --node n": "has drivers of its own",
         "--controller h --archive x --testbed t": "--archive NODE:FOLDER",
         "--controller h --archive none --login x": "cannot be read",
-        "--controller h --archive none": "none: is no folder",
+        "--controller h --archive none": "is no folder",
         "--open-loop 5:bursty": "--open-loop 5:bursty",
     },
 }

@@ -15,18 +15,17 @@ Times are in seconds, rates per second.
 from __future__ import annotations
 
 import csv
-import html
-import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, Any, NoReturn
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from schemas.errors import UserError
 from schemas.names import safe_path
@@ -40,15 +39,7 @@ FOREVER_NS = 2**63 - 1
 
 PERCENTS = (60, 80, 90, 95, 99, 100)
 RESULTS = (
-    *(
-        "Stage",
-        "Op-Name",
-        "Op-Type",
-        "Op-Count",
-        "Byte-Count",
-        "Avg-ResTime",
-        "Avg-ProcTime",
-    ),
+    *("Stage", "Op-Name", "Op-Type", "Op-Count", "Byte-Count", "Avg-ResTime", "Avg-ProcTime"),
     *(f"{percent}%-ResTime" for percent in PERCENTS),
     *("Throughput", "Bandwidth", "Succ-Ratio", "Status", "Detailed Status"),
 )
@@ -70,7 +61,6 @@ _STATUS = RESULTS.index("Status")
 _GOOD = frozenset({"completed", "finished"})
 _BAD = frozenset({"failed", "terminated", "aborted", "cancelled"})
 _WORKLOAD = re.compile(r"^(w\d+)-(.+)$")
-_STAGE = re.compile(r"^s\d+-(.+)$")
 _BUCKET = re.compile(r"^(\d+)~(\d+|\+INF)$")
 _TIME = re.compile(r"^([01]\d|2[0-3]):([0-5]\d):([0-5]\d)$")
 _MS = 1_000_000
@@ -219,20 +209,6 @@ class CosbenchStage:
         """Return the first time in a state; None if it never entered the state."""
         return next((moment.at for moment in self.history if moment.state == state), None)
 
-    def result(self, op: str) -> OperationResult:
-        """Return the operation of this name.
-
-        Raises:
-            UserError: there is none, or more than one.
-        """
-        found = [result for result in self.results if result.op == op]
-        if len(found) != 1:
-            names = ", ".join(result.op for result in self.results) or "none"
-            raise UserError(
-                f"has {len(found)} operations {op!r}", where=f"stage {self.id}", allowed=names
-            )
-        return found[0]
-
 
 @dataclass(frozen=True)
 class MeasuredOperation:
@@ -245,16 +221,16 @@ class MeasuredOperation:
 
     stage: str
     work: str
-    op: str
+    op: Annotated[str, Field(validation_alias="operation")]
     type: str
     started_at: float
-    begin_s: float
-    end_s: float | None
-    operations: int
+    begin_s: Annotated[float, Field(validation_alias="window_begin_s")]
+    end_s: Annotated[float | None, Field(validation_alias="window_end_s")]
+    operations: Annotated[int, Field(validation_alias="ops")]
     bytes: int
-    failed: Mapping[str, int]
-    operations_s: float
-    bytes_s: float
+    failed: Annotated[Mapping[str, int], Field(validation_alias="errors")]
+    operations_s: Annotated[float, Field(validation_alias="throughput_s")]
+    bytes_s: Annotated[float, Field(validation_alias="bandwidth_bytes_s")]
     mean_s: float | None
     max_s: float | None
     buckets: Buckets
@@ -291,11 +267,11 @@ class Driver:
     """Run of cosdrive: epochs, seed, and the open loop's rate and arrivals (None: closed)."""
 
     state: str
-    started_at: float
-    stopped_at: float
+    started_at: Annotated[float, Field(validation_alias="started_unix_s")]
+    stopped_at: Annotated[float, Field(validation_alias="stopped_unix_s")]
     seed: int
-    rate: float | None
-    arrivals: str | None
+    rate: Annotated[float | None, Field(validation_alias="rate_s")] = None
+    arrivals: str | None = None
 
 
 @dataclass(frozen=True)
@@ -318,18 +294,6 @@ class Archive:
     unread: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def stage(self, name: str) -> CosbenchStage:
-        """Return a stage by name or id.
-
-        Raises:
-            UserError: there is none, or more than one of this name.
-        """
-        found = [stage for stage in self.stages if name in (stage.id, stage.name)]
-        if len(found) != 1:
-            ids = ", ".join(stage.id for stage in self.stages)
-            raise UserError(f"has {len(found)} stages {name!r}", where=self.folder, allowed=ids)
-        return found[0]
-
     @property
     def main(self) -> tuple[CosbenchStage, ...]:
         """Stages that measure: all except special ones."""
@@ -340,18 +304,6 @@ class Archive:
         """True if every stage completed."""
         return all(stage.status == "completed" for stage in self.stages)
 
-    def _repr_html_(self) -> str:
-        rows = []
-        for stage in self.main:
-            for result in stage.results:
-                mean = "" if result.mean_s is None else f"{1e3 * result.mean_s:.1f}"
-                rates = (f"{result.operations_s:.1f}", f"{result.bytes_s / 1e6:.2f}")
-                cells = (stage.name, result.op, *rates, mean)
-                rows.append("".join(f"<td>{html.escape(cell)}</td>" for cell in cells))
-        head = "".join(f"<th>{one}</th>" for one in ("stage", "op", "op/s", "MB/s", "mean [ms]"))
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><caption>{html.escape(self.name)}</caption><tr>{head}</tr>{body}</table>"
-
 
 _COMMA = (
     "numbers with a decimal comma cannot be read; write them with a point, or run COSBench's "
@@ -359,20 +311,19 @@ _COMMA = (
 )
 
 
+@dataclass(frozen=True)
 class CsvRow:
     """Row of a CSV file; its errors name file, line and column."""
 
-    def __init__(self, file: Path, line: int, cells: Sequence[str], names: Sequence[str]) -> None:
-        self.file = file
-        self.line = line
-        self.cells = cells
-        self.names = names
+    file: Path
+    line: int
+    cells: Sequence[str]
+    names: Sequence[str]
 
     def wrong(self, place: int, why: str) -> NoReturn:
         """Raise UserError about a column."""
-        name = self.names[place] if place < len(self.names) else ""
-        column = f"column {place + 1}" + (f" ({name})" if name else "")
-        raise UserError(why, where=f"{self.file}, line {self.line}, {column}")
+        name = f" ({self.names[place]})" if place < len(self.names) and self.names[place] else ""
+        raise UserError(why, where=f"{self.file}, line {self.line}, column {place + 1}{name}")
 
     def check_width(self, columns: int, most: int) -> None:
         """Raise UserError if the row has more than the `most` columns of its heading."""
@@ -392,10 +343,18 @@ class CsvRow:
             self.wrong(place, f"{text!r} is no count")
         return int(text)
 
-    def number(self, place: int) -> float | None:
-        """Return a number, 0 or more; None for N/A or nothing."""
+    def number(self, place: int, end: str = "") -> float | None:
+        """Return a number of 0 or more that ends in `end`; None for N/A or nothing."""
         text = self.text(place)
-        return None if text in (MISSING, "") else self._float(place, text)
+        if text in (MISSING, ""):
+            return None
+        try:
+            value = float(text.removesuffix(end))
+        except ValueError:
+            value = math.nan
+        if not 0 <= value < math.inf or not text.endswith(end):
+            self.wrong(place, f"{text!r} is no number{f'; {_COMMA}' if ',' in text else ''}")
+        return value
 
     def seconds(self, place: int) -> float | None:
         """Return milliseconds as seconds, infinity beyond the last bucket, None for N/A."""
@@ -411,23 +370,9 @@ class CsvRow:
 
     def share(self, place: int) -> float | None:
         """Return ``99.5%`` as 0.995; None for N/A."""
-        text = self.text(place)
-        if text == MISSING:
-            return None
-        if not text.endswith("%"):
-            self.wrong(place, f"{text!r} is no percentage")
+        value = self.number(place, "%")
         # To seven places: 99.9 / 100 is 0.9990000000000001.
-        return round(self._float(place, text[:-1]) / 100, 7)
-
-    def _float(self, place: int, text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            comma = f"; {_COMMA}" if "," in text else ""
-            self.wrong(place, f"{text!r} is no number{comma}")
-        if not 0 <= value < math.inf:
-            self.wrong(place, f"{text!r} is no number of 0 or more")
-        return value
+        return None if value is None else round(value / 100, 7)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -446,13 +391,15 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _table(path: Path, heading: Sequence[str]) -> Iterator[CsvRow]:
     """Yield the rows of a file that begins with `heading`; more columns may follow."""
     found = _lines(path)
-    number, names = next(found, (1, []))
-    for place, name in enumerate(heading):
-        if place >= len(names) or names[place].strip() != name:
-            stands = repr(names[place]) if place < len(names) else "the line's end"
-            CsvRow(path, number, names, heading).wrong(place, f"{stands} stands there")
+    _check_heading(CsvRow(path, *next(found, (1, [])), heading))
     for number, cells in found:
         yield CsvRow(path, number, cells, heading)
+
+
+def _check_heading(row: CsvRow) -> None:
+    for place, name in enumerate(row.names):
+        if row.text(place) != name:
+            row.wrong(place, f"{row.cells[place]!r} stands there")
 
 
 def folders(root: Path) -> dict[str, Path]:
@@ -494,13 +441,10 @@ def read_archive(folder: Path, workload: str | None = None) -> Archive:
         UserError: there is none, more than one, or a file is damaged: which, where and how.
     """
     found = folders(folder)
-    if workload is not None:
-        chosen = [stem for stem in found if workload in (stem, *stem.split("-", 1))]
-    else:
-        chosen = list(found)
+    chosen = [stem for stem in found if workload in (None, stem, *stem.split("-", 1))]
     if len(chosen) != 1:
         names = ", ".join(found)
-        which = f"{len(chosen)} workloads {workload!r}" if workload else f"{len(found)} workloads"
+        which = f"{len(chosen)} workloads" + (f" {workload!r}" if workload else "")
         raise UserError(f"holds {which}", where=folder, allowed=names, do="say which one")
     return _read(found[chosen[0]], chosen[0])
 
@@ -508,35 +452,37 @@ def read_archive(folder: Path, workload: str | None = None) -> Archive:
 def _read(folder: Path, stem: str) -> Archive:
     identity, _, name = stem.partition("-")
     stages = list(_stages(folder / f"{stem}.csv"))
+    histogram = folder / f"{stem}{HISTOGRAM}"
+    paths = [folder / safe_path(f"{stage.id}.csv", str(folder)) for stage in stages]
+    read = {f"{stem}.csv", CONFIG, LOG, FULL_HISTOGRAMS, FULL_SERIES}
+    read |= {"run-history.csv", "workloads.csv", ".meta"}  # of the archive, if `folder` is a whole
+    read |= {path.name for path in (histogram, *paths)}
     buckets: Mapping[tuple[str, str, int], Buckets] = {}
     warnings: list[str] = []
     empty = "{} is empty: the results of its operations are read without a {}."
-    histogram = folder / f"{stem}{HISTOGRAM}"
-    read = {f"{stem}.csv", CONFIG, LOG, histogram.name, FULL_HISTOGRAMS, FULL_SERIES}
-    read |= {"run-history.csv", "workloads.csv", ".meta"}  # of the archive, if `folder` is a whole
     if histogram.exists():
         named = [(stage.id, result.op) for stage in stages for result in stage.results]
         buckets = histograms(histogram, named)
         if not buckets and any(stage.results and not stage.special for stage in stages):
             warnings.append(empty.format(histogram, "histogram"))
     workers = _workers(folder, identity)
-    for number, stage in enumerate(stages):
-        path = folder / safe_path(f"{stage.id}.csv", str(folder))
+    for number, (stage, path) in enumerate(zip(stages, paths, strict=True)):
         points: Mapping[Key, tuple[SeriesPoint, ...]] = {}
         if path.exists():
-            read.add(path.name)
             begun = stage.at("running") or stage.at("launching") or stage.at("booting")
             points = series(path, begun)
             if stage.results and not points:
                 warnings.append(empty.format(path, "series"))
-        seen: dict[str, int] = {}
+        seen = Counter[str]()
         results = []
         for place, result in enumerate(stage.results, 1):
-            key = (result.op, seen.get(result.op, 0) + 1)
-            seen[result.op] = key[1]
-            parts = (points.get(key, ()), buckets.get((stage.id, *key), ()))
-            count = workers.get((stage.id, place))
-            results.append(replace(result, workers=count, series=parts[0], buckets=parts[1]))
+            seen[result.op] += 1
+            key = (result.op, seen[result.op])
+            one = replace(result, workers=workers.get((stage.id, place)))
+            one = replace(
+                one, series=points.get(key, ()), buckets=buckets.get((stage.id, *key), ())
+            )
+            results.append(one)
         stages[number] = replace(stage, results=tuple(results))
     driver, measured = _full_histograms(folder / FULL_HISTOGRAMS)
     config = None
@@ -572,29 +518,25 @@ def _stages(path: Path) -> Iterator[CosbenchStage]:
             # The number of N/A differs between releases.
             place = next((p for p in range(1, len(row.cells)) if row.text(p) != MISSING), _STATUS)
         results = () if alone else tuple(_result(one) for one in found)
-        history = _moments(row, place + 1)
+        history = tuple(_moments(row, place + 1))
         state = row.text(place)
         if state in _GOOD:  # it may have failed before COSBench called it completed
             state = next((one.state for one in history if one.state in _BAD), state)
-        name = _STAGE.match(identity)
-        yield CosbenchStage(identity, name[1] if name else identity, state, history, results)
+        name = re.sub(r"^s\d+-(?=.)", "", identity)
+        yield CosbenchStage(identity, name, state, history, results)
 
 
-def _moments(row: CsvRow, first: int) -> tuple[Moment, ...]:
-    """Read states: they are separated like columns, and are the rest of the row."""
-    found = []
+def _moments(row: CsvRow, first: int) -> Iterator[Moment]:
+    """Yield states: they are separated like columns, and are the rest of the row."""
     for place in range(first, len(row.cells)):
         text = row.text(place)
         if text in ("", MISSING):
             continue
-        state, at, when = text.partition(" @ ")
-        if not at:
-            row.wrong(place, f"{text!r} is no state with a time")
+        state, _, when = text.partition(" @ ")
         try:
-            found.append(Moment(state, datetime.strptime(when, "%Y-%m-%d %H:%M:%S")))
+            yield Moment(state, datetime.strptime(when, "%Y-%m-%d %H:%M:%S"))
         except ValueError:
-            row.wrong(place, f"{when!r} is no date and time")
-    return tuple(found)
+            row.wrong(place, f"{text!r} is no state with a date and time")
 
 
 def _result(row: CsvRow) -> OperationResult:
@@ -643,9 +585,8 @@ def series(path: Path, begun: datetime | None) -> dict[Key, tuple[SeriesPoint, .
     """
     found = _lines(path)
     first, names = next(found, (1, ["Timestamp"]))
+    _check_heading(CsvRow(path, first, names, ("Timestamp",)))
     second, ops = next(found, (2, []))
-    if names[0].strip() != "Timestamp":
-        CsvRow(path, first, names, ("Timestamp",)).wrong(0, "Timestamp does not stand there")
     columns = _columns(CsvRow(path, second, ops, ()), names)
     points: dict[Key, list[SeriesPoint]] = {key: [] for key in columns}
     last = begun
@@ -673,14 +614,13 @@ def series(path: Path, begun: datetime | None) -> dict[Key, tuple[SeriesPoint, .
 
 def _columns(row: CsvRow, names: Sequence[str]) -> dict[Key, list[int]]:
     """Return the columns of each operation, one per group in the order of `GROUPS`."""
-    group, seen = "", dict[tuple[str, str], int]()
+    group, seen = "", Counter[tuple[str, str]]()
     found: dict[Key, dict[str, int]] = {}
     for place, op in enumerate(row.cells):
-        named = names[place].strip() if place < len(names) else ""
-        group = named or group
+        group = (names[place].strip() if place < len(names) else "") or group
         if group in GROUPS:
-            number = seen[group, op] = seen.get((group, op), 0) + 1
-            found.setdefault((op.strip(), number), {})[group] = place
+            seen[group, op] += 1
+            found.setdefault((op.strip(), seen[group, op]), {})[group] = place
     for (op, _), places in found.items():
         missing = [name for name in GROUPS if name not in places]
         if missing:
@@ -689,20 +629,17 @@ def _columns(row: CsvRow, names: Sequence[str]) -> dict[Key, list[int]]:
 
 
 def _after(row: CsvRow, last: datetime | None) -> datetime:
-    """Return the row's time: the first such time of day after `last`, past midnight or not."""
+    """Return the row's time: the one nearest to `last`, past midnight or not."""
     text = row.text(0)
-    match = _TIME.match(text)
-    if match is None:
+    if _TIME.match(text) is None:
         row.wrong(0, f"{text!r} is no time of day")
-    base = last or datetime(1970, 1, 1)
-    hour, minute, second = (int(part) for part in match.groups())
-    at = base.replace(hour=hour, minute=minute, second=second, microsecond=0)
+    time = datetime.strptime(text, "%H:%M:%S").time()
+    at = datetime.combine(last or datetime(1970, 1, 1), time)
+    if last is None:
+        return at
     # Clocks of controller and driver differ by a second or two: this is no midnight.
-    if at < base - timedelta(hours=12):
-        return at + timedelta(days=1)
-    if at > base + timedelta(hours=12) and last is not None:
-        return at - timedelta(days=1)
-    return at
+    days = round((last - at) / timedelta(days=1))
+    return at + timedelta(days=days)
 
 
 def histograms(
@@ -721,20 +658,20 @@ def histograms(
         UserError: the file is damaged; where.
     """
     found = _lines(path)
-    first, names = next(found, (1, ["ResTime"]))
-    if names[0].strip() != "ResTime":
-        CsvRow(path, first, names, ("ResTime",)).wrong(0, "ResTime does not stand there")
+    line, names = next(found, (1, ["ResTime"]))
+    _check_heading(CsvRow(path, line, names, ("ResTime",)))
     columns: dict[int, tuple[str, str, int]] = {}
-    seen: dict[tuple[str, str], int] = {}
+    seen = Counter[tuple[str, str]]()
     for place in range(1, len(names), 2):
-        owner = _owner(CsvRow(path, first, names, names), place, operations)
-        seen[owner] = seen.get(owner, 0) + 1
+        owner = _owner(CsvRow(path, line, names, names), place, operations)
+        seen[owner] += 1
         columns[place] = (*owner, seen[owner])
     buckets: dict[tuple[str, str, int], list[tuple[int, int, int]]] = {
         key: [] for key in columns.values()
     }
-    line = first
+    empty = True
     for line, cells in found:
+        empty = False
         # 50,000 lines, nearly all zeros.
         if len(cells) == len(names) and not any(cell != "0" for cell in cells[1::2]):
             continue
@@ -747,7 +684,7 @@ def histograms(
         for place, key in columns.items():
             if count := row.count(place):
                 buckets[key].append((int(match[1]) * _MS, high, count))
-    return {key: tuple(each) for key, each in buckets.items()} if line > first else {}
+    return {} if empty else {key: tuple(each) for key, each in buckets.items()}
 
 
 def _owner(row: CsvRow, place: int, operations: Sequence[tuple[str, str]]) -> tuple[str, str]:
@@ -762,12 +699,15 @@ def _owner(row: CsvRow, place: int, operations: Sequence[tuple[str, str]]) -> tu
     return max(fitting, key=lambda each: len(each[0]) + len(each[1]))
 
 
-_RENAMED = {
-    **{"operation": "op", "ops": "operations", "errors": "failed", "throughput_s": "operations_s"},
-    **{"bandwidth_bytes_s": "bytes_s", "window_begin_s": "begin_s", "window_end_s": "end_s"},
-    **{"started_unix_s": "started_at", "stopped_unix_s": "stopped_at", "rate_s": "rate"},
-}
-"""Fields of `MeasuredOperation` and `Driver` with other names in cosdrive."""
+class _MeasuredStage(BaseModel):
+    stage: str
+    started_unix_s: float
+    operations: list[dict[str, Any]]
+
+
+class _FullHistograms(BaseModel):
+    stages: list[_MeasuredStage]
+
 
 _DRIVER = TypeAdapter(Driver)
 _MEASURED = TypeAdapter(tuple[MeasuredOperation, ...])
@@ -777,33 +717,22 @@ def _full_histograms(path: Path) -> tuple[Driver | None, tuple[MeasuredOperation
     """Read cosdrive's ``histograms.json``, if there is one."""
     if not path.exists():
         return None, ()
-
-    def renamed(document: Mapping[str, object]) -> dict[str, object]:
-        return {_RENAMED.get(key, key): value for key, value in document.items()}
-
     try:
-        document = json.loads(path.read_text())
-        driver = {"rate": None, "arrivals": None, **renamed(document)}
-        measured = [
-            {**renamed(one), "stage": stage["stage"], "started_at": stage["started_unix_s"]}
-            for stage in document["stages"]
-            for one in stage["operations"]
+        text = path.read_bytes()
+        operations = [
+            {**one, "stage": stage.stage, "started_at": stage.started_unix_s}
+            for stage in _FullHistograms.model_validate_json(text).stages
+            for one in stage.operations
         ]
-        return _DRIVER.validate_python(driver), _MEASURED.validate_python(measured)
-    except json.JSONDecodeError as error:
+        return _DRIVER.validate_json(text), _MEASURED.validate_python(operations)
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=path) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
         raise UserError(
-            f"no JSON ({error.msg})", where=f"{path}, line {error.lineno}, column {error.colno}"
+            f"is not what cosdrive writes: {place} {first['msg']}", where=path
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", where=path) from error
-    except KeyError as error:
-        raise UserError(f"{error.args[0]!r} is missing", where=path) from error
-    except (TypeError, AttributeError, ValidationError) as error:
-        reason = str(error)
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            reason = f"{'.'.join(str(step) for step in first['loc'])}: {first['msg']}"
-        raise UserError(f"is not what cosdrive writes: {reason}", where=path) from error
 
 
 def _full_series(path: Path) -> Iterator[OperationSecond]:

@@ -13,12 +13,11 @@ import os
 import re
 import stat
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-from xml.parsers import expat
 
 from schemas.errors import UserError
 
@@ -45,9 +44,10 @@ _NEEDED = {
 }
 """Keys that an auth or storage element of a type needs, also of a real COSBench's types."""
 
-_CONFIG = re.compile(r"""(\bconfig\s*=\s*)("[^"]*"|'[^']*')""")
-_ATTRIBUTE = re.compile(rb"""\s([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
-_REFERENCE = re.compile(r"&(?:#\d+|#x[\da-fA-F]+|amp|lt|gt|quot|apos);")
+_VALUE = r"""("[^"]*"|'[^']*')"""
+_CONFIG = re.compile(rf"(\sconfig\s*=\s*){_VALUE}")
+_TYPE = re.compile(rf"\stype\s*=\s*{_VALUE}")
+_TAG = re.compile(rf"<!--.*?-->|<(/?)([\w-]+)((?:\s+[\w-]+\s*=\s*{_VALUE})*\s*)(/?)>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -99,70 +99,52 @@ def from_json(text: str, where: str) -> Credentials:
     Raises:
         UserError: it is none; never repeats a value.
     """
+
+    def refused(what: str) -> UserError:
+        allowed = f'a JSON object of {_ALLOWED}, proxies (["http://HOST:PORT", ...])'
+        return UserError(what, where=f"credentials {where}", allowed=allowed)
+
     try:
         document: Any = json.loads(text)
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise UserError(
-            "is no JSON object",
-            where=f"credentials {where}",
-            allowed=f"a JSON object of {_ALLOWED}",
-        )
+        raise refused("is no JSON object")
+    proxies = document.pop("proxies", [])
+    if not isinstance(proxies, list) or not all(isinstance(one, str) for one in proxies):
+        raise refused("proxies is no list of addresses")
+    if isinstance(document.get("s3"), bool):
+        del document["s3"]  # in a tenant's file, but no credential
     values: dict[str, str] = {}
     for name, value in document.items():
         key = _NAMES.get(name, name)
-        if name == "proxies" or (name == "s3" and isinstance(value, bool)):
-            continue  # s3, in a tenant's file, is no credential
-        if key not in _KEYS or not isinstance(value, str) or not _fits(value):
-            raise UserError(
-                f"{name!r} is not known, or no text without ';'",
-                where=f"credentials {where}",
-                allowed=f"a JSON object of {_ALLOWED}",
-            )
+        if key not in _KEYS or not _fits(value):
+            raise refused(f"{name!r} is not known, or no text without ';'")
         values[key] = value
-    proxies = document.get("proxies", [])
-    if not isinstance(proxies, list) or not all(isinstance(one, str) for one in proxies):
-        raise UserError(
-            "proxies is no list of addresses",
-            where=f"credentials {where}",
-            allowed='["http://HOST:PORT", ...]',
-        )
     return Credentials(values, tuple(proxies))
 
 
-def _fits(value: str) -> bool:
-    return bool(value) and ";" not in value and value.isprintable()
-
-
-def from_environment() -> Credentials:
-    """Read credentials from HOTBED_COSBENCH_USERNAME, _PASSWORD, _AUTH_URL and so on, if set.
-
-    Raises:
-        UserError: one cannot be part of a config string.
-    """
-    values = {}
-    for key in _KEYS:
-        value = os.environ.get(VARIABLES + key.upper())
-        if value is None:
-            continue
-        if not _fits(value):
-            raise UserError(f"{VARIABLES}{key.upper()} is empty, or has a ';' in it")
-        values[key] = value
-    return Credentials(values)
+def _fits(value: object) -> bool:
+    return isinstance(value, str) and bool(value) and ";" not in value and value.isprintable()
 
 
 def found_in(path: Path | None) -> Credentials:
     """Return the file's credentials and, for keys that it lacks, the environment's.
 
+    Variables are HOTBED_COSBENCH_USERNAME, _PASSWORD, _AUTH_URL and so on.
+
     Raises:
-        UserError: as `from_file` and `from_environment`.
+        UserError: as `from_file`, or a variable cannot be part of a config string.
     """
-    given = from_environment()
-    if path is None:
-        return given
-    said = from_file(path)
-    return Credentials({**given.values, **said.values}, said.proxies)
+    given = Credentials({}) if path is None else from_file(path)
+    values = {}
+    for key in _KEYS:
+        value = os.environ.get(VARIABLES + key.upper())
+        if value is not None and not _fits(value):
+            raise UserError(f"{VARIABLES}{key.upper()} is empty, or has a ';' in it")
+        if value is not None:
+            values[key] = value
+    return Credentials({**values, **given.values}, given.proxies)
 
 
 def read_xml(path: Path) -> str:
@@ -185,43 +167,48 @@ def masked(text: str) -> str:
     """Return `text` with the value of every secret key of every config string as ``***``."""
 
     def mask(found: re.Match[str]) -> str:
-        quote, body = found[2][0], found[2][1:-1]
         # Any character may be written as a reference, also those that divide keys and values.
-        plain = _REFERENCE.sub(lambda one: html.unescape(one[0]), body)
-        hidden = ";".join(_masked_pair(part) for part in plain.split(";"))
-        if hidden == plain:
-            return found[0]
-        written = _escaped(hidden) if quote == '"' else _escaped(hidden).replace("'", "&apos;")
-        return f"{found[1]}{quote}{written}{quote}"
+        plain = html.unescape(found[2][1:-1])
+        pairs = _pairs(plain)
+        hidden = [
+            f"{key}={MASK}" if value and key.lower() in SECRET_KEYS else part
+            for part, key, value in pairs
+        ]
+        return found[0] if hidden == plain.split(";") else found[1] + _quoted(hidden, found[2])
 
     return _CONFIG.sub(mask, text)
 
 
-def _masked_pair(part: str) -> str:
-    key, equals, value = part.partition("=")
-    return f"{key}={MASK}" if equals and value and key.strip().lower() in SECRET_KEYS else part
+def _pairs(config: str) -> list[tuple[str, str, str]]:
+    """Return each part of a config string with its key and value; a key may be there twice."""
+    parts = [(part, *part.partition("=")) for part in config.split(";")]
+    return [
+        (part, key.strip(), value.strip()) if equals else (part, "", "")
+        for part, key, equals, value in parts
+    ]
 
 
-def _escaped(value: str) -> str:
-    for plain, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
-        value = value.replace(plain, written)
-    return value
+def _quoted(parts: list[str], old: str) -> str:
+    """Return a config's value in XML, on as many lines as the `old` one with its quotes."""
+    value = html.escape(";".join(parts), quote=False).replace(old[0], f"&#{ord(old[0])};")
+    # Line ends here were references: a parser reads plain ones as spaces.
+    return re.sub(r"[\t\n\r]", lambda blank: f"&#{ord(blank[0])};", f"{old[0]}{value}{old[0]}")
 
 
 def secrets(text: str) -> frozenset[str]:
-    """Return every secret in a workload's XML; nothing if it is no XML."""
-    try:
-        root = ET.fromstring(text)
-    except ET.ParseError:
-        return frozenset()
-    found = {value for _, key, value in _pairs(root) if key.lower() in SECRET_KEYS}
+    """Return every secret in a workload's XML."""
+    found = set()
+    for config in _CONFIG.finditer(text):
+        for _, key, value in _pairs(html.unescape(config[2][1:-1])):
+            if key.lower() in SECRET_KEYS:
+                found.add(value)
     return frozenset(found - {MASK, ""})
 
 
 def scrubbed(text: str, hidden: frozenset[str]) -> str:
     """Return `text` without any of the secrets, plain or escaped; for logs of other programs."""
     for secret in sorted(hidden, key=len, reverse=True):
-        for form in {secret, _escaped(secret)}:
+        for form in {secret, html.escape(secret, quote=False), html.escape(secret)}:
             text = text.replace(form, MASK)
     return text
 
@@ -240,110 +227,71 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
         where: the file's name, for errors.
 
     Raises:
-        UserError: it is no XML, has a document type, or a ``***`` stays.
+        UserError: it is no XML, or a ``***`` stays.
     """
     try:
-        root = ET.fromstring(text)
+        ET.fromstring(text)
     except ET.ParseError as error:
         line, column = error.position
         reason = str(error).partition(":")[0]
         raise UserError(
             f"no XML ({reason})", where=f"{where}, line {line}, column {column + 1}"
         ) from None
-    places = _start_tags(text.encode(), where)
-    before = [element.get("config") for element in root.iter()]
-    for element, key, value in list(_pairs(root)):
-        if value == MASK and key.lower() in values:
-            _set(element, key, values[key.lower()])
-    for element in (*root.findall("auth"), *root.findall("storage")):
-        kind, own = element.get("type", ""), dict(_config(element))
-        needed = _NEEDED.get(kind, ())
-        if element.tag == "storage" and kind in ("swift", "s3") and "proxies_file" not in own:
-            needed = (*needed, "proxies")
-        for key in needed:
-            if key in values and not own.get(key):
-                _set(element, key, values[key])
-    for element, key, value in _pairs(root):
-        if value == MASK:
+    depth = 0
+
+    def fill(found: re.Match[str]) -> str:
+        nonlocal depth
+        end, tag, attributes, alone = found[1], found[2], found[3], found[5]
+        if tag is None:
+            return found[0]  # a comment
+        depth += -1 if end else 0 if alone else 1
+        if end:
+            return found[0]
+        outermost = depth == (1 if alone else 2) and tag in ("auth", "storage")
+        made = _filled_attributes(attributes, tag, values, outermost, where)
+        return f"<{tag}{made}{alone}>"
+
+    return _TAG.sub(fill, text)
+
+
+def _filled_attributes(
+    attributes: str, tag: str, values: Mapping[str, str], outermost: bool, where: str
+) -> str:
+    config = _CONFIG.search(attributes)
+    old = config[2] if config else '""'
+    plain = re.sub(r"[\t\n\r]", " ", old[1:-1])  # as a parser reads them
+    pairs = [pair for pair in _pairs(html.unescape(plain)) if pair[0].strip()]
+    needed = _needed(attributes, tag, {key for _, key, _ in pairs}) if outermost else ()
+    made = []
+    for part, key, value in pairs:
+        if value == MASK and key.lower() not in values:
             raise UserError(
-                f"{key} of <{element.tag}> is masked ({MASK})",
+                f"{key} of <{tag}> is masked ({MASK})",
                 where=where,
                 do=(
                     "give it by --credentials, a file that only you can read, or in the "
                     "environment (docs/cosbench.md)"
                 ),
             )
-    after = [element.get("config") for element in root.iter()]
-    made = text.encode()
-    # From the end on, so that earlier places stay valid.
-    for place, old, new in reversed(list(zip(places, before, after, strict=True))):
-        if new is not None and new != old:
-            made = _with_config(made, place, new)
-    return made.decode()
+        gap = value == MASK or (not value and key in needed and key in values)
+        made.append(f"{key}={values[key.lower()]}" if gap else part.strip())
+    absent = [key for key in needed if key in values and key not in {key for _, key, _ in pairs}]
+    made += [f"{key}={values[key]}" for key in absent]
+    if made == [part.strip() for part, _, _ in pairs]:
+        return attributes
+    if config is None:
+        end = len(attributes.rstrip())
+        return f"{attributes[:end]} config={_quoted(made, old)}{attributes[end:]}"
+    lines = "\n" * old.count("\n")
+    return attributes[: config.start(2)] + _quoted(made, old) + lines + attributes[config.end(2) :]
 
 
-def _start_tags(text: bytes, where: str) -> list[int]:
-    """Return the place of each element, in the file's order; `text` is well-formed."""
-    parser = expat.ParserCreate("utf-8")
-    found: list[int] = []
-
-    def refuse(*_: object) -> None:
-        raise UserError(
-            "document types (<!DOCTYPE ...>) are not supported",
-            where=f"{where}, line {parser.CurrentLineNumber}",
-            do="take it out",
-        )
-
-    parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = lambda *_: found.append(parser.CurrentByteIndex)
-    parser.Parse(text, True)
-    return found
-
-
-def _with_config(text: bytes, start: int, config: str) -> bytes:
-    """Write another config into the element that begins at `start`, on as many lines as before."""
-    name = re.compile(rb"<[^\s/>]+").match(text, start)
-    assert name is not None
-    # Blanks here were references: a parser reads plain blanks as spaces.
-    written = re.sub(r"[\t\n\r]", lambda blank: f"&#{ord(blank[0])};", _escaped(config))
-    at, value = name.end(), f'config="{written}"'.encode()
-    while (attribute := _ATTRIBUTE.match(text, _last_blank(text, at))) is not None:
-        at = attribute.end()
-        if attribute[1] == b"config":
-            lines = b"\n" * attribute[2].count(b"\n")
-            return text[: attribute.start(1)] + value + lines + text[at:]
-    return text[:at] + b" " + value + text[at:]
-
-
-def _last_blank(text: bytes, at: int) -> int:
-    while text[at : at + 2].isspace() and len(text) > at + 1:
-        at += 1
-    return at
-
-
-def _config(element: ET.Element) -> list[tuple[str, str]]:
-    """Return keys and values; a key may be there more than once."""
-    parts = (part.partition("=") for part in element.get("config", "").split(";"))
-    return [(key.strip(), value.strip()) for key, equals, value in parts if equals]
-
-
-def _pairs(root: ET.Element) -> Iterator[tuple[ET.Element, str, str]]:
-    for element in root.iter():
-        for key, value in _config(element):
-            yield element, key, value
-
-
-def _set(element: ET.Element, key: str, value: str) -> None:
-    """Put `value` in the place of each mask or gap of that key, at the end if the key is absent."""
-    parts = [part.strip() for part in element.get("config", "").split(";") if part.strip()]
-    pairs = [tuple(word.strip() for word in part.partition("=")) for part in parts]
-    made = [
-        f"{key}={value}" if pair in ((key, "=", MASK), (key, "=", "")) else part
-        for pair, part in zip(pairs, parts, strict=True)
-    ]
-    if not any(name == key for name, *_ in pairs):
-        made.append(f"{key}={value}")
-    element.set("config", ";".join(made))
+def _needed(attributes: str, tag: str, own: set[str]) -> tuple[str, ...]:
+    """Return the keys that an element of this type needs; cosdrive's storages can have proxies."""
+    found = _TYPE.search(attributes)
+    kind = found[1][1:-1] if found else ""
+    proxied = tag == "storage" and kind in ("swift", "s3") and "proxies_file" not in own
+    return (*_NEEDED.get(kind, ()), *(("proxies",) if proxied else ()))
 
 
 def planned_seconds(text: str) -> dict[str, float]:

@@ -16,9 +16,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,11 +48,11 @@ LONGEST_S = 6 * 3600.0
 """Added to a workload's planned times: stages may end by counts instead."""
 
 POLL_S = 2.0
-_INSTALL_S = 300.0
-_FETCH_S = 300.0
+_BRING_S = 300.0
 
 # Opens the file with the credentials, removes its name, and becomes the driver.
 _BECOME = 'exec 3< "$0" && rm -f -- "$0" && exec "$@"'
+_EMPTY = 'rm -rf -- "$1" && mkdir -p -m 0700 -- "$1"'
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,50}")
 
 ShellTo = Callable[[str], Shell]
@@ -144,31 +143,27 @@ class DriverResult:
     archive: Archive
     warnings: tuple[str, ...] = ()
 
-    def _repr_html_(self) -> str:
-        return self.archive._repr_html_()
-
 
 def _run_command(program: str, xml: str, archive: str, options: DriveOptions) -> list[str]:
     """Return the command line. It holds only file names: secrets are in the XML."""
     return [program, "run", xml, "--archive", archive, *options.flags()]
 
 
-def check(xml: str, where: str, program: Path | None = None) -> dict[str, Any]:
+def check(xml: str, where: str, program: Path = PROGRAM) -> dict[str, Any]:
     """Return a workload's plan, with everything inherited and every default filled in.
 
     Args:
         xml: the workload.
         where: its file's name, for errors.
-        program: cosdrive, by default `PROGRAM`.
+        program: cosdrive.
 
     Raises:
         UserError: it is no workload, or needs an unsupported feature.
         HotbedError: cosdrive is not built, or failed.
     """
-    command = [str(_built(program)), "check"]
     with _sealed(xml) as (path, descriptor):
         done = subprocess.run(
-            [*command, path],
+            [str(_built(program)), "check", path],
             capture_output=True,
             text=True,
             pass_fds=(descriptor,),
@@ -176,11 +171,8 @@ def check(xml: str, where: str, program: Path | None = None) -> dict[str, Any]:
             check=False,
         )
     if done.returncode != 0:
-        raise _said(done.returncode, done.stderr, where, path)
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-    except ValueError as error:
-        raise WorkloadError(f"cosdrive check printed no JSON: {done.stdout[:120]!r}") from error
+        raise _failure(done.returncode, done.stderr, where, path)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -191,7 +183,7 @@ def run_here(
     options: DriveOptions | None = None,
     progress: Progress = silent,
     *,
-    program: Path | None = None,
+    program: Path = PROGRAM,
 ) -> DriverResult:
     """Drive a workload from this machine.
 
@@ -203,7 +195,7 @@ def run_here(
         archive: new folder for the archive.
         options: beyond the XML.
         progress: gets the stage and the share of the time.
-        program: cosdrive, by default `PROGRAM`.
+        program: cosdrive.
 
     Raises:
         UserError: it is no workload, or needs an unsupported feature.
@@ -222,7 +214,7 @@ def run_here(
             assert process.stdout is not None
             share = 0.0
             for line in process.stdout:
-                event = event_of(line)
+                event = _event_of(line)
                 if event is not None:
                     phase, share = progress_of(event, share)
                     if not event.get("error"):  # the error is raised below
@@ -234,8 +226,8 @@ def run_here(
         complaints.seek(0)
         text = complaints.read().decode(errors="replace")
     if code != 0:
-        raise _said(code, text, where, path)
-    return DriverResult(read_archive(archive), _complaints(text, where, path))
+        raise _failure(code, text, where, path)
+    return DriverResult(read_archive(archive), tuple(_lines(text, where, path)))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -250,7 +242,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         raise
 
 
-def event_of(line: bytes | str) -> Mapping[str, Any] | None:
+def _event_of(line: bytes | str) -> Mapping[str, Any] | None:
     """Return an event; None for any other line (one may be cut off if it is read too early)."""
     try:
         found = json.loads(line)
@@ -276,28 +268,26 @@ def progress_of(event: Mapping[str, Any], before: float = 0.0) -> tuple[str, flo
     return ", ".join(words), min(share, 0.99)
 
 
-def _said(code: int | None, text: str, where: str, path: str) -> HotbedError:
+def _failure(code: int | None, text: str, where: str, path: str) -> HotbedError:
     """Return the error that cosdrive printed, about the user's file instead of `path`."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = (lines[-1] if lines else "it said nothing").removeprefix("cosdrive: ")[:500]
-    reason = reason.removeprefix(f"{path}: ").replace(path, where)
+    *_, reason = ["it printed nothing", *_lines(text, where, path)]
+    reason = reason.removeprefix(f"{where}: ")[:500]
     if code == EXIT_USER:
-        return UserError(reason if where in reason else f"{where}: {reason}")
+        return UserError(reason, where=where)
     what = "was stopped" if code is None else f"failed with exit code {code}"
     return WorkloadError(f"cosdrive {what} on {where}: {reason}")
 
 
-def _complaints(text: str, where: str, path: str) -> tuple[str, ...]:
-    """Return the other printed lines, about the user's file."""
+def _lines(text: str, where: str, path: str) -> list[str]:
+    """Return the lines that cosdrive printed, about the user's file instead of `path`."""
     lines = (line.strip().removeprefix("cosdrive: ") for line in text.splitlines())
-    return tuple(line.replace(path, where) for line in lines if line)
+    return [line.replace(path, where) for line in lines if line]
 
 
-def _built(program: Path | None) -> Path:
-    path = program or PROGRAM
-    if not os.access(path, os.X_OK):
-        raise HotbedError(f"{path} is not built: run `make setup`.")
-    return path
+def _built(program: Path) -> Path:
+    if not os.access(program, os.X_OK):
+        raise HotbedError(f"{program} is not built: run `make setup`.")
+    return program
 
 
 @contextmanager
@@ -339,16 +329,12 @@ def install(shell: Shell, binary: Path = PROGRAM) -> bool:
     Raises:
         HotbedError: it is not built, or the node cannot be reached.
     """
-    try:
-        data = binary.read_bytes()
-    except OSError as error:
-        raise HotbedError(f"{binary} is not built: run `make setup`.") from error
-    digest = hashlib.sha256(data).hexdigest()
+    data = _built(binary).read_bytes()
     there = shell.run(["sha256sum", "--", REMOTE_PROGRAM], check=False)
-    if there.returncode == 0 and there.text.split()[:1] == [digest]:
+    if there.returncode == 0 and there.text.split()[:1] == [hashlib.sha256(data).hexdigest()]:
         return False
     script = 'cat > "$1.new" && chmod 0755 "$1.new" && mv -f "$1.new" "$1"'
-    shell.run(["sh", "-c", script, "sh", REMOTE_PROGRAM], input=data, timeout_s=_INSTALL_S)
+    shell.run(["sh", "-c", script, "sh", REMOTE_PROGRAM], input=data, timeout_s=_BRING_S)
     return True
 
 
@@ -385,12 +371,16 @@ def run_on(
         raise UserError(f"loads need names of their own; given: {', '.join(names) or 'none'}")
     there = [name for name in names if (out / name).exists()]
     if there:
-        raise UserError(f"{out / there[0]} is there already: results are never overwritten")
+        raise UserError("is there already: results are never overwritten", where=out / there[0])
     for node in dict.fromkeys(load.node for load in loads):
         install(shell_to(node), binary)
-    with _laid_out(shell_to, loads):
+    try:
+        for load in loads:
+            shell = shell_to(load.node)
+            shell.run(["sh", "-c", _EMPTY, "sh", load.folder])
+            shell.put(load.xml.encode(), load.xml_path, mode=0o600)
         try:
-            units = _ended(agent, shell_to, loads, progress, poll_s)
+            units = _to_the_end(agent, shell_to, loads, progress, poll_s)
         except BaseException:
             for load in loads:
                 with suppress(HotbedError):
@@ -399,35 +389,24 @@ def run_on(
             raise
         for load in loads:
             _fetch(shell_to(load.node), load, out)
-    return {
-        name: DriverResult(read_archive(out / name), _complaints(unit.stderr, name, REMOTE_XML))
-        for name, unit in units.items()
-    }
-
-
-@contextmanager
-def _laid_out(shell_to: ShellTo, loads: Sequence[ClientWorkload]) -> Iterator[None]:
-    """Make each load's folder with its XML on its node; remove it afterwards."""
-    try:
-        for load in loads:
-            shell = shell_to(load.node)
-            script = 'rm -rf -- "$1" && mkdir -p -m 0700 -- "$1"'
-            shell.run(["sh", "-c", script, "sh", load.folder])
-            shell.put(load.xml.encode(), load.xml_path, mode=0o600)
-        yield
     finally:
         for load in loads:
             with suppress(HotbedError):
                 shell_to(load.node).run(["rm", "-rf", "--", load.folder])
+    return {
+        name: DriverResult(read_archive(out / name), tuple(_lines(unit.stderr, name, REMOTE_XML)))
+        for name, unit in units.items()
+    }
 
 
-def _ended(
+def _to_the_end(
     agent: Agent,
     shell_to: ShellTo,
     loads: Sequence[ClientWorkload],
     progress: Progress,
     poll_s: float,
 ) -> dict[str, UnitResult]:
+    """Run the loads' units and report their progress; raise if one has failed."""
     ending = threading.Event()
 
     def one(load: ClientWorkload) -> UnitResult:
@@ -438,13 +417,25 @@ def _ended(
         done = agent.unit_wait(load.node, load.unit, timeout_s=load.max_s + GRACE_S)
         if done.exit_code != 0:
             where = f"workload {load.name} on node {load.node}"
-            raise _said(done.exit_code, done.stderr, where, REMOTE_XML)
+            raise _failure(done.exit_code, done.stderr, where, REMOTE_XML)
         return done
 
     with ThreadPoolExecutor(len(loads)) as pool:
         futures = {load.name: pool.submit(one, load) for load in loads}
+        shares = dict.fromkeys(futures, 0.0)
         try:
-            _watch(shell_to, loads, futures, progress, poll_s)
+            while running := wait(futures.values(), poll_s, FIRST_EXCEPTION).not_done:
+                phases = []
+                for load in loads:
+                    if futures[load.name] not in running:
+                        futures[load.name].result()
+                        shares[load.name] = 1.0
+                        continue
+                    phase, share = _last_event(shell_to(load.node), load, shares[load.name])
+                    shares[load.name] = share
+                    phases.append(f"{load.name}: {phase}")
+                progress("; ".join(phases), min(shares.values()))
+            found = {name: future.result() for name, future in futures.items()}
         except BaseException:
             # No thread may keep waiting for its unit.
             ending.set()
@@ -452,46 +443,15 @@ def _ended(
                 with suppress(HotbedError):
                     agent.unit_stop(load.node, load.unit)
             raise
-    return {name: future.result() for name, future in futures.items()}
-
-
-def _watch(
-    shell_to: ShellTo,
-    loads: Sequence[ClientWorkload],
-    futures: Mapping[str, Future[UnitResult]],
-    progress: Progress,
-    poll_s: float,
-) -> None:
-    """Wait until all have ended; raise if one has failed."""
-    last, shares = 0.0, dict[str, float]()
-    while not all(future.done() for future in futures.values()):
-        _raise_failures(futures)
-        if time.monotonic() - last >= poll_s:
-            last = time.monotonic()
-            words = []
-            running = [load for load in loads if not futures[load.name].done()]
-            for load in running:
-                before = shares.get(load.name, 0.0)
-                phase, shares[load.name] = _last_event(shell_to(load.node), load, before)
-                words.append(f"{load.name}: {phase}")
-            least = min((shares[load.name] for load in running), default=0.0)
-            progress("; ".join(words), least)
-        time.sleep(0.1)
-    _raise_failures(futures)
     progress("collecting", 0.99)
-
-
-def _raise_failures(futures: Mapping[str, Future[UnitResult]]) -> None:
-    for future in futures.values():
-        if future.done():
-            future.result()
+    return found
 
 
 def _last_event(shell: Shell, load: ClientWorkload, before: float) -> tuple[str, float]:
     with suppress(HotbedError):
         done = shell.run(["tail", "-n", "2", f"{UNITS}/{load.unit}/stdout"], check=False)
         for line in reversed(done.text.splitlines()):
-            event = event_of(line)
+            event = _event_of(line)
             if event is not None:
                 return progress_of(event, before)
     return "starting", before
@@ -500,7 +460,7 @@ def _last_event(shell: Shell, load: ClientWorkload, before: float) -> tuple[str,
 def _fetch(shell: Shell, load: ClientWorkload, out: Path) -> None:
     """Bring a load's archive from its node to `out`."""
     done = shell.run(
-        ["tar", "-C", f"{load.folder}/archive", "-czf", "-", "."], timeout_s=_FETCH_S, check=False
+        ["tar", "-C", f"{load.folder}/archive", "-czf", "-", "."], timeout_s=_BRING_S, check=False
     )
     if done.returncode != 0:
         raise WorkloadError(f"workload {load.name} left no archive on node {load.node}.")

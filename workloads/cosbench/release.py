@@ -17,11 +17,10 @@ SEEN = re.compile(r"^0\.4\.\d+(\.\w+)?$")
 """Versions with archives and controllers known to these modules."""
 
 JAXB = "/usr/share/java/jaxb-api.jar"
-_JAVA = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_JAVA = re.compile(r'version "(?:1\.)?(\d+)')
 _PACKAGES = ("net", "lang", "util", "lang.reflect", "io")
 _CLOSED_SINCE = 16  # Java then keeps its own packages closed unless an option opens them
 _MODULES_SINCE = 9
-_WAIT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -70,15 +69,6 @@ def java_options(major: int, *, s3: bool = False) -> tuple[str, ...]:
     )
 
 
-def java_major(text: str) -> int | None:
-    """Return the major version that ``java -version`` printed: 17 of 17.0.2, 8 of 1.8.0."""
-    match = _JAVA.search(text)
-    if match is None:
-        return None
-    first, second = int(match[1]), int(match[2] or 0)
-    return second if first == 1 else first
-
-
 def examine(folder: Path, *, java: str | None = None) -> Release:
     """Examine a release.
 
@@ -89,13 +79,14 @@ def examine(folder: Path, *, java: str | None = None) -> Release:
     Raises:
         UserError: there is no release in the folder.
     """
-    if not folder.is_dir() or not any((folder / name).exists() for name in SCRIPTS):
-        inner = sorted(path.parent for path in folder.glob(f"*/{SCRIPTS[0]}"))
-        hint = f": did you mean {inner[0]}?" if inner else "; unpack one and name its folder."
-        raise UserError(
-            f"holds no release of COSBench ({SCRIPTS[0]} is not there){hint}", where=folder
-        )
     missing = [name for name in SCRIPTS if not (folder / name).is_file()]
+    if len(missing) == len(SCRIPTS):
+        inner = sorted(path.parent for path in folder.glob(f"*/{SCRIPTS[0]}"))
+        raise UserError(
+            f"holds no release of COSBench ({SCRIPTS[0]} is not there)",
+            where=folder,
+            do=f"name {inner[0]}" if inner else "unpack one and name its folder",
+        )
     version = _text(folder / "VERSION").strip() or None
     major, shown = _java(java)
     findings = [
@@ -110,31 +101,27 @@ def examine(folder: Path, *, java: str | None = None) -> Release:
         ),
         _controller_conf(folder),
         ReleaseFinding(
-            *("java", major is not None and major >= 7, shown or "none"),
+            *("java", major >= 7, shown or "none"),
             advice="install a Java runtime, on Debian openjdk-17-jre-headless, or give "
             "--java PROGRAM",
         ),
     ]
-    if major is not None and major >= _CLOSED_SINCE:
+    if major >= _CLOSED_SINCE:
         given = _text(folder / "cosbench-start.sh") + os.environ.get("JDK_JAVA_OPTIONS", "")
         absent = [one for one in java_options(major) if one not in given.replace("= ", "=")]
         findings.append(
             ReleaseFinding(
-                f"options for Java {major}",
-                not absent,
-                "given" if not absent else f"{len(absent)} are not given",
+                *(f"options for Java {major}", not absent),
+                *("given" if not absent else f"{len(absent)} are not given",),
                 "export JDK_JAVA_OPTIONS as shown, then start it (the role cosbench does so)",
                 needed=False,
             )
         )
-    return Release(str(folder), version, shown, " ".join(java_options(major or 0)), tuple(findings))
+    return Release(str(folder), version, shown, " ".join(java_options(major)), tuple(findings))
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def _controller_conf(folder: Path) -> ReleaseFinding:
@@ -151,17 +138,18 @@ def _controller_conf(folder: Path) -> ReleaseFinding:
     return ReleaseFinding(what, bool(addresses), found, advice)
 
 
-def _java(java: str | None) -> tuple[int | None, str | None]:
-    """Return Java's major version and its own name of it."""
+def _java(java: str | None) -> tuple[int, str | None]:
+    """Return Java's major version (17 of 17.0.2, 8 of 1.8.0; 0: none) and its own name of it."""
     home = os.environ.get("JAVA_HOME")
     program = java or (f"{home}/bin/java" if home else shutil.which("java"))
     if not program:
-        return None, None
+        return 0, None
     try:
         done = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=_WAIT_S, check=False
+            [program, "-version"], capture_output=True, text=True, timeout=20.0, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None, f"{program} cannot be run"
+        return 0, f"{program} cannot be run"
     text = (done.stderr or done.stdout).strip()
-    return java_major(text), text.splitlines()[0] if text else None
+    match = _JAVA.search(text)
+    return int(match[1]) if match else 0, text.splitlines()[0] if text else None

@@ -1,29 +1,19 @@
-"""Archives as a run folder's tidy tables (schemas/run.py), and comparison of two archives."""
+"""An archive's latencies and summaries as a run keeps them, and comparison of two archives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC
 from math import isclose, isfinite
 from typing import TYPE_CHECKING
 
 from schemas.run import OpSummary
-from workloads.cosbench.archive import (
-    PERCENTS,
-    Archive,
-    Buckets,
-    OperationResult,
-    failures_of,
-    quantile_s,
-)
+from workloads.cosbench.archive import PERCENTS, Archive, OperationResult, quantile_s
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SAMPLES = ("t_s", "node", "metric", "value")
 LATENCY = ("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count")
-ALL = "all"
 BUCKET_S = 0.01
 """Width of the buckets behind COSBench's percentiles, which it prints as upper edges."""
 
@@ -34,180 +24,44 @@ METRICS = (
 )
 
 
-def origin_of(archives: Mapping[str, Archive], stages: tuple[str, ...] | None = None) -> float:
-    """Return when the first of the chosen stages began, seconds since the epoch: `t_s` = 0.
-
-    A real COSBench writes local times without a zone: its archives share an origin among
-    themselves, not with anything else.
-    """
-    begun = [
-        at
-        for archive in archives.values()
-        for stage in _chosen(archive, stages)
-        if (at := _begun(archive, stage)) is not None
-    ]
-    return min(begun, default=0.0)
-
-
-def samples(
-    archives: Mapping[str, Archive],
-    *,
-    stages: tuple[str, ...] | None = None,
-    origin: float | None = None,
-    ramps: bool = False,
-) -> pd.DataFrame:
-    """Return columns t_s (float64), node (the tenant), metric (strings), value (float64).
-
-    Metrics of each operation are ``read.iops``, ``read.throughput_mb_s`` (10^6 bytes per second),
-    ``read.latency_s``, ``read.p95_s`` (cosdrive only) and ``read.errors``. cosdrive also has those
-    of ``all``, without the percentile. An idle second has no latency. A real COSBench also has
-    ``read.errors_least`` and ``read.errors_most``, if the percentage of successful operations
-    allows more than one count. Its rows are for an `interval`, and their time is the interval's
-    end; cosdrive's time is the beginning of a second.
-
-    Args:
-        archives: archives by tenant.
-        stages: names of the stages to take; by default all that measure.
-        origin: epoch of t_s = 0; by default `origin_of`.
-        ramps: also the uncounted seconds of ramp-up and ramp-down.
-    """
-    import pandas as pd
-
-    zero = origin_of(archives, stages) if origin is None else origin
-    rows = [
-        (at - zero, tenant, metric, value)
-        for tenant, archive in archives.items()
-        for at, metric, value in _samples(archive, _chosen(archive, stages), ramps)
-    ]
-    rows.sort(key=lambda row: row[:3])
-    frame = pd.DataFrame(rows, columns=list(SAMPLES))
-    return frame.astype({"t_s": "float64", "node": "str", "metric": "str", "value": "float64"})
-
-
-def latencies(
-    archives: Mapping[str, Archive],
-    *,
-    stages: tuple[str, ...] | None = None,
-    origin: float | None = None,
-) -> pd.DataFrame:
+def latencies(archive: Archive, origin: float) -> pd.DataFrame:
     """Return columns t_s (float64), op, tenant, node (strings), low_ns, high_ns, count (int64).
 
-    cosdrive's histograms have full resolution, a real COSBench's have buckets of 10 ms. A histogram
-    covers a whole stage: `t_s` is the start of its measured time. An operation took low_ns or
-    longer and less than high_ns; a last bucket may end at 2^63 - 1.
+    A histogram covers a whole measuring stage of cosdrive: `t_s` is the start of its measured time.
+    An operation took low_ns or longer and less than high_ns.
+
+    Args:
+        archive: cosdrive's; its name is the tenant.
+        origin: epoch of t_s = 0.
     """
     import pandas as pd
 
-    zero = origin_of(archives, stages) if origin is None else origin
-    rows = []
-    for tenant, archive in archives.items():
-        for at, op, buckets in _latencies(archive, _chosen(archive, stages)):
-            t_s = at - zero
-            rows += [(t_s, op, tenant, "client", low, high, n) for low, high, n in buckets if n]
+    main = {stage.id for stage in archive.main}
+    rows = [
+        (one.started_at + one.begin_s - origin, one.op, archive.name, "client", low, high, count)
+        for one in archive.measured
+        if one.stage in main
+        for low, high, count in one.buckets
+        if count
+    ]
     frame = pd.DataFrame(rows, columns=list(LATENCY))
     kinds = dict.fromkeys(("low_ns", "high_ns", "count"), "int64")
     kinds |= dict.fromkeys(("op", "tenant", "node"), "str")
     return frame.astype({"t_s": "float64", **kinds})
 
 
-def summaries(archive: Archive, stage: str | None = None) -> list[OpSummary]:
-    """Summarize each operation of the measuring stages, or of one of them.
+def summaries(archive: Archive) -> list[OpSummary]:
+    """Summarize each operation of the measuring stages.
 
     Throughput and operations per second are COSBench's: the sum over workers of the operations of
     each by the time from its first operation's beginning to its last one's end. `errors` is None if
     COSBench's percentage allows more than one count.
-
-    Args:
-        archive: the archive of one tenant.
-        stage: name or id of a stage; by default all that measure.
     """
-    names = (stage,) if stage is not None else None
-    return [
-        _summary(archive, identity, result)
-        for identity in _chosen(archive, names)
-        for result in archive.stage(identity).results
-    ]
+    return [_summary(archive, result) for stage in archive.main for result in stage.results]
 
 
-def _chosen(archive: Archive, stages: tuple[str, ...] | None) -> tuple[str, ...]:
-    if stages is not None:
-        return tuple(archive.stage(name).id for name in stages)
-    return tuple(stage.id for stage in archive.main)
-
-
-def _begun(archive: Archive, identity: str) -> float | None:
-    for measured in archive.measured:
-        if measured.stage == identity:
-            return measured.started_at
-    at = archive.stage(identity).at("running")
-    return None if at is None else at.replace(tzinfo=UTC).timestamp()
-
-
-def _samples(
-    archive: Archive, stages: tuple[str, ...], ramps: bool
-) -> Iterator[tuple[float, str, float]]:
-    """Yield (epoch, metric, value)."""
-    if archive.driver is not None:
-        yield from _by_second(archive, stages, archive.driver.started_at, ramps)
-        return
-    for identity in stages:
-        begun = _begun(archive, identity) or 0.0
-        for result in archive.stage(identity).results:
-            for point in result.series:
-                at = begun + point.t_s
-                yield at, f"{result.op}.iops", point.operations_s
-                yield at, f"{result.op}.throughput_mb_s", point.bytes_s / 1e6
-                if point.mean_s is not None:
-                    yield at, f"{result.op}.latency_s", point.mean_s
-                if (failed := failures_of(point.operations, point.success)) is not None:
-                    yield at, f"{result.op}.errors", float(failed.likely)
-                    if failed.exact is None:
-                        yield at, f"{result.op}.errors_least", float(failed.least)
-                        yield at, f"{result.op}.errors_most", float(failed.most)
-
-
-def _by_second(
-    archive: Archive, stages: tuple[str, ...], started_at: float, ramps: bool
-) -> Iterator[tuple[float, str, float]]:
-    totals: dict[float, list[float]] = {}
-    for second in archive.seconds:
-        if second.stage not in stages or not (second.measured or ramps):
-            continue
-        at = started_at + second.t_s
-        total = totals.setdefault(at, [0.0, 0.0, 0.0, 0.0])
-        total[0] += second.operations
-        total[1] += second.bytes
-        total[2] += second.failed
-        total[3] += (second.mean_s or 0.0) * second.operations
-        yield at, f"{second.op}.iops", float(second.operations)
-        yield at, f"{second.op}.throughput_mb_s", second.bytes / 1e6
-        yield at, f"{second.op}.errors", float(second.failed)
-        if second.mean_s is not None:
-            yield at, f"{second.op}.latency_s", second.mean_s
-        if second.p95_s is not None:
-            yield at, f"{second.op}.p95_s", second.p95_s
-    for at, (operations, size, failed, waited) in totals.items():
-        yield at, f"{ALL}.iops", operations
-        yield at, f"{ALL}.throughput_mb_s", size / 1e6
-        yield at, f"{ALL}.errors", failed
-        if operations:
-            yield at, f"{ALL}.latency_s", waited / operations
-
-
-def _latencies(archive: Archive, stages: tuple[str, ...]) -> Iterator[tuple[float, str, Buckets]]:
-    """Yield (epoch, operation, buckets)."""
-    for identity in stages:
-        own = [measured for measured in archive.measured if measured.stage == identity]
-        for measured in own:
-            yield measured.started_at + measured.begin_s, measured.op, measured.buckets
-        if not own:
-            begun = _begun(archive, identity) or 0.0
-            for result in archive.stage(identity).results:
-                yield begun, result.op, result.buckets
-
-
-def _summary(archive: Archive, identity: str, result: OperationResult) -> OpSummary:
-    own = [m for m in archive.measured if m.stage == identity and m.op == result.op]
+def _summary(archive: Archive, result: OperationResult) -> OpSummary:
+    own = [m for m in archive.measured if m.stage == result.stage and m.op == result.op]
     exact = own[0] if len(own) == 1 else None
     buckets = exact.buckets if exact else result.buckets
     failed = result.failures
@@ -302,13 +156,12 @@ def compare(first: Archive, second: Archive, *, main_only: bool = False) -> Arch
 def _by_name(archive: Archive, main_only: bool) -> dict[tuple[str, str], OperationResult]:
     """Return results by stage and operation; the second of a repeated name is ``read (2)``."""
     found: dict[tuple[str, str], OperationResult] = {}
+    seen = Counter[tuple[str, str]]()
     for stage in archive.main if main_only else archive.stages:
         for result in stage.results:
-            name, number = result.op, 1
-            while (stage.name, name) in found:
-                number += 1
-                name = f"{result.op} ({number})"
-            found[stage.name, name] = result
+            seen[stage.name, result.op] += 1
+            number = seen[stage.name, result.op]
+            found[stage.name, result.op if number == 1 else f"{result.op} ({number})"] = result
     return found
 
 

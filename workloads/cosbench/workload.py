@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 from xml.sax.saxutils import quoteattr
@@ -21,11 +21,10 @@ from pydantic import (
 
 from schemas.errors import UserError
 from schemas.mistakes import mistake
-from workloads.cosbench.credentials import MASK
 
 STAGES = ("init", "prepare", "main", "cleanup", "dispose")
-UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
-"""Bytes of COSBench's units, which are decimal."""
+UNITS = ("B", "KB", "MB", "GB")
+"""COSBench's units, which are decimal."""
 
 LARGEST = 2**31 - 1
 """Largest number of COSBench: Java's int."""
@@ -38,108 +37,49 @@ class _Typed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Constant(_Typed):
-    """Constant ``c(value)``: always the same."""
+class CosbenchSizes(_Typed):
+    """Object sizes: whole numbers of a unit, drawn evenly from `low` to `high`."""
 
-    kind: Literal["constant"] = "constant"
-    value: Bound
-
-    def __str__(self) -> str:
-        return f"c({self.value})"
-
-    @property
-    def mean(self) -> float:
-        """Expected value."""
-        return float(self.value)
-
-
-class _Between(_Typed):
     low: Bound
     high: Bound
+    unit: Literal["B", "KB", "MB", "GB"] = "KB"
 
     @model_validator(mode="after")
-    def _ordered(self) -> _Between:
+    def _ordered(self) -> CosbenchSizes:
         if self.high < self.low:
             raise ValueError(f"high ({self.high}) is below low ({self.low})")
         return self
 
-    @property
-    def mean(self) -> float:
-        """Expected value."""
-        return (self.low + self.high) / 2
-
-
-class Uniform(_Between):
-    """Uniform ``u(low,high)``: whole numbers drawn evenly, both bounds included."""
-
-    kind: Literal["uniform"] = "uniform"
-
     def __str__(self) -> str:
-        return f"u({self.low},{self.high})"
-
-
-class WeightedPart(_Between):
-    """Part of a `Weighted`: drawn in proportion to `weight`, then evenly between its bounds."""
-
-    weight: Annotated[int, Field(ge=1, lt=2**31)]
-
-
-class Weighted(_Typed):
-    """Weighted ``h(low|high|weight,...)``: a part is drawn by weight, then evenly within it."""
-
-    kind: Literal["weighted"] = "weighted"
-    parts: tuple[WeightedPart, ...] = Field(min_length=1)
-
-    def __str__(self) -> str:
-        return f"h({','.join(f'{p.low}|{p.high}|{p.weight}' for p in self.parts)})"
-
-    @property
-    def mean(self) -> float:
-        """Expected value."""
-        total = sum(part.weight for part in self.parts)
-        return sum(part.mean * part.weight for part in self.parts) / total
-
-
-class CosbenchSizes(_Typed):
-    """Object sizes: whole numbers of a unit, such as ``u(1,128)KB`` of workloads A and B."""
-
-    numbers: Annotated[Constant | Uniform | Weighted, Field(discriminator="kind")]
-    unit: Literal["B", "KB", "MB", "GB"] = "KB"
-
-    @property
-    def mean_bytes(self) -> float:
-        """Expected size."""
-        return self.numbers.mean * UNITS[self.unit]
-
-    def __str__(self) -> str:
-        return f"{self.numbers}{self.unit}"
+        numbers = f"c({self.low})" if self.low == self.high else f"u({self.low},{self.high})"
+        return f"{numbers}{self.unit}"
 
 
 _SIZES = re.compile(r"^\s*(\d{1,10})\s*(?:-\s*(\d{1,10}))?\s*([KMG]?B)\s*$")
 
 
 def parse_sizes(text: str) -> CosbenchSizes:
-    """Read sizes from ``64KB`` (all the same) or ``1-128KB`` (evenly in between).
+    """Read sizes from ``64KB`` (all the same) or ``1-128KB`` (drawn evenly).
 
     Raises:
-        UserError: it is neither.
+        UserError: the text is neither.
     """
-    match = _SIZES.match(text)
-    low = int(match[1]) if match else 0
-    high = int(match[2] or match[1]) if match else 0
-    if match is None or not 1 <= low <= high <= LARGEST:
-        raise UserError(
-            f"{text!r} is no object size",
-            do=(
-                "write 64KB, or 1-128KB for whole KB drawn evenly; units are "
-                f"{', '.join(UNITS)} (of 1000), numbers go from 1 to {LARGEST}"
-            ),
-        )
-    numbers = Constant(value=low) if low == high else Uniform(low=low, high=high)
-    return CosbenchSizes.model_validate({"numbers": numbers, "unit": match[3]})
+    if match := _SIZES.match(text):
+        low, high, unit = match.groups()
+        try:
+            return CosbenchSizes.model_validate({"low": low, "high": high or low, "unit": unit})
+        except ValidationError:
+            pass
+    raise UserError(
+        f"{text!r} is no object size",
+        do=(
+            "write 64KB, or 1-128KB for whole KB drawn evenly; units are "
+            f"{', '.join(UNITS)} (of 1000), numbers go from 1 to {LARGEST}"
+        ),
+    )
 
 
-class _AccessElement(_Typed):
+class _Access(_Typed):
     """Auth or storage element. Fields are COSBench's keys; a field of None is left out."""
 
     type: str
@@ -147,34 +87,30 @@ class _AccessElement(_Typed):
     @field_validator("*")
     @classmethod
     def _fits(cls, value: object) -> object:
-        """Require a value that fits a config string: k=v;k=v, without any way to quote."""
+        """Require a value that fits a config string (k=v;k=v), which has no way to quote."""
         plain = value.get_secret_value() if isinstance(value, SecretStr) else value
         if isinstance(plain, str) and (";" in plain or not plain.isprintable()):
             raise ValueError("has a ';' or a character that cannot be printed")
         return value
 
-    def config(self, *, masked: bool = False) -> str:
-        """Write ``key=value;key=value``; secrets in plain, or as ``***``."""
+    def config(self) -> str:
+        """Return ``key=value;key=value``, with secrets in plain."""
         pairs = []
-        for key in type(self).model_fields:
-            value = getattr(self, key)
+        for key, value in self:
             if key == "type" or value is None:
                 continue
-            if isinstance(value, SecretStr):
-                value = MASK if masked else value.get_secret_value()
-            elif isinstance(value, bool):
-                value = str(value).lower()
-            pairs.append(f"{key}={value}")
+            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+            pairs.append(f"{key}={str(plain).lower() if isinstance(plain, bool) else plain}")
         return ";".join(pairs)
 
 
-class NoStorage(_AccessElement):
-    """Storage with operations that do nothing."""
+class NoAccess(_Access):
+    """No login, or a storage with operations that do nothing."""
 
     type: Literal["none"] = "none"
 
 
-class MockStorage(_AccessElement):
+class MockStorage(_Access):
     """Store without a server.
 
     Reads have `size` bytes, operations take `delay` milliseconds, and a share `errors` of them
@@ -187,7 +123,7 @@ class MockStorage(_AccessElement):
     errors: float | None = Field(default=None, ge=0, le=1)
 
 
-class SwiftStorage(_AccessElement):
+class SwiftStorage(_Access):
     """OpenStack Swift. `timeout` is in milliseconds.
 
     `proxies_file` is only for cosdrive: a JSON file on the driver's node that lists the proxies
@@ -201,7 +137,7 @@ class SwiftStorage(_AccessElement):
     proxies_file: str | None = Field(default=None, pattern=r"^/[^\s;]+$")
 
 
-class S3Storage(_AccessElement):
+class S3Storage(_Access):
     """S3 service, such as Swift's s3api or Ceph's object gateway."""
 
     type: Literal["s3"] = "s3"
@@ -212,19 +148,13 @@ class S3Storage(_AccessElement):
     timeout: int = Field(default=30_000, ge=1)
 
 
-class NoAuth(_AccessElement):
-    """No login."""
-
-    type: Literal["none"] = "none"
-
-
-class MockAuth(_AccessElement):
+class MockAuth(_Access):
     """Login that always succeeds."""
 
     type: Literal["mock"] = "mock"
 
 
-class SwAuth(_AccessElement):
+class SwAuth(_Access):
     """Swift's own login (tempauth, swauth): version 1.0 of the authentication."""
 
     type: Literal["swauth"] = "swauth"
@@ -233,7 +163,7 @@ class SwAuth(_AccessElement):
     auth_url: Address | None = None
 
 
-class Keystone(_AccessElement):
+class Keystone(_Access):
     """OpenStack Keystone; `service` is the name of the store in its catalogue."""
 
     type: Literal["keystone"] = "keystone"
@@ -245,14 +175,14 @@ class Keystone(_AccessElement):
 
 
 StorageAccess = Annotated[
-    NoStorage | MockStorage | SwiftStorage | S3Storage, Field(discriminator="type")
+    NoAccess | MockStorage | SwiftStorage | S3Storage, Field(discriminator="type")
 ]
-AuthAccess = Annotated[NoAuth | MockAuth | SwAuth | Keystone, Field(discriminator="type")]
-STORAGES: Mapping[str, type[_AccessElement]] = {
-    **{"none": NoStorage, "mock": MockStorage, "swift": SwiftStorage, "s3": S3Storage}
+AuthAccess = Annotated[NoAccess | MockAuth | SwAuth | Keystone, Field(discriminator="type")]
+STORAGES: Mapping[str, type[_Access]] = {
+    **{"none": NoAccess, "mock": MockStorage, "swift": SwiftStorage, "s3": S3Storage}
 }
-AUTHS: Mapping[str, type[_AccessElement]] = {
-    **{"none": NoAuth, "mock": MockAuth, "swauth": SwAuth, "keystone": Keystone}
+AUTHS: Mapping[str, type[_Access]] = {
+    **{"none": NoAccess, "mock": MockAuth, "swauth": SwAuth, "keystone": Keystone}
 }
 
 
@@ -309,13 +239,12 @@ class CosbenchWorkload(_Typed):
     objects: int = Field(default=50, ge=1, le=100_000_000)
     runtime_s: int | None = Field(default=900, ge=1, le=10_000_000)
     rampup_s: int = Field(default=0, ge=0, le=1_000_000)
-    rampdown_s: int = Field(default=0, ge=0, le=1_000_000)
     total_ops: int | None = Field(default=None, ge=1)
     interval_s: int = Field(default=5, ge=1, le=3600)
     prepare_workers: int = Field(default=4, ge=1, le=10_000)
     prefix: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,40}$")
     storage: StorageAccess = Field(default_factory=MockStorage)
-    auth: AuthAccess = Field(default_factory=NoAuth)
+    auth: AuthAccess = Field(default_factory=NoAccess)
 
     @model_validator(mode="after")
     def _sound(self) -> CosbenchWorkload:
@@ -356,14 +285,12 @@ class CosbenchWorkload(_Typed):
 
 
 def _table_1() -> Mapping[str, CosbenchWorkload]:
-    small = CosbenchSizes(numbers=Uniform(low=1, high=128), unit="KB")
-    large = CosbenchSizes(numbers=Uniform(low=1, high=128), unit="MB")
-    mixes = {"A": (small, 90, 5), "B": (small, 5, 90), "C": (large, 90, 5), "D": (large, 5, 90)}
+    mixes = {"A": ("KB", 90, 5), "B": ("KB", 5, 90), "C": ("MB", 90, 5), "D": ("MB", 5, 90)}
     made = {}
-    for letter, (sizes, read, write) in mixes.items():
+    for letter, (unit, read, write) in mixes.items():
         made[letter] = CosbenchWorkload.model_validate(
-            {"name": f"workload{letter}", "letter": letter, "sizes": sizes}
-            | {"read": read, "write": write, "delete": 5}
+            {"name": f"workload{letter}", "letter": letter, "read": read, "write": write}
+            | {"delete": 5, "sizes": {"low": 1, "high": 128, "unit": unit}}
         )
     return MappingProxyType(made)
 
@@ -411,52 +338,31 @@ def table_workload(
 
 
 def scaled(workload: CosbenchWorkload, factor: float) -> CosbenchWorkload:
-    """Return the workload with smaller or larger objects: upper bounds of sizes times `factor`.
+    """Return the workload with its largest objects times `factor`.
 
     `scaled(TABLE_1["C"], 1 / 8)` has 1-16 MB, which a machine with two cores can carry.
 
     Raises:
-        UserError: bounds would be no whole numbers of their unit, or below the lower ones.
+        UserError: the bound would be no whole number of its unit, or below the lower one.
     """
-    share = Fraction(factor).limit_denominator(10_000)
-    numbers = workload.sizes.numbers
-
-    def upper(low: int, high: int) -> int:
-        value = high * share
-        if value.denominator != 1 or not low <= value <= LARGEST:
-            raise UserError(
-                f"{workload.sizes} scaled by {factor:g} ends at {float(value):g} "
-                f"{workload.sizes.unit}",
-                do=(
-                    f"choose a factor that gives a whole number, {low} or "
-                    f"more{f' and at most {LARGEST}' if value > LARGEST else ''}"
-                ),
-            )
-        return int(value)
-
-    made: Constant | Uniform | Weighted
-    if isinstance(numbers, Constant):
-        made = Constant(value=upper(1, numbers.value))
-    elif isinstance(numbers, Weighted):
-        parts = [
-            WeightedPart(low=p.low, high=upper(p.low, p.high), weight=p.weight)
-            for p in numbers.parts
-        ]
-        made = Weighted(parts=tuple(parts))
-    else:
-        made = Uniform(low=numbers.low, high=upper(numbers.low, numbers.high))
-    return workload.with_(sizes=CosbenchSizes(numbers=made, unit=workload.sizes.unit))
+    sizes = workload.sizes
+    low = 1 if sizes.low == sizes.high else sizes.low
+    high = round(sizes.high * factor)
+    if not math.isclose(high, sizes.high * factor) or not low <= high <= LARGEST:
+        raise UserError(
+            f"{sizes} scaled by {factor:g} ends at {sizes.high * factor:g} {sizes.unit}",
+            do=f"choose a factor that gives a whole number from {low} to {LARGEST}",
+        )
+    low = high if sizes.low == sizes.high else low
+    return workload.with_(sizes=CosbenchSizes(low=low, high=high, unit=sizes.unit))
 
 
-def to_xml(
-    workload: CosbenchWorkload, stages: Sequence[str] = STAGES, *, masked: bool = False
-) -> str:
-    """Write COSBench's XML.
+def to_xml(workload: CosbenchWorkload, stages: Sequence[str] = STAGES) -> str:
+    """Return COSBench's XML, with secrets in plain.
 
     Args:
         workload: the workload.
         stages: stages among init, prepare, main, cleanup and dispose; written in this order.
-        masked: secrets as ``***``, else in plain.
 
     Raises:
         UserError: a stage is unknown, or there is none.
@@ -469,7 +375,7 @@ def to_xml(
     named = {"name": workload.name, "description": f"{workload.sizes}, {mix}{table}"}
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<workload{_written(named)}>"]
     for tag, access in (("auth", workload.auth), ("storage", workload.storage)):
-        config = access.config(masked=masked)
+        config = access.config()
         written = {"type": access.type} | ({"config": config} if config else {})
         lines.append(f"  <{tag}{_written(written)}/>")
     lines.append("  <workflow>")
@@ -501,7 +407,7 @@ def _main(workload: CosbenchWorkload) -> list[str]:
     work["interval"] = workload.interval_s
     if workload.runtime_s is not None:
         work["runtime"] = workload.runtime_s
-    work |= {"rampup": workload.rampup_s, "rampdown": workload.rampdown_s}
+    work |= {"rampup": workload.rampup_s, "rampdown": 0}
     if workload.total_ops is not None:
         work["totalOps"] = workload.total_ops
     drawn = f"cprefix={workload.container_prefix};containers=u(1,{workload.containers})"

@@ -90,7 +90,7 @@ def mark_of(workload: CosbenchWorkload) -> str:
     """Return the name of the RADOS object that marks a workload's objects as complete. A restore of
     the store removes it with them."""
     objects = workload.model_copy(update={"workers": 1, "runtime_s": 1})
-    text = to_xml(objects, PREPARING, masked=True)
+    text = to_xml(objects, PREPARING)
     return f"hotbed-{workload.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
@@ -182,7 +182,7 @@ def collect(
     folder = setting.folder
     rows = [*_client_rows(archive, began), *recorded_rows(recording, began)]
     samples = write_samples(folder, rows)
-    latencies = tables.latencies({archive.name: archive}, origin=began)
+    latencies = tables.latencies(archive, began)
     write_latency(folder, latencies.itertuples(index=False, name=None))
     journal = read_journal(folder / "journal.jsonl")
     return Summary(

@@ -27,12 +27,10 @@ from testbed.ssh import Shell
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.driver import REMOTE_PROGRAM
 from workloads.cosbench.workload import (
-    Constant,
     CosbenchSizes,
     CosbenchWorkload,
     SwAuth,
     SwiftStorage,
-    Uniform,
     to_xml,
 )
 
@@ -110,12 +108,10 @@ def workload_of(
     objects: StoredObjects, access: ProxyLogin, load: DriverLoad | None = None
 ) -> CosbenchWorkload:
     """Return COSBench's workload: the load, or without a load the objects to read."""
-    least, most = (size // KB for size in (objects.least, objects.most))
-    numbers = Constant(value=least) if least == most else Uniform(low=least, high=most)
     read, write, delete = load.mix if load is not None else (100, 0, 0)
     return CosbenchWorkload(
         name=load.name if load is not None else f"objects-{objects.prefix}",
-        sizes=CosbenchSizes(numbers=numbers, unit="KB"),
+        sizes=CosbenchSizes(low=objects.least // KB, high=objects.most // KB, unit="KB"),
         read=read,
         write=write,
         delete=delete,

@@ -35,7 +35,6 @@ func TestMistakes(t *testing.T) {
 		args []string
 		says string
 	}{
-		{nil, "say what to do"},
 		{[]string{"walk"}, "say what to do"},
 		{[]string{"run"}, "name the workload"},
 		{[]string{"run", good}, "--archive is missing"},
@@ -44,7 +43,6 @@ func TestMistakes(t *testing.T) {
 		{[]string{"run", "/nowhere.xml", "--archive", "x"}, "/nowhere.xml"},
 		{[]string{"run", good, "--archive", "/dev/null/x"}, "--archive"},
 		{[]string{"run", good, "--archive", "x", "--open-loop", "fast"}, `"fast" is no rate`},
-		{[]string{"run", good, "--archive", "x", "--open-loop", "10:uniform"}, `is no rate`},
 		{[]string{"run", good, "--archive", "x", "--open-loop", "NaN"}, `is no rate`},
 		{[]string{"run", good, "--archive", "x", "--only-stage", "warm"}, `no stage "warm"`},
 		{[]string{"check", file(t, strings.Replace(workload, `"read"`, `"copy"`, 1))}, `line 4, operation "copy": type "copy" is not supported`},

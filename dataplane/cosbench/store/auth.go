@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -28,29 +27,17 @@ type Session struct {
 	Renew Login
 }
 
-// commonKeys are known to all auth types: COSBench's logging of each authentication (not supported)
-// and caching of its result (always on).
+// commonKeys are known to all auth types and have no effect: COSBench's logging of each
+// authentication, and caching of its result (always on).
 var commonKeys = []string{"logging", "caching"}
 
-func checkCommon(config Config) error {
-	for _, key := range commonKeys {
-		if _, err := config.Bool(key, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func newNoAuth(config Config) (Login, error) {
-	return func(context.Context) (Session, error) { return Session{}, nil }, checkCommon(config)
+func newNoAuth(Config) (Login, error) {
+	return func(context.Context) (Session, error) { return Session{}, nil }, nil
 }
 
 // newMockAuth waits COSBench's 10 ms per login and returns a token that nothing checks.
 func newMockAuth(config Config) (Login, error) {
 	delay, err := config.Milliseconds("delay", 10*time.Millisecond)
-	if err == nil {
-		err = checkCommon(config)
-	}
 	return func(ctx context.Context) (Session, error) {
 		return Session{Token: config.Text("token", "token")}, pause(ctx, delay)
 	}, err
@@ -75,9 +62,6 @@ var serviceKeys = slices.Concat([]string{"auth_url", "url", "username", "passwor
 const answerMax = 4 << 20
 
 func newService(config Config, name, defaultURL string, timeout time.Duration) (*service, error) {
-	if err := checkCommon(config); err != nil {
-		return nil, err
-	}
 	s := &service{name: name, username: config.Text("username", ""), password: config.Text("password", "")}
 	s.url = strings.TrimRight(config.Text("auth_url", config.Text("url", defaultURL)), "/")
 	u, err := url.Parse(s.url)
@@ -132,23 +116,16 @@ func (s *service) ask(ctx context.Context, method, path string, header http.Head
 	if got.body, err = io.ReadAll(io.LimitReader(response.Body, answerMax)); err != nil {
 		return answer{}, s.lost(ctx, err)
 	}
-	switch {
-	case got.status >= 200 && got.status < 300:
+	switch kind := kindOfStatus(got.status); {
+	case got.status/100 == 2:
 		return got, nil
-	case got.status == http.StatusUnauthorized || got.status == http.StatusForbidden:
-		who := s.username
-		if who == "" {
-			who = "nobody (no username is given)"
-		}
-		return got, s.fail(Auth, got.status, "%s does not let %s in: see to username and password", at, who)
-	case got.status == http.StatusNotFound:
+	case kind == Auth:
+		return got, s.fail(Auth, got.status, "%s does not let user %q in; see to username and password", at, s.username)
+	case got.status < 400 || kind == NotFound:
 		return got, s.fail(Other, got.status, "%s is not an auth service of this type; see to auth_url", at)
-	case got.status < 300 || got.status >= 500:
-		return got, s.fail(Server, got.status, "%s failed", at)
-	case got.status < 400:
-		return got, s.fail(Other, got.status, "%s sends elsewhere; see to auth_url", at)
+	default:
+		return got, s.fail(kind, got.status, "%s refuses the request", at)
 	}
-	return got, s.fail(Other, got.status, "%s refuses the request", at)
 }
 
 // lost returns the error of a request without an answer.
@@ -375,79 +352,49 @@ type account struct {
 	// every request may ask the auth service.
 	hold time.Duration
 
-	mu     sync.Mutex
-	turn   int // number of sessions so far
+	busy   chan struct{} // holds one element while a worker uses the fields below
+	turn   int           // number of sessions so far
 	now    Session
-	flight *flight
+	err    error // of the latest login
+	failed time.Time
 }
 
-// flight is a renewal in progress, or one that failed recently.
-type flight struct {
-	done   chan struct{}
-	err    error
-	failed time.Time
+func newAccount(login Login, hold time.Duration) *account {
+	return &account{login: login, hold: hold, busy: make(chan struct{}, 1)}
 }
 
 // renewing returns a login with sessions that renew themselves.
 func renewing(login Login) Login {
-	return func(ctx context.Context) (Session, error) {
-		a := &account{login: login, hold: time.Second}
-		session, err := login(ctx)
-		if err != nil {
-			return Session{}, err
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.take(session), nil
-	}
-}
-
-// take makes a session the current one. The caller holds the lock.
-func (a *account) take(session Session) Session {
-	a.turn++
-	turn := a.turn
-	session.Renew = func(ctx context.Context) (Session, error) { return a.renew(ctx, turn) }
-	a.now = session
-	return session
+	return func(ctx context.Context) (Session, error) { return newAccount(login, time.Second).renew(ctx, 0) }
 }
 
 // renew returns a session later than that of the given turn.
 func (a *account) renew(ctx context.Context, turn int) (Session, error) {
-	a.mu.Lock()
-	if a.turn > turn {
-		defer a.mu.Unlock()
-		return a.now, nil
+	if ctx.Err() != nil {
+		return Session{}, ended(ctx.Err())
 	}
-	f := a.flight
-	if f == nil || !f.failed.IsZero() && time.Since(f.failed) >= a.hold {
-		f = &flight{done: make(chan struct{})}
-		a.flight = f
-		// The renewal serves all workers, so it must outlive the worker that began it.
-		go a.fly(context.WithoutCancel(ctx), f)
-	}
-	a.mu.Unlock()
 	select {
-	case <-f.done:
+	case a.busy <- struct{}{}:
+		defer func() { <-a.busy }()
 	case <-ctx.Done():
 		return Session{}, ended(ctx.Err())
 	}
-	if f.err != nil {
-		return Session{}, f.err
+	if a.turn > turn {
+		return a.now, nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.now, nil
-}
-
-func (a *account) fly(ctx context.Context, f *flight) {
+	if a.err != nil && time.Since(a.failed) < a.hold {
+		return Session{}, a.err
+	}
 	session, err := a.login(ctx)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil {
-		a.take(session)
-		a.flight = nil
-	} else {
-		f.err, f.failed = err, time.Now()
+	if err != nil {
+		if ctx.Err() == nil { // else only this worker was stopped
+			a.err, a.failed = err, time.Now()
+		}
+		return Session{}, err
 	}
-	close(f.done)
+	a.turn++
+	next := a.turn
+	session.Renew = func(ctx context.Context) (Session, error) { return a.renew(ctx, next) }
+	a.now, a.err = session, nil
+	return session, nil
 }

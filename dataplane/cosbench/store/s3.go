@@ -21,16 +21,14 @@ import (
 
 // s3Keys are COSBench's accesskey, secretkey, endpoint, path_style_access, timeout, and proxyhost and
 // proxyport (an HTTP proxy; COSBench's samples have both without a value: none). Not COSBench's are
-// region (us-east-1), sign_payload (true: the signature also covers the body, for far more CPU) and
-// those of webKeys.
+// region (us-east-1) and those of webKeys.
 var s3Keys = slices.Concat([]string{"accesskey", "secretkey", "endpoint", "path_style_access", "proxyhost", "proxyport",
-	"region", "sign_payload"}, webKeys)
+	"region"}, webKeys)
 
 const (
-	defaultRegion = "us-east-1"
-	// payloadMax is the largest body that is read before it is sent, in bytes.
+	// payloadMax is the largest body of unknown length that is read before it is sent, in bytes.
 	payloadMax = 5 << 30
-	// emptyHash is the SHA-256 of no bytes; unsigned replaces the hash of an unsigned body.
+	// emptyHash is the SHA-256 of no bytes; unsigned replaces the hash of a body.
 	emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	unsigned  = "UNSIGNED-PAYLOAD"
 )
@@ -39,14 +37,12 @@ const (
 // object gateway. Requests carry version 4 of AWS's signature.
 type s3 struct {
 	*web
-	signer      *signer
-	host        string // of the endpoint, as it is sent
-	region      string
-	pathStyle   bool
-	signPayload bool
-	now         func() time.Time
-	code        string // of the latest error that the store reported
-	payload     bytes.Buffer
+	signer    *signer
+	host      string // of the endpoint, as it is sent
+	pathStyle bool
+	now       func() time.Time
+	code      string // of the latest error that the store reported
+	payload   bytes.Buffer
 }
 
 // newS3 reads the config. The S3 keys are in the config, not in the session.
@@ -55,16 +51,8 @@ func newS3(config Config) (Opener, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := s3{region: config.Text("region", defaultRegion), now: time.Now}
-	if made.region == "" || strings.ContainsFunc(made.region, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_')
-	}) {
-		return nil, fmt.Errorf("storage type s3: region=%.40q is not a region's name, such as us-east-1", made.region)
-	}
+	made := s3{now: time.Now}
 	if made.pathStyle, err = config.Bool("path_style_access", false); err != nil {
-		return nil, err
-	}
-	if made.signPayload, err = config.Bool("sign_payload", false); err != nil {
 		return nil, err
 	}
 	if config.Text("proxyhost", "")+config.Text("proxyport", "") != "" {
@@ -80,7 +68,7 @@ func newS3(config Config) (Opener, error) {
 		if accessKey == "" || secretKey == "" {
 			return nil, errors.New("storage type s3: accesskey and secretkey are missing in the config")
 		}
-		s.signer = newSigner(accessKey, secretKey, s.region)
+		s.signer = newSigner(accessKey, secretKey, config.Text("region", "us-east-1"))
 		if s.web, err = settings.open("endpoint", endpoint, s.failed, secretKey, accessKey); err != nil {
 			return nil, err
 		}
@@ -108,7 +96,7 @@ func (s *s3) do(ctx context.Context, q call) (*http1.Response, string, error) {
 		s.target = appendEscaped(s.target, q.object, true)
 	}
 	what := string(s.what)
-	payload, err := s.hash(&q, what)
+	payload, err := s.measure(&q, what)
 	if err != nil {
 		return nil, what, err
 	}
@@ -125,38 +113,25 @@ func (s *s3) do(ctx context.Context, q call) (*http1.Response, string, error) {
 	}
 	r := &s.request
 	r.Method, r.Target, r.Host, r.Fields = q.method, target, host, s.fields
-	r.Body, r.Length = q.body, q.length
-	response, err := s.web.do(ctx, what)
+	response, err := s.web.do(ctx, what, q)
 	return response, what, err
 }
 
-// hash returns the payload hash to sign. S3 requires a body's length in advance: a body of unknown
+// measure returns the payload hash to sign. S3 requires a body's length in advance: a body of unknown
 // length is read first, as AWS's SDK does for COSBench.
-func (s *s3) hash(q *call, what string) (string, error) {
+func (s *s3) measure(q *call, what string) (string, error) {
 	if q.body == nil {
 		return emptyHash, nil
 	}
-	if q.length >= 0 && !s.signPayload {
-		return unsigned, nil
+	if q.length < 0 {
+		s.payload.Reset()
+		n, err := s.payload.ReadFrom(io.LimitReader(q.body, payloadMax))
+		if err != nil {
+			return "", s.failure(Other, "%s: the body cannot be read: %v", what, err)
+		}
+		q.body, q.length = bytes.NewReader(s.payload.Bytes()), n
 	}
-	limit := int64(payloadMax)
-	if q.length >= 0 {
-		limit = q.length
-	}
-	s.payload.Reset()
-	n, err := s.payload.ReadFrom(io.LimitReader(q.body, limit))
-	if err == nil && n < q.length {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return "", s.failure(Other, "%s: the body cannot be read: %v", what, err)
-	}
-	q.body, q.length = bytes.NewReader(s.payload.Bytes()), n
-	if !s.signPayload {
-		return unsigned, nil
-	}
-	sum := sha256.Sum256(s.payload.Bytes())
-	return hex.EncodeToString(sum[:]), nil
+	return unsigned, nil
 }
 
 // failed parses an XML error: it stores the code and returns code and message.
@@ -186,22 +161,15 @@ func (s *s3) plain(ctx context.Context, q call, fine int, code string) error {
 	return err
 }
 
-// CreateContainer makes a bucket in the region of the config.
 func (s *s3) CreateContainer(ctx context.Context, bucket string) error {
-	q := call{method: "PUT", container: bucket}
-	if s.region != defaultRegion {
-		text := `<CreateBucketConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><LocationConstraint>` +
-			s.region + `</LocationConstraint></CreateBucketConfiguration>`
-		q.body, q.length = strings.NewReader(text), int64(len(text))
-	}
-	return s.plain(ctx, q, 409, "BucketAlreadyOwnedByYou")
+	return s.plain(ctx, call{method: "PUT", container: bucket}, 409, "BucketAlreadyOwnedByYou")
 }
 
 func (s *s3) DeleteContainer(ctx context.Context, bucket string) error {
 	return s.plain(ctx, call{method: "DELETE", container: bucket}, 404, "")
 }
 
-func (s *s3) Put(ctx context.Context, bucket, object string, body io.Reader, length int64) error {
+func (s *s3) Put(ctx context.Context, bucket, object string, body io.ReadSeeker, length int64) error {
 	return s.plain(ctx, call{method: "PUT", container: bucket, object: object, body: body, length: length,
 		extra: http1.Field{Name: "Content-Type", Value: "application/octet-stream"}}, 0, "")
 }

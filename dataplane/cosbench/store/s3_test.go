@@ -7,23 +7,9 @@ import (
 )
 
 func TestS3KeepsTheContract(t *testing.T) {
-	for name, test := range map[string]struct{ config, region string }{
-		"plain":          {"", "us-east-1"},
-		"signed payload": {";sign_payload=true", "us-east-1"},
-		"another region": {";region=eu-west-1", "eu-west-1"},
-		"no HTTP proxy":  {";proxyhost=;proxyport=", "us-east-1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newFakeS3(t)
-			server.Region = test.region
-			s := opened(t, "s3", "accesskey=test:tester;secretkey=test-key;path_style_access=true;timeout=60000;endpoint="+
-				server.URL+test.config, Session{}).(*s3)
-			contract(t, s, "bucket-1")
-			if signed := server.Hashed() > 1; signed != s.signPayload {
-				t.Errorf("%d payloads were signed", server.Hashed())
-			}
-		})
-	}
+	server := newFakeS3(t)
+	contract(t, opened(t, "s3", "accesskey=test:tester;secretkey=test-key;path_style_access=true;timeout=60000;"+
+		"region=eu-west-1;proxyhost=;proxyport=;endpoint="+server.URL, Session{}), "bucket-1")
 }
 
 func TestBucketsInTheHostsName(t *testing.T) {
@@ -70,7 +56,7 @@ func TestTheKeyOfADayIsNotTheNexts(t *testing.T) {
 	}
 }
 
-func TestAWrongKeyIsToldWithoutTellingIt(t *testing.T) {
+func TestAWrongKeyIsNamedWithoutShowingIt(t *testing.T) {
 	server := newFakeS3(t)
 	s := opened(t, "s3", "accesskey=test:tester;secretkey=other-secret;endpoint="+server.URL, Session{}).(*s3)
 	for _, err := range []error{s.CreateContainer(t.Context(), "b"), s.Delete(t.Context(), "b", "o")} {
@@ -88,13 +74,10 @@ func TestBadS3Configs(t *testing.T) {
 		"endpoint=http://x":                  "accesskey and secretkey are missing",
 		"endpoint=x;accesskey=a;secretkey=b": "endpoint is not a store's URL",
 		"endpoint=http://a:b@x;accesskey=a;secretkey=b":                "has a user",
-		"endpoint=http://x;accesskey=a;secretkey=b;region=<a>":         "not a region's name",
 		"endpoint=http://x;accesskey=a;secretkey=b;timeout=-1":         "timeout=-1",
-		"endpoint=http://x;accesskey=a;secretkey=b;sign_payload=1":     "sign_payload=1",
 		"endpoint=http://x;accesskey=a;secretkey=b;proxies=a:b:c,d":    "proxies has",
 		"endpoint=http://x;accesskey=a;secretkey=b;path_style_access=": "path_style_access",
 		"endpoint=http://x;accesskey=a;secretkey=b;proxyhost=h":        "proxyhost",
-		"endpoint=http://x;accesskey=a;secretkey=b;proxyport=1":        "proxyport",
 	} {
 		if _, err := made(t, "s3", config, Session{}); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", config, err)

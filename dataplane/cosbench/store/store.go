@@ -25,8 +25,8 @@ type Storage interface {
 	// DeleteContainer removes a container. It succeeds if the container is missing.
 	DeleteContainer(ctx context.Context, container string) error
 	// Put stores the body as an object, replacing an existing one. Length is in bytes; -1: chunked.
-	// A body that can be sent again is an io.Seeker; one with its bytes at hand is an io.WriterTo.
-	Put(ctx context.Context, container, object string, body io.Reader, length int64) error
+	// The body may be sent again; one with its bytes at hand is an io.WriterTo.
+	Put(ctx context.Context, container, object string, body io.ReadSeeker, length int64) error
 	// Get returns the body and its length in bytes (-1: unknown) once the answer's first bytes have
 	// arrived. The caller reads to the end and closes.
 	Get(ctx context.Context, container, object string) (io.ReadCloser, int64, error)
@@ -265,13 +265,12 @@ type mock struct {
 // mocks numbers the workers: each fails its own operations, the same ones in every run.
 var mocks atomic.Uint64
 
-func newNone(config Config) (Opener, error) {
-	_, err := config.Bool("logging", false)
-	return func(Session) (Storage, error) { return &mock{}, nil }, err
+func newNone(Config) (Opener, error) {
+	return func(Session) (Storage, error) { return &mock{}, nil }, nil
 }
 
 // newMock reads size (bytes that a read returns), delay (milliseconds an operation takes) and errors
-// (the share that fails, 0 to 1). Of COSBench's debugging aids only "off" is accepted.
+// (the share that fails, 0 to 1). COSBench's debugging aids have no effect.
 func newMock(config Config) (Opener, error) {
 	var m mock
 	var err error
@@ -287,13 +286,6 @@ func newMock(config Config) (Opener, error) {
 	text := config.Text("errors", "0")
 	if m.errors, err = strconv.ParseFloat(text, 64); err != nil || !(m.errors >= 0 && m.errors <= 1) {
 		return nil, fmt.Errorf("errors=%s is not a share from 0 to 1", text)
-	}
-	for _, key := range []string{"printing", "doStats", "logging"} {
-		if on, err := config.Bool(key, false); err != nil {
-			return nil, err
-		} else if on {
-			return nil, fmt.Errorf("%s=true is not supported; leave it out", key)
-		}
 	}
 	return func(Session) (Storage, error) {
 		opened := m
@@ -336,7 +328,7 @@ func (m *mock) List(ctx context.Context, _, _ string) (int64, error) { return 0,
 func (m *mock) Close() error { return nil }
 
 // Put reads the body to its end.
-func (m *mock) Put(ctx context.Context, _, _ string, body io.Reader, length int64) error {
+func (m *mock) Put(ctx context.Context, _, _ string, body io.ReadSeeker, length int64) error {
 	n, err := io.Copy(io.Discard, body)
 	if err != nil || length >= 0 && n != length {
 		return &Error{Kind: Other, Message: fmt.Sprintf(

@@ -126,8 +126,7 @@ func TestNoneDoesNothing(t *testing.T) {
 }
 
 func TestBadMockConfigs(t *testing.T) {
-	for config, text := range map[string]string{"size=-1": "size=-1", "delay=x": "delay=x", "errors=2": "share",
-		"printing=true": "printing=true is not supported", "doStats=3": "doStats=3"} {
+	for config, text := range map[string]string{"size=-1": "size=-1", "delay=x": "delay=x", "errors=2": "share"} {
 		if _, err := made(t, "mock", config, Session{}); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", config, err)
 		}

@@ -22,7 +22,7 @@ const early = time.Minute
 type call struct {
 	method, container, object, query string
 	extra                            http1.Field // if its name is not empty
-	body                             io.Reader
+	body                             io.ReadSeeker
 	length                           int64
 }
 
@@ -75,21 +75,13 @@ func (s *swift) renew(ctx context.Context) error {
 	return err
 }
 
-// do sends a request, with a new token if the old one has expired. A body can be sent a second time
-// only if it can be rewound.
+// do sends a request, with a new token if the old one has expired.
 func (s *swift) do(ctx context.Context, q call) (*http1.Response, string, error) {
 	if !s.renewAt.IsZero() && time.Now().After(s.renewAt) {
 		s.renewAt = time.Time{}
 		_ = s.renew(ctx) // after a failure, the old token is still valid for a while
 	}
 	what := s.address(q)
-	start := int64(-1)
-	seeker, _ := q.body.(io.Seeker)
-	if seeker != nil && s.session.Renew != nil {
-		if at, err := seeker.Seek(0, io.SeekCurrent); err == nil {
-			start = at
-		}
-	}
 	response, err := s.send(ctx, q, what)
 	if err != nil || response.Status != 401 || s.session.Renew == nil {
 		return response, what, err
@@ -99,11 +91,7 @@ func (s *swift) do(ctx context.Context, q call) (*http1.Response, string, error)
 		return nil, what, err
 	}
 	if q.body != nil {
-		if start < 0 {
-			return nil, what, &Error{Kind: Auth, Status: 401, Message: what +
-				" was sent with a token that has run out, and its body cannot be sent again"}
-		}
-		if _, err := seeker.Seek(start, io.SeekStart); err != nil {
+		if _, err := q.body.Seek(0, io.SeekStart); err != nil {
 			return nil, what, s.failure(Other, "%s: the body cannot be sent again: %v", what, err)
 		}
 	}
@@ -134,8 +122,7 @@ func (s *swift) send(ctx context.Context, q call, what string) (*http1.Response,
 	}
 	r := &s.request
 	r.Method, r.Target, r.Fields = q.method, string(s.target), s.fields
-	r.Body, r.Length = q.body, q.length
-	return s.web.do(ctx, what)
+	return s.web.do(ctx, what, q)
 }
 
 // plain sends a request with an answer that has nothing to read. With missing, 404 is a success.
@@ -181,7 +168,7 @@ func (s *swift) DeleteContainer(ctx context.Context, container string) error {
 	return s.plain(ctx, call{method: "DELETE", container: container}, true)
 }
 
-func (s *swift) Put(ctx context.Context, container, object string, body io.Reader, length int64) error {
+func (s *swift) Put(ctx context.Context, container, object string, body io.ReadSeeker, length int64) error {
 	return s.plain(ctx, call{method: "PUT", container: container, object: object, body: body, length: length,
 		extra: http1.Field{Name: "Content-Type", Value: "application/octet-stream"}}, false)
 }

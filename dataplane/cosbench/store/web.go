@@ -46,7 +46,7 @@ type web struct {
 
 	proxies []proxy
 	file    *proxyFile // nil: the proxies do not change
-	version uint64
+	version int
 	options http1.Options
 	turn    uint64
 	secrets []string // texts that messages must not contain
@@ -65,32 +65,34 @@ type proxy struct {
 // begun spreads workers over proxies: the next worker begins with the next proxy.
 var begun atomic.Uint64
 
-// webSettings are the values of webKeys.
+// webSettings are the values of webKeys, which all workers of a work share.
 type webSettings struct {
-	timeout            time.Duration
-	verify             bool
-	proxies, proxyFile string
+	timeout time.Duration
+	verify  bool
+	proxies string
+	file    *proxyFile // nil: the proxies do not change
 }
 
 // readWeb checks a config: webKeys, and the store's URL if the given key has one.
-func readWeb(key string, config Config) (s webSettings, err error) {
+func readWeb(key string, config Config) (*webSettings, error) {
+	s := &webSettings{proxies: config.Text("proxies", "")}
 	if at := config.Text(key, ""); at != "" {
 		if _, err := storeURL(key, at); err != nil {
-			return s, err
+			return nil, err
 		}
 	}
-	if _, err = config.Bool("logging", false); err != nil {
-		return s, err
-	}
+	var err error
 	if s.timeout, err = config.Milliseconds("timeout", defaultTimeout); err != nil {
-		return s, err
+		return nil, err
 	}
 	if s.verify, err = config.Bool("tls_verify", true); err != nil {
-		return s, err
+		return nil, err
 	}
-	s.proxies, s.proxyFile = config.Text("proxies", ""), config.Text("proxies_file", "")
-	if s.proxies != "" && s.proxyFile != "" {
-		return s, errors.New("proxies and proxies_file both say who is asked; leave one out")
+	if path := config.Text("proxies_file", ""); path != "" {
+		if s.proxies != "" {
+			return nil, errors.New("proxies and proxies_file both say who is asked; leave one out")
+		}
+		s.file = &proxyFile{path: path}
 	}
 	_, err = s.addresses("localhost", "80")
 	return s, err
@@ -108,7 +110,7 @@ func storeURL(key, at string) (*url.URL, error) {
 }
 
 // open prepares connections to a store's URL, which the config has under a key; none is opened yet.
-func (s webSettings) open(key, at string, detail func([]byte) string, secrets ...string) (*web, error) {
+func (s *webSettings) open(key, at string, detail func([]byte) string, secrets ...string) (*web, error) {
 	u, err := storeURL(key, at)
 	if err != nil {
 		return nil, err
@@ -129,9 +131,9 @@ func (s webSettings) open(key, at string, detail func([]byte) string, secrets ..
 	if err != nil {
 		return nil, err
 	}
-	if s.proxyFile != "" {
-		if w.file, err = proxiesIn(s.proxyFile, port); err != nil {
-			return nil, err
+	if w.file = s.file; w.file != nil {
+		if err := w.file.open(port); err != nil {
+			return nil, fmt.Errorf("proxies_file %s: %w", w.file.path, err)
 		}
 		w.version, addresses = w.file.now()
 	}
@@ -140,7 +142,7 @@ func (s webSettings) open(key, at string, detail func([]byte) string, secrets ..
 }
 
 // addresses parses "host:port,host"; the default is the URL's own address.
-func (s webSettings) addresses(host, port string) ([]string, error) {
+func (s *webSettings) addresses(host, port string) ([]string, error) {
 	if s.proxies == "" {
 		return []string{net.JoinHostPort(host, port)}, nil
 	}
@@ -197,7 +199,7 @@ func (w *web) Close() error {
 
 // do sends the request to the next proxy and reads the answer's header. The answer is valid until
 // the next do; its body must be read to its end, or closed. `what` names the request in messages.
-func (w *web) do(ctx context.Context, what string) (*http1.Response, error) {
+func (w *web) do(ctx context.Context, what string, q call) (*http1.Response, error) {
 	if w.file != nil {
 		if version, addresses := w.file.now(); version != w.version {
 			w.version = version
@@ -205,9 +207,12 @@ func (w *web) do(ctx context.Context, what string) (*http1.Response, error) {
 		}
 	}
 	p := w.next()
+	w.request.Length = q.length
+	if q.body != nil {
+		w.request.Body = q.body
+	}
 	response, err := p.conn.Do(ctx, &w.request)
-	// The caller owns the body, so it must not be kept.
-	w.request.Body, w.request.Length = nil, 0
+	w.request.Body = nil // the caller owns it
 	if err == nil {
 		return response, nil
 	}
@@ -342,13 +347,13 @@ func (w *web) clean(message string) string {
 			message = strings.ReplaceAll(message, secret, "***")
 		}
 	}
-	message = strings.ToValidUTF8(strings.Join(strings.Fields(message), " "), "?")
 	message = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
-			return -1
+			return ' '
 		}
 		return r
-	}, message)
+	}, strings.ToValidUTF8(message, "?"))
+	message = strings.Join(strings.Fields(message), " ")
 	if len(message) > messageMax {
 		message = strings.ToValidUTF8(message[:messageMax], "") + "..."
 	}
@@ -375,39 +380,31 @@ func appendEscaped(b []byte, name string, keep bool) []byte {
 
 // proxyFile is a file that lists a store's proxies, which a deployment leaves on its clients: JSON
 // with a list "proxies". It is reread when it changes, because proxies may change while a workload
-// runs. All workers share it.
+// runs. All workers of a work share it.
 type proxyFile struct {
 	path, port string // port: the default port
 
 	mu        sync.Mutex
 	due       time.Time
 	seen      os.FileInfo
-	version   uint64
+	version   int
 	addresses []string
 }
 
-var proxyFiles = struct {
-	sync.Mutex
-	byPath map[string]*proxyFile
-}{byPath: map[string]*proxyFile{}}
-
-func proxiesIn(path, port string) (*proxyFile, error) {
-	proxyFiles.Lock()
-	defer proxyFiles.Unlock()
-	if f := proxyFiles.byPath[path+" "+port]; f != nil {
-		return f, nil
+// open reads the file for the first time.
+func (f *proxyFile) open(port string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.seen != nil {
+		return nil
 	}
-	f := &proxyFile{path: path, port: port}
-	if err := f.look(); err != nil {
-		return nil, fmt.Errorf("proxies_file %s: %w", path, err)
-	}
-	proxyFiles.byPath[path+" "+port] = f
-	return f, nil
+	f.port = port
+	return f.look()
 }
 
-// now returns the file's addresses and their version; it checks the file once a second. If the file
+// now returns the file's version and addresses; it checks the file once a second. If the file
 // is unreadable or lists no proxies, the known addresses stay.
-func (f *proxyFile) now() (version uint64, addresses []string) {
+func (f *proxyFile) now() (version int, addresses []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := time.Now(); now.After(f.due) {
@@ -420,7 +417,7 @@ func (f *proxyFile) now() (version uint64, addresses []string) {
 func (f *proxyFile) look() error {
 	info, err := os.Stat(f.path)
 	if err != nil {
-		return errors.New("it cannot be read")
+		return err
 	}
 	// A deployment replaces the file instead of writing it again.
 	if f.seen != nil && os.SameFile(f.seen, info) && info.ModTime().Equal(f.seen.ModTime()) && info.Size() == f.seen.Size() {
@@ -428,7 +425,7 @@ func (f *proxyFile) look() error {
 	}
 	data, err := os.ReadFile(f.path)
 	if err != nil {
-		return errors.New("it cannot be read")
+		return err
 	}
 	var content struct {
 		Proxies []string `json:"proxies"`

@@ -20,6 +20,7 @@ class LocalShell:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.ran: list[list[str]] = []
+        self.modes: dict[str, int] = {}
 
     def here(self, word: str) -> str:
         for path in ("/var/lib/hotbed", "/usr/local/bin", "/etc/hotbed"):
@@ -46,6 +47,7 @@ class LocalShell:
         target = Path(self.here(path))
         target.write_bytes(data)
         target.chmod(mode)
+        self.modes[path] = mode
 
     def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         raise NotImplementedError

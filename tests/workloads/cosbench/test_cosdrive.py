@@ -15,21 +15,17 @@ from workloads.cosbench import driver
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.credentials import filled
 from workloads.cosbench.driver import DriveOptions, run_here
-from workloads.cosbench.tables import compare, latencies, samples
+from workloads.cosbench.tables import compare, latencies
 from workloads.cosbench.workload import (
     AUTHS,
     STAGES,
     STORAGES,
     TABLE_1,
-    Constant,
     CosbenchSizes,
     CosbenchWorkload,
     MockStorage,
     SwAuth,
     SwiftStorage,
-    Uniform,
-    Weighted,
-    WeightedPart,
     to_xml,
 )
 
@@ -40,18 +36,10 @@ pytestmark = [
     pytest.mark.skipif(not driver.PROGRAM.exists(), reason="cosdrive: `make setup` builds it"),
 ]
 
-bounds = st.tuples(st.integers(1, 500), st.integers(0, 500)).map(lambda p: (p[0], p[0] + p[1]))
-constants = st.integers(1, 1000).map(lambda value: Constant(value=value))
-uniforms = bounds.map(lambda pair: Uniform(low=pair[0], high=pair[1]))
-parts = st.builds(
-    lambda pair, weight: WeightedPart(low=pair[0], high=pair[1], weight=weight),
-    bounds,
-    st.integers(1, 99),
-)
-weighteds = st.lists(parts, min_size=1, max_size=4).map(lambda p: Weighted(parts=tuple(p)))
 sizes = st.builds(
-    lambda numbers, unit: CosbenchSizes(numbers=numbers, unit=unit),
-    constants | uniforms | weighteds,
+    lambda low, more, unit: CosbenchSizes(low=low, high=low + more, unit=unit),
+    st.integers(1, 500),
+    st.integers(0, 500),
     st.sampled_from(["B", "KB", "MB"]),
 )
 mixes = (
@@ -76,7 +64,6 @@ def workloads(draw: st.DrawFn) -> CosbenchWorkload:
         objects=draw(st.integers(1, 10_000)),
         runtime_s=draw(st.integers(1, 9999)),
         rampup_s=draw(st.integers(0, 99)),
-        rampdown_s=draw(st.integers(0, 99)),
         interval_s=draw(st.integers(1, 60)),
         storage=SwiftStorage(timeout=draw(st.integers(1, 60_000))),
         auth=SwAuth(username=draw(words), password=draw(words), auth_url="http://192.0.2.1/auth"),
@@ -89,7 +76,7 @@ def settings_of(config: str) -> dict[str, str]:
 
 @settings(max_examples=60)
 @given(workload=workloads(), count=st.integers(1, len(STAGES)))
-def test_what_is_written_is_what_is_read(workload: CosbenchWorkload, count: int) -> None:
+def test_a_written_workload_is_read_back(workload: CosbenchWorkload, count: int) -> None:
     plan = driver.check(to_xml(workload, STAGES[:count]), "w.xml")
     assert plan["name"] == workload.name
     assert plan["storage"]["type"] == "swift"
@@ -108,8 +95,7 @@ def test_what_is_written_is_what_is_read(workload: CosbenchWorkload, count: int)
 
 def _same_main(workload: CosbenchWorkload, work: dict[str, Any]) -> None:
     assert (work["workers"], work["runtime_s"]) == (workload.workers, workload.runtime_s)
-    assert (work["rampup_s"], work["rampdown_s"]) == (workload.rampup_s, workload.rampdown_s)
-    assert work["interval_s"] == workload.interval_s
+    assert (work["rampup_s"], work["interval_s"]) == (workload.rampup_s, workload.interval_s)
     shares = {one["type"]: one["ratio_percent"] for one in work["operations"]}
     mix = {"read": workload.read, "write": workload.write, "delete": workload.delete}
     assert shares == {kind: ratio for kind, ratio in mix.items() if ratio}
@@ -155,7 +141,7 @@ def test_every_key_that_can_be_written_is_known(kind: type[BaseModel]) -> None:
 
 
 @pytest.mark.parametrize("name", ["w1-mos-A", "w8-s3u"])
-def test_what_the_real_cosbench_wrote_is_understood(name: str) -> None:
+def test_the_xml_of_a_real_cosbench_is_understood(name: str) -> None:
     text = (REAL / name / "workload-config.xml").read_text()
     assert driver.check(text, name)["name"] == name.partition("-")[2]
 
@@ -204,14 +190,11 @@ def test_an_archive_of_cosdrive_reads_like_a_real_one(driven: Any) -> None:
     assert failed > 0
 
 
-def test_its_tables_add_up(driven: Any) -> None:
+def test_its_latencies_add_up(driven: Any) -> None:
     archive = driven[0].archive
-    reads = archive.main[0].result("read").operations
-    table = latencies({"web": archive})
+    table = latencies(archive, archive.driver.started_at)
+    reads = archive.main[0].results[0].operations
     assert table[table["op"] == "read"]["count"].sum() == reads
-    frame = samples({"web": archive}, ramps=True)
-    assert frame[frame["metric"] == "read.iops"]["value"].sum() >= reads
-    assert frame["t_s"].min() > -2
 
 
 def test_the_same_xml_from_both_has_the_same_shape(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from schemas.errors import UserError
-from workloads.cosbench.release import Release, ReleaseFinding, examine, java_major, java_options
+from workloads.cosbench.release import Release, ReleaseFinding, examine, java_options
 
 CONF = (
     "[controller]\ndrivers = 1\nconcurrency = 2\n\n[driver1]\nurl = http://127.0.0.1:18088/driver\n"
@@ -55,7 +55,7 @@ def test_a_whole_release(folder: Path, java: str) -> None:
     assert finding(look(folder, java), "options for Java 17").good
 
 
-@pytest.mark.parametrize("text", ["", "[controller]\ndrivers=two\n", "[controller]\ndrivers=1\n"])
+@pytest.mark.parametrize("text", ["", "[controller]\ndrivers=1\n"])
 def test_a_controller_without_drivers(folder: Path, java: str, text: str) -> None:
     (folder / "conf/controller.conf").write_text(text)
     found = look(folder, java)
@@ -81,6 +81,3 @@ def test_the_role_gives_the_same_options(root: Path) -> None:
     assert tuple(plain) == java_options(17)
     assert tuple(plain + more) == java_options(17, s3=True)
     assert java_options(8) == ()
-    assert java_major('java version "1.8.0_161"') == 8
-    assert java_major('openjdk version "21" 2023-09-19') == 21
-    assert java_major("no java") is None

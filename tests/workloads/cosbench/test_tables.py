@@ -10,8 +10,8 @@ import pytest
 
 from schemas.errors import UserError
 from tests.errors import raises
-from workloads.cosbench.archive import FOREVER_NS, read_archive
-from workloads.cosbench.tables import compare, latencies, origin_of, samples, summaries
+from workloads.cosbench.archive import read_archive
+from workloads.cosbench.tables import compare, latencies, summaries
 
 REAL = Path(__file__).parents[2] / "data" / "cosbench" / "real"
 SERIES = "second,stage,op,tenant,ops,bytes,errors,mean_s,p95_s,work,measured\n"
@@ -48,7 +48,7 @@ def driven(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_cosdrive_keeps(driven: Path) -> None:
+def test_files_of_cosdrive(driven: Path) -> None:
     archive = read_archive(driven)
     assert archive.driver is not None
     assert (archive.driver.seed, archive.driver.rate, archive.driver.arrivals) == (7, 20, "poisson")
@@ -60,62 +60,29 @@ def test_what_cosdrive_keeps(driven: Path) -> None:
     assert archive.unread == ()
 
 
-def test_samples_by_second(driven: Path) -> None:
-    archives = {"web": read_archive(driven)}
-    assert origin_of(archives) == 1010.25
-    frame = samples(archives)
-    assert set(frame["node"]) == {"web"}
-    assert sorted(set(frame["t_s"])) == [1.75, 2.75]
-    first = frame[frame["t_s"] == 1.75].set_index("metric")["value"]
-    assert first["read.iops"] == 60
-    assert first["all.iops"] == 80
-    assert first["all.throughput_mb_s"] == 3.0
-    assert first["all.latency_s"] == pytest.approx((60 * 0.01 + 20 * 0.05) / 80)
-    last = frame[frame["t_s"] == 2.75].set_index("metric")["value"]
-    assert last["read.errors"] == last["all.errors"] == 4
-    assert "read.latency_s" not in last.index
-    assert 0.75 in set(samples(archives, ramps=True)["t_s"])
-    assert samples(archives, origin=1000.0)["t_s"].min() == 12.0
-    assert set(samples(archives, stages=("prepare",))["metric"]) >= {"prepare-write.iops"}
-    plain = samples({"web": read_archive(REAL, "w1")})
-    rows = plain[plain["metric"] == "read.iops"]
-    assert list(rows["t_s"]) == [7, 12, 17, 22, 27, 32, 37]
-    assert rows["value"].iloc[0] == 219.91
-    assert set(plain[plain["metric"] == "read.errors"]["value"]) == {0.0}
-
-
 def test_latencies(driven: Path) -> None:
-    exact = latencies({"web": read_archive(driven)})
-    assert exact.to_dict("records") == [
-        {"t_s": 2.0, "op": "read", "tenant": "web", "node": "client", "low_ns": low}
+    found = latencies(read_archive(driven), 1000.0)
+    assert found.to_dict("records") == [
+        {"t_s": 12.25, "op": "read", "tenant": "mos-A", "node": "client", "low_ns": low}
         | {"high_ns": high, "count": count}
         for low, high, count in ((0, 1000, 98), (1000, 2000, 2))
     ]
-    coarse = latencies({"a": read_archive(REAL, "w1"), "b": read_archive(REAL, "w8")})
-    counts = coarse.groupby(["tenant", "op"])["count"].sum().to_dict()
-    assert counts["a", "read"] == 5990
-    assert counts["b", "write"] == 19
-    assert str(coarse["high_ns"].dtype) == "int64"
-    assert coarse["high_ns"].max() < FOREVER_NS
-    assert latencies({"web": read_archive(REAL, "w1")}, stages=("init",)).empty
+    assert str(found["high_ns"].dtype) == "int64"
 
 
 def test_summaries(driven: Path) -> None:
     read, *_ = summaries(read_archive(driven))
     assert (read.iops, read.latency_mean_s, read.latency_max_s) == (200.06, 0.1, 0.2)
     assert (read.latency_p50_s, read.latency_p99_s, read.errors) == (1e-6, 2e-6, 4)
-    (plain, *_) = summaries(read_archive(REAL, "w1"), "main")
+    (plain, *_) = summaries(read_archive(REAL, "w1"))
     assert (plain.latency_mean_s, plain.latency_max_s, plain.errors) == (0.03224, 0.14, 0)
-    (empty,) = summaries(read_archive(REAL, "w1"), "init")
-    assert (empty.seconds, empty.latency_mean_s, empty.errors) == (0.0, None, None)
 
 
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
         ("histograms.json", "{", "histograms.json"),
-        ("histograms.json", "{}", "is missing"),
-        ("histograms.json", "[]", "is not what cosdrive"),
+        ("histograms.json", "{}", "stages"),
         ("series.csv", "second,stage\n", "line 1, column 3"),
         ("series.csv", SERIES + "1,s,r,t,x,0,0,,,m,true\n", "line 2, column 5"),
         ("series.csv", SERIES + "1,s,r,t,0,0,0,,,m,yes\n", "'yes'"),
@@ -145,7 +112,4 @@ def test_differences() -> None:
     # A difference of one 10 ms bucket does not count, two buckets do.
     assert by_name["read", "p100_s"].same
     assert not by_name["read", "p60_s"].same
-    back = compare(second, first)
-    assert set(back.only_second) == {
-        *("main/delete", "cleanup/cleanup-delete", "dispose/dispose-delete")
-    }
+    assert "main/delete" in compare(second, first).only_second

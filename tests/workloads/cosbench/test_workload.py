@@ -12,16 +12,11 @@ from tests.errors import raises
 from workloads.cosbench.workload import (
     STAGES,
     TABLE_1,
-    Constant,
-    CosbenchSizes,
     CosbenchWorkload,
     Keystone,
     S3Storage,
     SwAuth,
     SwiftStorage,
-    Uniform,
-    Weighted,
-    WeightedPart,
     parse_sizes,
     scaled,
     to_xml,
@@ -33,18 +28,16 @@ def root_of(workload: CosbenchWorkload, **options: object) -> ET.Element:
 
 
 def test_table_1_is_the_papers() -> None:
-    said = {
-        letter: (str(w.sizes), w.read, w.write, w.delete, w.runtime_s)
+    found = {
+        letter: (str(w.sizes), w.read, w.write, w.delete, w.runtime_s, w.letter)
         for letter, w in TABLE_1.items()
     }
-    assert said == {
-        "A": ("u(1,128)KB", 90, 5, 5, 900),
-        "B": ("u(1,128)KB", 5, 90, 5, 900),
-        "C": ("u(1,128)MB", 90, 5, 5, 900),
-        "D": ("u(1,128)MB", 5, 90, 5, 900),
+    assert found == {
+        "A": ("u(1,128)KB", 90, 5, 5, 900, "A"),
+        "B": ("u(1,128)KB", 5, 90, 5, 900, "B"),
+        "C": ("u(1,128)MB", 90, 5, 5, 900, "C"),
+        "D": ("u(1,128)MB", 5, 90, 5, 900, "D"),
     }
-    assert TABLE_1["A"].sizes.mean_bytes == 64_500
-    assert all(w.letter == letter for letter, w in TABLE_1.items())
 
 
 def test_the_xml_of_a() -> None:
@@ -91,16 +84,18 @@ def test_an_operation_of_no_share_is_left_out_and_stages_keep_their_order() -> N
     assert (work.get("runtime"), work.get("totalOps")) == (None, "500")
 
 
-def test_secrets_are_in_the_xml_only_when_it_is_for_the_driver() -> None:
+def test_secrets_are_in_the_xml_and_in_nothing_else_that_shows_a_workload() -> None:
     kept = TABLE_1["A"].with_(
         storage=S3Storage(accesskey="AKEY", secretkey="SKEY", endpoint="http://192.0.2.1:8080"),
         auth=Keystone(username="u", password="PWORD", auth_url="http://192.0.2.1:5000/v3"),
     )
     for secret in ("AKEY", "SKEY", "PWORD"):
         assert secret in to_xml(kept)
-        assert secret not in to_xml(kept, masked=True)
         assert secret not in repr(kept)
-    assert "accesskey=***;secretkey=***" in to_xml(kept, masked=True)
+    for value in ("a;b", "a\nb"):
+        with raises(ValidationError, "cannot be printed") as caught:
+            SwAuth(username="u", password=value)
+        assert value not in str(caught.value.errors()[0]["msg"])
 
 
 @pytest.mark.parametrize(
@@ -108,49 +103,28 @@ def test_secrets_are_in_the_xml_only_when_it_is_for_the_driver() -> None:
     [
         ({"read": 91}, "91 + 5 + 5"),
         ({"runtime_s": None}, "runtime_s or total_ops"),
-        ({"workers": 0}, "workers: 0 is not allowed; allowed: a number of at least 1"),
-        ({"name": "a;b"}, "name: "),
+        ({"workers": 0}, "workers: 0 is not allowed"),
         ({"total_ops": 31}, "(31) cannot be divided among 32"),
         ({"colour": "red"}, "colour: "),
     ],
 )
-def test_what_makes_no_workload_is_said_in_one_sentence(
-    changes: dict[str, object], says: str
-) -> None:
+def test_a_mistake_in_a_workload_is_named(changes: dict[str, object], says: str) -> None:
     with raises(UserError, says):
         TABLE_1["A"].with_(**changes)
 
 
-@pytest.mark.parametrize("value", ["a;b", "a\nb"])
-def test_a_value_that_a_config_string_cannot_hold_is_refused(value: str) -> None:
-    with raises(ValidationError, "cannot be printed") as caught:
-        SwAuth(username="u", password=value)
-    assert value not in str(caught.value.errors()[0]["msg"])
-
-
 def test_scaling_changes_the_largest_object() -> None:
     assert str(scaled(TABLE_1["C"], 1 / 8).sizes) == "u(1,16)MB"
-    parts = (WeightedPart(low=1, high=64, weight=70), WeightedPart(low=64, high=128, weight=30))
-    mixed = TABLE_1["A"].with_(sizes=CosbenchSizes(numbers=Weighted(parts=parts)))
-    assert str(scaled(mixed, 2).sizes) == "h(1|128|70,64|256|30)KB"
-    fixed = TABLE_1["A"].with_(sizes=CosbenchSizes(numbers=Constant(value=64)))
+    fixed = TABLE_1["A"].with_(sizes=parse_sizes("64KB"))
     assert str(scaled(fixed, 0.25).sizes) == "c(16)KB"
-    with raises(UserError, do="whole number"):
-        scaled(TABLE_1["C"], 1 / 7)
-    with raises(UserError, do="number, 1 or more"):
-        scaled(TABLE_1["C"], 1 / 256)
-    with raises(UserError, "2147483647"):
-        scaled(TABLE_1["C"].with_(sizes=parse_sizes("2147483647KB")), 2)
+    for workload, factor in ((TABLE_1["C"], 1 / 7), (TABLE_1["C"], 1 / 256), (fixed, 1e9)):
+        with raises(UserError, do="whole number"):
+            scaled(workload, factor)
 
 
-def test_sizes_as_people_write_them_and_their_means() -> None:
+def test_sizes_as_people_write_them() -> None:
     assert str(parse_sizes("64KB")) == "c(64)KB"
     assert str(parse_sizes(" 1-16 MB")) == "u(1,16)MB"
-    assert parse_sizes(" 1-16 MB").mean_bytes == 8.5e6
-    for wrong in ("", "64", "16-1MB", "0-4KB", "1-2TB", "-1KB", "2147483648B", "9" * 5000 + "B"):
+    for wrong in ("", "64", "16-1MB", "0-4KB", "1-2TB", "2147483648B", "9" * 5000 + "B"):
         with raises(UserError, "is no object size"):
             parse_sizes(wrong)
-    parts = (WeightedPart(low=1, high=3, weight=3), WeightedPart(low=10, high=10, weight=1))
-    assert Weighted(parts=parts).mean == 4.0
-    with raises(ValidationError, "is below low"):
-        Uniform(low=2, high=1)
