@@ -7,38 +7,18 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// MaxIO is the local testbed's max_sectors_kb in bytes: larger I/Os are split.
-const MaxIO = 512 << 10
-
 // DiskSpec describes a disk and the block layer in front of it.
 type DiskSpec struct {
 	// Model is the service time of one request, the same as the queue disk's.
 	Model service.Model
-	// Depth is the device's queue depth (nr_requests): the number of tags. Reads and writes have
-	// this many each, unless Shared.
+	// Depth is the device's queue depth (nr_requests): the number of tags of reads and writes.
 	Depth int
-	// Shared makes reads and writes use the same tags.
-	Shared bool
 	// WakeBatch is the number of tags that must be freed before a waiter is woken; the first then
 	// takes as many as it needs. 0 means 1. Linux wakes after an eighth of the depth, at most 8
 	// (lib/sbitmap.c). This keeps a large I/O's parts together behind a full queue.
 	WakeBatch int
-	// MaxIO is the largest request in bytes (max_sectors_kb); 0 means the package's MaxIO.
+	// MaxIO is the largest request in bytes (max_sectors_kb).
 	MaxIO int64
-}
-
-// Validate returns an error of one sentence for the first value outside its range.
-func (s DiskSpec) Validate() error {
-	switch {
-	case s.Depth < 1 || s.Depth > 1<<16:
-		return fmt.Errorf("the disk's queue depth is %d, allowed is 1 to %d", s.Depth, 1<<16)
-	case s.WakeBatch < 0 || s.WakeBatch > s.Depth:
-		return fmt.Errorf("the disk wakes those who wait after %d tags, allowed is 0 to %d (its depth)",
-			s.WakeBatch, s.Depth)
-	case s.MaxIO < 0 || s.MaxIO > 0 && s.MaxIO < 512:
-		return fmt.Errorf("the disk's largest request is %d bytes, allowed is 512 or more", s.MaxIO)
-	}
-	return s.Model.Validate()
 }
 
 // IO is one read or write that a task submits to a disk.
@@ -56,15 +36,11 @@ type IO struct {
 	Admitted Handler
 }
 
-// DiskStats holds a disk's counters since its start. Requests are device requests, after splitting.
+// DiskStats holds a disk's counters since its start.
 type DiskStats struct {
-	Reads, Writes           int64
 	BytesRead, BytesWritten int64
-	Wait                    time.Duration // sum over requests of start of service - arrival at the device
 	Busy                    time.Duration
-	Queue                   int           // requests at the device, including the one in service
-	Blocked                 int           // I/Os waiting for tags
-	QueueArea               float64       // integral of Queue, in seconds
+	QueueArea               float64       // integral of the device requests, in seconds
 	Stalled                 time.Duration // time with at least one task stalled on I/O
 }
 
@@ -75,12 +51,10 @@ type DiskStats struct {
 type Disk struct {
 	spec    DiskSpec
 	server  service.Server
-	tags    [2]int // free tags of reads and writes (shared: all in the first)
-	waiting [2]ring[uint32]
-	freed   [2]int     // tags freed since the last wake while a submitter waited
+	tags    int // free
+	waiting ring[uint32]
+	freed   int        // tags freed since the last wake while a submitter waited
 	device  ring[part] // in order of their ends
-	timer   Timer
-	down    bool
 
 	ios  []io
 	free []uint32
@@ -101,39 +75,25 @@ type io struct {
 	IO
 	next    int64 // bytes handed to the device
 	left    int32 // parts at the device
-	blocked bool
-	stalled bool // counted in Task
+	stalled bool  // counted in Task
 	h       Handler
 	arg     uint64
 }
 
 // NewDisk returns an idle disk. The spec must be valid.
 func NewDisk(k *Kernel, spec DiskSpec) *Disk {
-	if err := spec.Validate(); err != nil {
-		panic("sim: " + err.Error())
-	}
-	if spec.MaxIO == 0 {
-		spec.MaxIO = MaxIO
-	}
-	d := &Disk{spec: spec, server: *service.NewServer(spec.Model, k.Now())}
+	d := &Disk{spec: spec, server: *service.NewServer(spec.Model, k.Now()), tags: spec.Depth}
 	d.server.Slow = 1
-	d.tags = [2]int{spec.Depth, spec.Depth}
 	return d
 }
 
-// Spec returns the disk's spec.
-func (d *Disk) Spec() DiskSpec { return d.spec }
-
 // Submit passes an I/O to the disk and calls h.Handle(k, arg) when the I/O has ended. It returns
 // true if the whole I/O got tags at once; otherwise the submitter is blocked until IO.Admitted is
-// called. A disk that is down drops the I/O: Submit returns true and never calls h.
+// called.
 func (d *Disk) Submit(k *Kernel, op IO, h Handler, arg uint64) bool {
 	if op.Bytes <= 0 || op.Offset < 0 || op.Offset+op.Bytes > d.spec.Model.Size {
 		panic(fmt.Sprintf("sim: an I/O of %d bytes at %d on a disk of %d", op.Bytes, op.Offset,
 			d.spec.Model.Size))
-	}
-	if d.down {
-		return true
 	}
 	var i uint32
 	if n := len(d.free); n > 0 {
@@ -151,33 +111,22 @@ func (d *Disk) Submit(k *Kernel, op IO, h Handler, arg uint64) bool {
 	if d.advance(k, i) {
 		return true
 	}
-	d.ios[i].blocked = true
 	if !op.Sync {
 		d.stall(k, i)
 	}
-	d.waiting[d.bucket(op.Write)].push(i)
-	d.stats.Blocked++
+	d.waiting.push(i)
 	return false
-}
-
-// bucket returns the index of a direction's tags.
-func (d *Disk) bucket(write bool) int {
-	if write && !d.spec.Shared {
-		return 1
-	}
-	return 0
 }
 
 // advance passes parts of an I/O to the device while there are tags, and reports whether the whole
 // I/O was passed.
 func (d *Disk) advance(k *Kernel, i uint32) bool {
 	o := &d.ios[i]
-	bucket := d.bucket(o.Write)
 	for o.next < o.Bytes {
-		if d.tags[bucket] == 0 {
+		if d.tags == 0 {
 			return false
 		}
-		d.tags[bucket]--
+		d.tags--
 		d.admit(k, i)
 	}
 	return true
@@ -187,21 +136,18 @@ func (d *Disk) advance(k *Kernel, i uint32) bool {
 func (d *Disk) admit(k *Kernel, i uint32) {
 	o, now := &d.ios[i], k.Now()
 	n := min(d.spec.MaxIO, o.Bytes-o.next)
-	start, end := d.server.Arrive(now, o.Offset+o.next, n)
+	_, end := d.server.Arrive(now, o.Offset+o.next, n)
 	o.next += n
 	o.left++
-	d.stats.Wait += start - now
 	if o.Write {
-		d.stats.Writes++
 		d.stats.BytesWritten += n
 	} else {
-		d.stats.Reads++
 		d.stats.BytesRead += n
 	}
 	d.queue.Add(now, 1)
 	d.device.push(part{end, i})
 	if d.device.n == 1 {
-		d.timer = k.At(end, (*diskEnd)(d), 0)
+		k.Post(end, (*diskEnd)(d), 0)
 	}
 }
 
@@ -228,12 +174,11 @@ func (e *diskEnd) Handle(k *Kernel, _ uint64) {
 	now := k.Now()
 	d.queue.Add(now, -1)
 	if d.device.n > 0 {
-		d.timer = k.At(d.device.first().end, e, 0)
+		k.Post(d.device.first().end, e, 0)
 	}
 	o := &d.ios[i]
 	o.left--
-	bucket := d.bucket(o.Write)
-	d.tags[bucket]++
+	d.tags++
 	ended := o.left == 0 && o.next == o.Bytes
 	var h Handler
 	var arg uint64
@@ -245,7 +190,7 @@ func (e *diskEnd) Handle(k *Kernel, _ uint64) {
 		*o = io{}
 		d.free = append(d.free, i)
 	}
-	d.handOver(k, bucket)
+	d.handOver(k)
 	if ended {
 		h.Handle(k, arg)
 	}
@@ -253,25 +198,23 @@ func (e *diskEnd) Handle(k *Kernel, _ uint64) {
 
 // handOver wakes waiting submitters in order of arrival, once enough tags are free. A submitter
 // that needs more tags than available queues again, behind later arrivals.
-func (d *Disk) handOver(k *Kernel, bucket int) {
-	w := &d.waiting[bucket]
+func (d *Disk) handOver(k *Kernel) {
+	w := &d.waiting
 	if w.n == 0 {
-		d.freed[bucket] = 0
+		d.freed = 0
 		return
 	}
-	if d.freed[bucket]++; d.freed[bucket] < d.spec.WakeBatch {
+	if d.freed++; d.freed < d.spec.WakeBatch {
 		return
 	}
-	d.freed[bucket] = 0
-	for w.n > 0 && d.tags[bucket] > 0 {
+	d.freed = 0
+	for w.n > 0 && d.tags > 0 {
 		i := w.pop()
 		if !d.advance(k, i) {
 			w.push(i)
 			continue
 		}
 		o := &d.ios[i]
-		d.stats.Blocked--
-		o.blocked = false
 		if o.stalled && !o.Sync {
 			d.unstall(k, i)
 		}
@@ -282,49 +225,13 @@ func (d *Disk) handOver(k *Kernel, bucket int) {
 }
 
 // Slow multiplies the service time of later requests (a slow-disk fault); 1 is the healthy disk.
-func (d *Disk) Slow(factor float64) {
-	if !(factor > 0) {
-		panic(fmt.Sprintf("sim: a slow factor of %g", factor))
-	}
-	d.server.Slow = factor
-}
-
-// Crash drops every I/O, waiting or in service, without calling its handler. New I/Os are dropped
-// until Restart.
-func (d *Disk) Crash(k *Kernel) {
-	now := k.Now()
-	k.Cancel(d.timer)
-	d.server.Release(now)
-	d.queue.Add(now, -d.device.n)
-	for i := range d.ios {
-		if d.ios[i].stalled {
-			d.unstall(k, uint32(i))
-		}
-	}
-	d.device.clear()
-	d.waiting[0].clear()
-	d.waiting[1].clear()
-	d.freed = [2]int{}
-	clear(d.ios)
-	d.ios, d.free = d.ios[:0], d.free[:0]
-	d.tags = [2]int{d.spec.Depth, d.spec.Depth}
-	d.stats.Blocked = 0
-	d.down = true
-}
-
-// Restart makes a crashed disk serve again, with an empty queue.
-func (d *Disk) Restart(*Kernel) { d.down = false }
-
-// Down reports whether the disk has crashed and was not restarted.
-func (d *Disk) Down() bool { return d.down }
+func (d *Disk) Slow(factor float64) { d.server.Slow = factor }
 
 // Stats returns the current counters.
 func (d *Disk) Stats(k *Kernel) DiskStats {
-	now := k.Now()
 	s := d.stats
-	s.Busy = d.server.Busy(now)
-	s.Queue = d.queue.Count()
-	s.QueueArea = d.queue.Area(now)
-	s.Stalled = d.tasks.Some(now)
+	s.Busy = d.server.Busy(k.Now())
+	s.QueueArea = d.queue.Area(k.Now())
+	s.Stalled = d.tasks.Some(k.Now())
 	return s
 }

@@ -91,9 +91,6 @@ func New() *Kernel { return &Kernel{} }
 // Now returns the virtual time since the start.
 func (k *Kernel) Now() time.Duration { return time.Duration(k.now) }
 
-// Pending returns the number of waiting events.
-func (k *Kernel) Pending() int { return k.pending }
-
 // Events returns the number of events run.
 func (k *Kernel) Events() uint64 { return k.ran }
 
@@ -155,9 +152,6 @@ func (k *Kernel) Cancel(t Timer) bool {
 	}
 	return true
 }
-
-// Step runs the next event and reports whether there was one.
-func (k *Kernel) Step() bool { return k.step(math.MaxInt64) }
 
 // RunUntil runs every event up to and including time t and leaves the clock at t, or at the event
 // that called Halt.

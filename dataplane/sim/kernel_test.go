@@ -3,6 +3,7 @@ package sim
 import (
 	"container/heap"
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -32,8 +33,8 @@ func TestEventsRunInOrderOfTimeThenOfScheduling(t *testing.T) {
 			t.Fatalf("ran in order %v, want %v", r.args, want)
 		}
 	}
-	if k.Now() != 1<<40 || k.Events() != 7 || k.Pending() != 0 {
-		t.Errorf("now %v, %d events, %d pending", k.Now(), k.Events(), k.Pending())
+	if k.Now() != 1<<40 || k.Events() != 7 || k.pending != 0 {
+		t.Errorf("now %v, %d events, %d pending", k.Now(), k.Events(), k.pending)
 	}
 }
 
@@ -72,8 +73,8 @@ func TestCancel(t *testing.T) {
 	if !k.Cancel(a) || k.Cancel(a) || k.Cancel(0) {
 		t.Fatal("an event is cancelled exactly once")
 	}
-	if k.Pending() != 1 {
-		t.Fatalf("%d pending", k.Pending())
+	if k.pending != 1 {
+		t.Fatalf("%d pending", k.pending)
 	}
 	k.Run()
 	if len(r.args) != 1 || r.args[0] != 2 {
@@ -97,7 +98,7 @@ func TestCancelledEventsDoNotMoveTheClock(t *testing.T) {
 	for _, timer := range timers {
 		k.Cancel(timer)
 	}
-	if k.Step() || k.Now() != 0 {
+	if k.step(math.MaxInt64) || k.Now() != 0 {
 		t.Fatalf("ran an event, now %v", k.Now())
 	}
 	for i, at := range []time.Duration{30 << 20, 5, 1 << 20, 2} {
@@ -219,7 +220,7 @@ func checkQueue(t *testing.T, data []byte) {
 			seq++
 		case 4:
 			for range width {
-				k.Step()
+				k.step(math.MaxInt64)
 			}
 		case 5:
 			until := k.Now() + span
@@ -247,8 +248,8 @@ func checkQueue(t *testing.T, data []byte) {
 		case 7:
 			k.sweep()
 		}
-		if k.Pending() != len(timers) {
-			t.Fatalf("%d pending, want %d", k.Pending(), len(timers))
+		if k.pending != len(timers) {
+			t.Fatalf("%d pending, want %d", k.pending, len(timers))
 		}
 	}
 	k.Run()
@@ -292,13 +293,13 @@ func benchmarkHold(b *testing.B, n int) {
 		k.Post(h.delays[rng.IntN(len(h.delays))], h, rng.Uint64())
 	}
 	for range 2 * n { // to the steady state
-		k.Step()
+		k.step(math.MaxInt64)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	used := cpuTime()
 	for range b.N {
-		k.Step()
+		k.step(math.MaxInt64)
 	}
 	// Processor time is not affected by other processes.
 	b.ReportMetric(float64(b.N)/(cpuTime()-used).Seconds()/1e6, "Mevents/cpu-s")

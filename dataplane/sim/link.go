@@ -14,31 +14,17 @@ type LinkSpec struct {
 	Delay time.Duration
 }
 
-// Validate returns an error of one sentence for the first value outside its range.
-func (s LinkSpec) Validate() error {
-	if !(s.Rate >= 1) {
-		return fmt.Errorf("the link's rate is %g bytes/s, allowed is 1 or more", s.Rate)
-	}
-	if s.Delay < 0 || s.Delay > time.Hour {
-		return fmt.Errorf("the link's delay is %v, allowed is 0 to 1h", s.Delay)
-	}
-	return nil
-}
-
 // Link carries messages in one direction, in order: each is serialized at the rate, then delayed by
 // the propagation delay. Nothing is lost: a partition holds messages back, like a connection that
 // retransmits until it succeeds.
 type Link struct {
 	spec    LinkSpec
-	slow    float64       // divides the rate
 	extra   time.Duration // added to the delay
 	free    time.Duration // end of the last message's serialization, on the link's clock
 	last    time.Duration // arrival of the last message, on the link's clock
 	transit ring[message]
 	timer   Timer
 	sent    int64 // bytes
-	count   int64
-	work    time.Duration // serialization time accepted
 
 	// The link's own clock stops while the link is cut: it is stood behind virtual time.
 	stood time.Duration
@@ -52,13 +38,8 @@ type message struct {
 	arg uint64
 }
 
-// NewLink returns an idle link. The spec must be valid.
-func NewLink(spec LinkSpec) *Link {
-	if err := spec.Validate(); err != nil {
-		panic("sim: " + err.Error())
-	}
-	return &Link{spec: spec, slow: 1}
-}
+// NewLink returns an idle link.
+func NewLink(spec LinkSpec) *Link { return &Link{spec: spec} }
 
 // clock returns the link's own time.
 func (l *Link) clock(k *Kernel) time.Duration {
@@ -73,12 +54,10 @@ func (l *Link) Send(k *Kernel, n int64, h Handler, arg uint64) {
 	if n < 0 {
 		panic(fmt.Sprintf("sim: a message of %d bytes", n))
 	}
-	took := time.Duration(math.Round(float64(n) * l.slow / l.spec.Rate * 1e9))
+	took := time.Duration(math.Round(float64(n) / l.spec.Rate * 1e9))
 	l.free = max(l.clock(k), l.free) + took
 	l.last = max(l.free+l.spec.Delay+l.extra, l.last)
 	l.sent += n
-	l.count++
-	l.work += took
 	l.transit.push(message{l.last, h, arg})
 	if l.transit.n == 1 && !l.cut {
 		l.timer = k.At(l.last+l.stood, (*linkEnd)(l), 0)
@@ -122,7 +101,6 @@ func (l *Link) Drop(k *Kernel) {
 	if l.transit.n > 0 && !l.cut {
 		k.Cancel(l.timer)
 	}
-	l.work -= max(0, l.free-l.clock(k))
 	l.free = min(l.free, l.clock(k))
 	l.last = min(l.last, l.clock(k))
 	l.transit.clear()
@@ -130,31 +108,7 @@ func (l *Link) Drop(k *Kernel) {
 
 // Delay adds d to the propagation delay of later messages (a delay fault); 0 ends it. Messages stay
 // in order.
-func (l *Link) Delay(d time.Duration) {
-	if d < 0 || d > time.Hour {
-		panic(fmt.Sprintf("sim: an added delay of %v", d))
-	}
-	l.extra = d
-}
+func (l *Link) Delay(d time.Duration) { l.extra = d }
 
-// Slow divides the rate by factor for later messages; 1 is the healthy link.
-func (l *Link) Slow(factor float64) {
-	if !(factor > 0) {
-		panic(fmt.Sprintf("sim: a slow factor of %g", factor))
-	}
-	l.slow = factor
-}
-
-// LinkStats holds a link's counters since its start.
-type LinkStats struct {
-	Messages int64
-	Bytes    int64
-	Busy     time.Duration // time spent serializing
-	Queue    int           // messages sent but not arrived
-}
-
-// Stats returns the current counters.
-func (l *Link) Stats(k *Kernel) LinkStats {
-	busy := l.work - max(0, l.free-l.clock(k))
-	return LinkStats{Messages: l.count, Bytes: l.sent, Busy: busy, Queue: l.transit.n}
-}
+// Sent returns the number of bytes sent.
+func (l *Link) Sent() int64 { return l.sent }

@@ -98,13 +98,6 @@ func unit(u uint64) float64 { return float64(float64(u>>11) * 0x1p-53) }
 // Bernoulli returns true with probability p.
 func (s *Stream) Bernoulli(p float64) bool { return s.Uniform() < p }
 
-// Shuffle puts n items in random order (Fisher and Yates) by swapping two at a time.
-func (s *Stream) Shuffle(n int, swap func(i, j int)) {
-	for i := n - 1; i > 0; i-- {
-		swap(i, int(s.IntN(int64(i+1))))
-	}
-}
-
 // The ziggurat (Marsaglia and Tsang, 2000) covers a decreasing density with 256 layers of equal
 // area. A point in a layer's inner part is under the curve without a check. edge[i] is the width of
 // layer i, height[i] the density there; the lowest layer, 0, holds the tail beyond edge[1].

@@ -67,11 +67,11 @@ func ServeQueue(in io.Reader, out io.Writer) error {
 	var result queueResult
 	wall, cpu := time.Now(), processorTime()
 	for range request.Repeat {
-		q := &queue{gaps: gaps, services: services, station: sim.NewStation(request.Servers)}
+		q := &queue{gaps: gaps, services: services, idle: request.Servers}
 		k := sim.New()
 		k.Post(gaps[0], q, arrival)
 		k.Run()
-		result.WaitNS = int64(q.station.Stats(k).Wait)
+		result.WaitNS = int64(q.wait)
 		result.EndNS, result.Events = int64(k.Now()), k.Events()
 	}
 	result.CPUS = (processorTime() - cpu).Seconds() / float64(request.Repeat)
@@ -79,11 +79,12 @@ func ServeQueue(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// queue is the customers' source and destination.
+// queue is a first-come-first-served queue of given customers with equal servers.
 type queue struct {
 	gaps, services []time.Duration
-	station        *sim.Station
-	next           int
+	came           []time.Duration // of the customers so far
+	begun, idle    int             // customers whose service began, servers without a customer
+	wait           time.Duration
 }
 
 // The kinds of events of a queue.
@@ -94,11 +95,18 @@ const (
 
 func (q *queue) Handle(k *sim.Kernel, arg uint64) {
 	if arg == departure {
-		return
+		q.idle++
+	} else {
+		q.came = append(q.came, k.Now())
+		if next := len(q.came); next < len(q.gaps) {
+			k.Post(k.Now()+q.gaps[next], q, arrival)
+		}
 	}
-	q.station.Submit(k, q.services[q.next], q, departure)
-	if q.next++; q.next < len(q.gaps) {
-		k.Post(k.Now()+q.gaps[q.next], q, arrival)
+	if q.idle > 0 && q.begun < len(q.came) {
+		q.idle--
+		q.wait += k.Now() - q.came[q.begun]
+		k.Post(k.Now()+q.services[q.begun], q, departure)
+		q.begun++
 	}
 }
 

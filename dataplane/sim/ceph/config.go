@@ -99,6 +99,7 @@ func (c *Config) check() error {
 		{"rack_hosts", float64(c.RackHosts), 0, 1 << 20},
 		{"disk_size", float64(c.DiskSize), 1 << 20, service.MaxSize},
 		{"scratch", float64(c.Scratch), 0, float64(c.DiskSize - 1<<20)},
+		{"queue_depth", float64(c.QueueDepth), 1, 1 << 16},
 		{"max_io", float64(c.MaxIO), 512, 1 << 30},
 		{"reorder", c.Reorder, 0, 1},
 		{"spread", c.Spread, 0, 1},
@@ -153,7 +154,7 @@ func (c *Config) check() error {
 	if err := c.checkRacks(); err != nil {
 		return err
 	}
-	return c.disk().Validate()
+	return c.disk().Model.Validate()
 }
 
 func (c *Config) checkOrder() error {
@@ -192,9 +193,7 @@ func (c *Config) disk() sim.DiskSpec {
 			Bandwidth:       c.Bandwidth,
 			Size:            c.DiskSize,
 		},
-		Depth: c.QueueDepth,
-		// A multi-queue device without a scheduler has one set of tags for both directions.
-		Shared:    true,
+		Depth:     c.QueueDepth, // of both directions: a multi-queue device without a scheduler
 		WakeBatch: max(1, min(8, c.QueueDepth/8)),
 		MaxIO:     c.MaxIO,
 	}

@@ -211,8 +211,7 @@ func (c *Cluster) SetLoad(node int, on bool, share float64) {
 		spec.Depth, spec.Sync = 1, true
 		spec.Rate = share * c.cfg.Capacity() / float64(c.cfg.FioJobs)
 	}
-	f.source = sim.NewBackground(spec, o.disk, nil, &f.random)
-	f.source.Start(c.k)
+	f.source = sim.StartBackground(c.k, spec, o.disk, &f.random)
 }
 
 // plannedLoad is a change of a node's load at a later time.

@@ -39,7 +39,7 @@ type counters struct {
 func (c *Cluster) countersOf(o *osd) counters {
 	return counters{
 		disk: o.disk.Stats(c.k), osdStalled: o.stalled.Some(c.k.Now()),
-		rx: o.netIn, tx: o.out.Stats(c.k).Bytes,
+		rx: o.netIn, tx: o.out.Sent(),
 		reads: o.reads, writes: o.writes, readB: o.readBytes, writeB: o.writeBytes,
 		readTime: o.readTime,
 	}
