@@ -1,26 +1,23 @@
-"""Chameleon's OpenStack: the calls that the site makes, their types, errors and credentials.
+"""Chameleon's OpenStack: the site's requests, their answers and errors, and the credentials.
 
 `open_cloud` opens a session by python-chi; `Cloud` uses its clients of Blazar and openstacksdk.
-Each call is one request, which does not wait for what it starts. Deleting a missing thing is no
-error. Times are seconds since the epoch by the cloud's clock.
-
-Classes and waits of python-chi and openstacksdk are not used: `chi.lease.Lease` drops Blazar's
-reason for an error and its `wait` returns on ERROR; `wait_for_server` sends one request a server
-each time, stops at the first failure and sleeps outside `Clock`.
+Each call is one request and does not wait for what it starts. Deleting a missing thing is no error.
+Flavors, images, networks, security groups and floating IPs are openstacksdk's objects. Times are
+seconds since the epoch.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -29,16 +26,12 @@ from testbed.sites.contract import SiteError
 
 T = TypeVar("T")
 
-HOST = "physical:host"
-FLAVOR = "flavor:instance"
 LIVE = frozenset({"PENDING", "CREATING", "STARTING", "ACTIVE", "UPDATING"})
 """Statuses of a lease that has or will have machines. A lease in ERROR never serves again."""
 PASSING_S = 60.0
 """Time in seconds after which to retry a fault that may pass."""
 TIMEOUT_S = 60.0
 """Time-out of one request in seconds."""
-PUBLIC_NETWORK = "public"
-MIB, GIB = 2**20, 2**30
 
 
 # -- errors -------------------------------------------------------------------------------------
@@ -52,7 +45,6 @@ class Fault(StrEnum):
     CREDENTIALS = "credentials"  # 401, after a new token was tried
     QUOTA = "quota"
     FULL = "full"  # no hosts or flavors free in that time
-    MISSING = "missing"  # 404
 
 
 class CloudError(HotbedError):
@@ -77,7 +69,7 @@ _PASSING = frozenset({None, 408, 425, 429, 500, 502, 503, 504})
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Raise CloudError for every error of OpenStack's libraries; also a decorator."""
     from blazarclient.exception import BlazarClientException
     from keystoneauth1.exceptions import ClientException, ConnectFailure, HttpError
@@ -98,16 +90,14 @@ def translated(doing: str) -> Iterator[None]:
         cause = error if isinstance(error, lost) else error.__cause__ or error.__context__
         fault = Fault.PASSING if isinstance(cause, lost) else Fault.REFUSED
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CloudError(f"{doing}: {line}", fault) from error
+        raise CloudError(line, fault) from error
 
 
 def _answered(said: str, status: int | None) -> CloudError:
     """Classify by the service's words first: Blazar also answers 500 to a full site."""
     said = re.sub(r"^ERROR:\s*", "", " ".join(said.split()))
-    by_status = {401: Fault.CREDENTIALS, 404: Fault.MISSING} | dict.fromkeys(
-        _PASSING, Fault.PASSING
-    )
-    fault = fault_of(said) or by_status.get(status, Fault.REFUSED)
+    fault = Fault.PASSING if status in _PASSING else Fault.REFUSED
+    fault = fault_of(said) or (Fault.CREDENTIALS if status == 401 else fault)
     return CloudError(said or f"status {status}", fault, status=status)
 
 
@@ -116,19 +106,15 @@ def fault_of(said: str) -> Fault | None:
     return next((fault for words, fault in _WORDS if words.search(said)), None)
 
 
-def plain(error: Exception) -> str:
-    """Return the error's words on one line, without a full stop."""
-    return " ".join(str(error).split()).rstrip(".")
-
-
 def explain(error: CloudError, doing: str, site: str) -> HotbedError:
     """Return the user's error for a call that failed while `doing` (such as "making a lease")."""
-    said, where = plain(error), f"{site}: {doing}"
+    said, where = " ".join(str(error).split()).rstrip("."), f"{site}: {doing}"
     if error.fault is Fault.CREDENTIALS:
         return UserError(
-            f"Keystone refuses the credentials ({said}): load a fresh openrc file of {site} "
-            "(OS_* variables), or open the JupyterHub session anew",
+            f"Keystone refuses the credentials ({said})",
             where=where,
+            do=f"load a fresh openrc file of {site} (OS_* variables), or open the JupyterHub "
+            "session anew",
         )
     if error.fault is Fault.QUOTA:
         return SiteError(
@@ -137,19 +123,19 @@ def explain(error: CloudError, doing: str, site: str) -> HotbedError:
         )
     if error.fault is Fault.FULL:
         return SiteError(f"{where}: not enough is free ({said})", retry_after_s=PASSING_S)
-    if error.fault is Fault.PASSING:
-        hint = ""
-        if error.status == 500 and "lease" in doing:
-            hint = (
-                "; if it stays so with an application credential, Keystone may refuse it the trust "
-                "that Blazar needs: make one with the box 'unrestricted' ticked, or log in with a "
-                "CLI password"
-            )
-        return SiteError(f"{where}: {said}{hint}", retry_after_s=PASSING_S)
-    return SiteError(f"{where}: {said}")
+    if error.fault is Fault.REFUSED:
+        return SiteError(f"{where}: {said}")
+    hint = ""
+    if error.status == 500 and "lease" in doing:
+        hint = (
+            "; if it stays so with an application credential, Keystone may refuse it the trust "
+            "that Blazar needs: make one with the box 'unrestricted' ticked, or log in with a "
+            "CLI password"
+        )
+    return SiteError(f"{where}: {said}{hint}", retry_after_s=PASSING_S)
 
 
-# -- types --------------------------------------------------------------------------------------
+# -- leases and servers -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -163,21 +149,6 @@ class TokenIdentity:
 
 
 @dataclass(frozen=True)
-class BlazarHost:
-    """A machine that can be reserved: `name` is its uid, filters compare `properties`."""
-
-    id: str
-    name: str
-    reservable: bool
-    properties: Mapping[str, str]
-
-    @property
-    def node_type(self) -> str:
-        """Type of the machine, such as ``compute_skylake``."""
-        return self.properties.get("node_type", "")
-
-
-@dataclass(frozen=True)
 class Booking:
     """Time in which a host is reserved by anyone."""
 
@@ -187,34 +158,18 @@ class Booking:
 
 
 @dataclass(frozen=True)
-class Flavor:
-    """Size of virtual machines."""
+class Reservation:
+    """Machines of a lease: `amount` hosts that pass `properties` (Blazar's filter as JSON), or
+    `amount` virtual machines of the flavor `flavor_id`.
 
-    id: str
-    name: str
-    cpus: int
-    memory_bytes: int
-    disk_bytes: int
+    `id` is empty before the lease is made, `groups` are the spec's groups that use the machines.
+    """
 
-
-@dataclass(frozen=True)
-class WantedReservation:
-    """A reservation to make: `amount` hosts that pass `properties` (Blazar's filter as JSON), or
-    `amount` virtual machines of the flavor `flavor_id`."""
-
-    kind: str
     amount: int
     properties: str = ""
     flavor_id: str = ""
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """A reservation of a lease."""
-
-    id: str
-    wanted: WantedReservation
-    status: str
+    id: str = ""
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -233,21 +188,6 @@ class BlazarLease:
 
 
 @dataclass(frozen=True)
-class NewServer:
-    """A server to make. `reservation_id` is a scheduler hint (whole machines); `user_data` is
-    cloud-init's, not encoded."""
-
-    name: str
-    flavor_id: str
-    image_id: str
-    network_id: str
-    keypair: str
-    user_data: str
-    reservation_id: str | None = None
-    security_group: str | None = None
-
-
-@dataclass(frozen=True)
 class NovaServer:
     """A server. `addresses` are fixed IPv4 addresses; `host` is the machine under it, if known;
     `fault` is Nova's text of an error."""
@@ -260,37 +200,6 @@ class NovaServer:
     host: str = ""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Traffic that a security group lets in: TCP `port` from anywhere, or for `port` None
-    everything from members of the group."""
-
-    port: int | None
-
-
-@dataclass(frozen=True)
-class FloatingIp:
-    """A public address; `port_id` is None while it is not attached."""
-
-    id: str
-    address: str
-    description: str
-    port_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Named:
-    """An image, a network or a security group."""
-
-    id: str
-    name: str
-
-
-# -- answers of OpenStack -----------------------------------------------------------------------
-
-_HOST_OWN = frozenset({"id", "reservable", "trust_id", "created_at", "updated_at"})
-
-
 def _seconds(text: str) -> float:
     """Parse Blazar's times, ``2026-12-01T08:00:00.000000``, which are UTC without an offset."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
@@ -299,16 +208,6 @@ def _seconds(text: str) -> float:
 def _minutes(seconds: float) -> str:
     """Return a time for Blazar: whole minutes, UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _host(answer: Mapping[str, Any]) -> BlazarHost:
-    properties = {
-        str(name): str(value)
-        for name, value in answer.items()
-        if name not in _HOST_OWN and value is not None
-    }
-    name = str(answer.get("uid") or answer.get("hypervisor_hostname") or answer["id"])
-    return BlazarHost(str(answer["id"]), name, bool(answer.get("reservable", True)), properties)
 
 
 def _lease(answer: Mapping[str, Any]) -> BlazarLease:
@@ -333,53 +232,31 @@ def _reason(answer: Mapping[str, Any]) -> str:
         for event in answer.get("events") or ()
         if event.get("status") == "ERROR"
     ]
-    words += [
-        f"its reservation {each.get('id')} of {each.get('resource_type')} is in ERROR"
-        for each in answer.get("reservations") or ()
-        if str(each.get("status")).upper() == "ERROR"
-    ]
     return "; ".join(words)
 
 
 def _reservation(answer: Mapping[str, Any]) -> Reservation:
-    kind = str(answer.get("resource_type", ""))
     properties = str(answer.get("resource_properties") or "")
-    if kind == FLAVOR:
-        # `flavor_id` is the reservation's own flavor; the properties hold the requested one.
-        try:
-            source = str(json.loads(properties).get("id") or "")
-        except (ValueError, AttributeError):
-            source = ""
-        wanted = WantedReservation(kind, int(answer.get("amount") or 0), "", source)
-    else:
-        wanted = WantedReservation(
-            kind, int(answer.get("min") or answer.get("amount") or 0), properties
-        )
-    return Reservation(answer["id"], wanted, str(answer.get("status", "")))
+    amount = int(answer.get("min") or answer.get("amount") or 0)
+    if answer.get("resource_type") != "flavor:instance":
+        return Reservation(amount, properties, id=answer["id"])
+    # `flavor_id` is the reservation's own flavor; the properties hold the requested one.
+    with suppress(ValueError, KeyError, TypeError):
+        return Reservation(amount, flavor_id=str(json.loads(properties)["id"]), id=answer["id"])
+    return Reservation(amount, flavor_id=str(answer.get("flavor_id")), id=answer["id"])
 
 
-def _body(wanted: WantedReservation) -> dict[str, Any]:
-    if wanted.kind == FLAVOR:
+def _body(wanted: Reservation) -> dict[str, Any]:
+    if wanted.flavor_id:
         amount = {"flavor_id": wanted.flavor_id, "amount": wanted.amount, "affinity": None}
-        return {"resource_type": FLAVOR, **amount}
+        return {"resource_type": "flavor:instance", **amount}
     return {
-        "resource_type": HOST,
+        "resource_type": "physical:host",
         "resource_properties": wanted.properties,
         "hypervisor_properties": "",
         "min": wanted.amount,
         "max": wanted.amount,
     }
-
-
-def _rules(answer: Any, group_id: str) -> Iterator[Rule]:
-    """Yield the group's rule if `Rule` can express it."""
-    if answer.direction != "ingress" or answer.ether_type != "IPv4":
-        return
-    if answer.remote_group_id == group_id and answer.protocol is None:
-        yield Rule(None)
-    everywhere = answer.remote_group_id is None and answer.remote_ip_prefix in (None, "0.0.0.0/0")
-    if everywhere and answer.protocol == "tcp" and answer.port_range_min == answer.port_range_max:
-        yield Rule(answer.port_range_min)
 
 
 def _server(answer: Any) -> NovaServer:
@@ -401,19 +278,36 @@ def _server(answer: Any) -> NovaServer:
     )
 
 
-def _floating_ip(answer: Any) -> FloatingIp:
-    return FloatingIp(
-        answer.id, answer.floating_ip_address, answer.description or "", answer.port_id
-    )
+@contextmanager
+def _if_it_exists() -> Iterator[None]:
+    """Ignore Blazar's 404."""
+    from blazarclient.exception import BlazarClientException
 
-
-def _named(answers: Sequence[Any]) -> list[Named]:
-    return [Named(each.id, each.name) for each in answers]
+    try:
+        yield
+    except BlazarClientException as error:
+        if error.kwargs.get("code") != 404:
+            raise
 
 
 # -- calls --------------------------------------------------------------------------------------
 
 
+def _translating(kind: type[T]) -> type[T]:
+    """Translate the errors of all public methods of a class."""
+    for name, call in list(vars(kind).items()):
+        if not name.startswith("_"):
+
+            @functools.wraps(call)
+            def wrapped(*given: Any, _call: Any = call, **more: Any) -> Any:
+                with translated():
+                    return _call(*given, **more)
+
+            setattr(kind, name, wrapped)
+    return kind
+
+
+@_translating
 class Cloud:
     """The calls of the site. All of them raise CloudError; tests have a cloud in memory.
 
@@ -432,27 +326,11 @@ class Cloud:
         names = (access.username or "", access.project_name or "")
         return TokenIdentity(access.user_id, access.project_id, *names)
 
-    @translated("asking for the time")
-    def now(self) -> float:
-        """Return the cloud's time: the Date header of Blazar's answer, in whole seconds."""
-        region = getattr(self._session, "region_name", None)
-        answer = self._session.get(
-            "/",
-            endpoint_filter={"service_type": "reservation", "region_name": region},
-            authenticated=True,
-            raise_exc=False,
-        )
-        if "Date" not in answer.headers:
-            raise CloudError("Blazar's answer has no date", Fault.REFUSED)
-        return parsedate_to_datetime(answer.headers["Date"]).timestamp()
+    def hosts(self) -> list[Mapping[str, Any]]:
+        """Return all hosts of Blazar with their properties."""
+        return list(self._blazar.host.list())
 
-    @translated("listing hosts")
-    def hosts(self) -> Sequence[BlazarHost]:
-        """Return all hosts of Blazar."""
-        return [_host(each) for each in self._blazar.host.list()]
-
-    @translated("listing allocations")
-    def bookings(self) -> Sequence[Booking]:
+    def bookings(self) -> list[Booking]:
         """Return all reservations of all hosts, also other people's."""
         return [
             Booking(str(each["resource_id"]), _seconds(r["start_date"]), _seconds(r["end_date"]))
@@ -460,28 +338,18 @@ class Cloud:
             for r in each["reservations"]
         ]
 
-    @translated("listing flavors")
-    def flavors(self) -> Sequence[Flavor]:
-        """Return the flavors that the project may use, including those of its reservations."""
-        return [
-            Flavor(each.id, each.name, each.vcpus, each.ram * MIB, each.disk * GIB)
-            for each in self._sdk.compute.flavors()
-        ]
-
-    @translated("listing leases")
-    def leases(self) -> Sequence[BlazarLease]:
+    def leases(self) -> list[BlazarLease]:
         """Return the project's leases; operators see leases of all projects."""
         return [_lease(each) for each in self._blazar.lease.list()]
 
     def lease(self, lease_id: str) -> BlazarLease | None:
         """Return one lease, None if it does not exist."""
-        if not lease_id:
-            return None
-        return _or_none("asking for the lease", lambda: _lease(self._blazar.lease.get(lease_id)))
+        with _if_it_exists():
+            return _lease(self._blazar.lease.get(lease_id))
+        return None
 
-    @translated("asking for a lease")
     def create_lease(
-        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[WantedReservation]
+        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Reservation]
     ) -> BlazarLease:
         """Request a lease in whole minutes; `start_s` None means now."""
         made = self._blazar.lease.create(
@@ -493,121 +361,85 @@ class Cloud:
         )
         return _lease(made)
 
-    @translated("prolonging the lease")
     def prolong_lease(self, lease_id: str, end_s: float) -> BlazarLease:
         """Move the lease's end."""
         return _lease(self._blazar.lease.update(lease_id, end_date=_minutes(end_s)))
 
     def delete_lease(self, lease_id: str) -> None:
         """End the lease."""
-        _or_none("ending the lease", lambda: self._blazar.lease.delete(lease_id))
+        with _if_it_exists():
+            self._blazar.lease.delete(lease_id)
 
-    @translated("looking for the image")
-    def images(self, name: str) -> Sequence[Named]:
+    def flavors(self) -> list[Any]:
+        """Return the flavors that the project may use, including those of its reservations."""
+        return list(self._sdk.compute.flavors())
+
+    def images(self, name: str) -> list[Any]:
         """Return images of exactly this name."""
-        return _named(self._sdk.image.images(name=name, status="active"))
+        return list(self._sdk.image.images(name=name, status="active"))
 
-    @translated("looking for the network")
-    def networks(self, name: str) -> Sequence[Named]:
+    def networks(self, name: str) -> list[Any]:
         """Return networks of exactly this name."""
-        return _named(self._sdk.network.networks(name=name))
+        return list(self._sdk.network.networks(name=name))
 
-    @translated("listing key pairs")
-    def keypairs(self) -> Sequence[str]:
+    def keypairs(self) -> list[str]:
         """Return names of the user's key pairs."""
         return [each.name for each in self._sdk.compute.keypairs()]
 
-    @translated("registering the key pair")
     def create_keypair(self, name: str, public_key: str) -> str:
         """Register a public key and return its name."""
         self._sdk.compute.create_keypair(name=name, public_key=public_key)
         return name
 
-    @translated("removing the key pair")
     def delete_keypair(self, name: str) -> None:
         """Remove a public key."""
         self._sdk.compute.delete_keypair(name, ignore_missing=True)
 
-    @translated("listing security groups")
-    def security_groups(self) -> Sequence[Named]:
+    def security_groups(self) -> list[Any]:
         """Return the project's security groups."""
-        return _named(self._sdk.network.security_groups(project_id=self.identity().project_id))
+        return list(self._sdk.network.security_groups(project_id=self.identity().project_id))
 
-    @translated("making the security group")
-    def create_security_group(self, name: str) -> Named:
+    def create_security_group(self, name: str) -> Any:
         """Make a group, which lets nothing in."""
         about = "nodes of a testbed of Hotbed"
-        made = self._sdk.network.create_security_group(name=name, description=about)
-        return Named(made.id, made.name)
+        return self._sdk.network.create_security_group(name=name, description=about)
 
-    @translated("looking at the security group")
-    def rules(self, group_id: str) -> Sequence[Rule]:
-        """Return the group's IPv4 rules that `Rule` can express."""
-        rules = self._sdk.network.security_group_rules(security_group_id=group_id)
-        return [rule for each in rules for rule in _rules(each, group_id)]
+    def add_rule(self, group_id: str, **rule: object) -> None:
+        """Let traffic in over IPv4; an existing rule stays."""
+        from openstack.exceptions import ConflictException
 
-    @translated("making a rule of the security group")
-    def add_rule(self, group_id: str, rule: Rule) -> Rule:
-        """Let traffic in over IPv4 and return the rule."""
-        body: dict[str, Any] = {"remote_group_id": group_id}
-        if rule.port is not None:
-            ports = {"port_range_min": rule.port, "port_range_max": rule.port}
-            body = {"protocol": "tcp", "remote_ip_prefix": "0.0.0.0/0", **ports}
-        self._sdk.network.create_security_group_rule(
-            security_group_id=group_id, direction="ingress", ether_type="IPv4", **body
-        )
-        return rule
+        with suppress(ConflictException):
+            self._sdk.network.create_security_group_rule(
+                security_group_id=group_id, direction="ingress", ether_type="IPv4", **rule
+            )
 
-    @translated("removing the security group")
     def delete_security_group(self, group_id: str) -> None:
         """Remove the group; refused while a server is in it."""
         self._sdk.network.delete_security_group(group_id, ignore_missing=True)
 
-    @translated("listing servers")
-    def servers(self, prefix: str) -> Sequence[NovaServer]:
+    def servers(self, prefix: str) -> list[NovaServer]:
         """Return the project's servers with this prefix, in one request."""
-        found = self._sdk.compute.servers(
-            details=True, name=f"^{prefix}"
-        )  # a regular expression to Nova
+        found = self._sdk.compute.servers(details=True, name=f"^{prefix}")  # a regular expression
         return [_server(each) for each in found if each.name.startswith(prefix)]
 
-    @translated("making a server")
-    def create_server(self, new: NewServer) -> NovaServer:
-        """Start a server; threads may call this at the same time."""
-        body: dict[str, Any] = {
-            "name": new.name,
-            "flavor_id": new.flavor_id,
-            "image_id": new.image_id,
-            "networks": [{"uuid": new.network_id}],
-            "key_name": new.keypair,
-            "user_data": base64.b64encode(new.user_data.encode()).decode(),
-            "config_drive": True,
-        }
-        if new.reservation_id is not None:
-            body["scheduler_hints"] = {"reservation": new.reservation_id}
-        if new.security_group is not None:
-            body["security_groups"] = [{"name": new.security_group}]
-        return NovaServer(self._sdk.compute.create_server(**body).id, new.name, "BUILD")
+    def create_server(self, body: Mapping[str, Any]) -> str:
+        """Start a server and return its id; `user_data` is not encoded. Threads may call this."""
+        user_data = base64.b64encode(body["user_data"].encode()).decode()
+        return str(self._sdk.compute.create_server(**{**body, "user_data": user_data}).id)
 
-    @translated("removing a server")
     def delete_server(self, server_id: str) -> None:
         """Remove a server."""
         self._sdk.compute.delete_server(server_id, ignore_missing=True)
 
-    @translated("listing floating IPs")
-    def floating_ips(self) -> Sequence[FloatingIp]:
+    def floating_ips(self) -> list[Any]:
         """Return the project's floating IPs."""
-        found = self._sdk.network.ips(project_id=self.identity().project_id)
-        return [_floating_ip(each) for each in found]
+        return list(self._sdk.network.ips(project_id=self.identity().project_id))
 
-    @translated("asking for a floating IP")
-    def create_floating_ip(self, description: str) -> FloatingIp:
+    def create_floating_ip(self, description: str) -> Any:
         """Make a floating IP of the public network."""
-        network = self._sdk.network.find_network(PUBLIC_NETWORK, ignore_missing=False)
-        made = self._sdk.network.create_ip(floating_network_id=network.id, description=description)
-        return _floating_ip(made)
+        network = self._sdk.network.find_network("public", ignore_missing=False)
+        return self._sdk.network.create_ip(floating_network_id=network.id, description=description)
 
-    @translated("giving a server its floating IP")
     def attach_floating_ip(self, floating_ip_id: str, server_id: str) -> None:
         """Attach the address to the server's first port."""
         port = next(iter(self._sdk.network.ports(device_id=server_id)), None)
@@ -616,21 +448,9 @@ class Cloud:
         if self._sdk.network.get_ip(floating_ip_id).port_id != port.id:
             self._sdk.network.update_ip(floating_ip_id, port_id=port.id)
 
-    @translated("giving a floating IP back")
     def delete_floating_ip(self, floating_ip_id: str) -> None:
         """Give the address back."""
         self._sdk.network.delete_ip(floating_ip_id, ignore_missing=True)
-
-
-def _or_none(doing: str, call: Callable[[], T]) -> T | None:
-    """Return the answer of `call`, None if its subject does not exist."""
-    try:
-        with translated(doing):
-            return call()
-    except CloudError as error:
-        if error.fault is Fault.MISSING:
-            return None
-        raise
 
 
 # -- opening a session --------------------------------------------------------------------------
@@ -650,84 +470,59 @@ _ADVICE = (
     "download the openrc file of an application credential of the site (Identity, Application "
     "Credentials, with 'unrestricted' ticked) and `source` it, or work in Chameleon's JupyterHub"
 )
-_POLICY_RULE = "identity:"
-"""Prefix of policy rules in Keystone's refusals; refusals of a kind of credential lack it."""
 _OPENING = threading.Lock()
 """Held while a session is opened: python-chi has one context per process."""
-_SITES: dict[str, str] = {}
-"""Addresses of Chameleon's sites, once known."""
-UNLISTED = {"KVM@TACC": "https://kvm.tacc.chameleoncloud.org"}
-"""Sites that Chameleon's list lacks; python-chi has the same one."""
 
 
-@dataclass(frozen=True)
-class CloudLogin:
-    """Means of opening a session. `look_up_site` asks Chameleon for the site's address, which the
-    environment lacks; `scoped` credentials are for one project."""
-
-    look_up_site: bool
-    scoped: bool
-
-
-def login_of(
-    site: str, project: str | None, environ: Mapping[str, str] | None = None
-) -> CloudLogin:
+def check_login(site: str, project: str | None, env: Mapping[str, str]) -> None:
     """Check the OS_* variables, which are read by python-chi and written nowhere.
 
     Raises:
         NoCredentials: nothing is set.
         UserError: something is missing, or is for another site or project.
     """
-    env = os.environ if environ is None else environ
-    method = env.get("OS_AUTH_TYPE") or env.get("OS_AUTH_METHOD") or _no_method(env)
+    method = env.get("OS_AUTH_TYPE") or env.get("OS_AUTH_METHOD") or ""
+    if not method:
+        if any(env.get(name) for name in ("OS_APPLICATION_CREDENTIAL_SECRET", "OS_PASSWORD")):
+            raise UserError(
+                "credentials are set and OS_AUTH_TYPE is not", do="set it as the openrc file does"
+            )
+        what = "there are no credentials for Chameleon: no OS_* variables are set"
+        if env.get("OS_CLOUD"):
+            what = "OS_CLOUD names an entry of clouds.yaml, which python-chi does not read"
+        raise NoCredentials(what, do=_ADVICE)
     if not method.startswith("v3"):
         raise UserError(
-            f"OS_AUTH_TYPE is {method}, which python-chi does not know; it knows "
-            f"{', '.join(_NEEDS)}: {_ADVICE}"
+            f"python-chi does not know {method}",
+            where="OS_AUTH_TYPE",
+            allowed=", ".join(_NEEDS),
+            do=_ADVICE,
         )
     for row in _NEEDS.get(method, ()):
         if not any(env.get(name) for name in row):
-            raise UserError(f"OS_AUTH_TYPE is {method}, and {row[0]} is not set: {_ADVICE}")
+            raise UserError(f"OS_AUTH_TYPE is {method}, and {row[0]} is not set", do=_ADVICE)
     region, named = env.get("OS_REGION_NAME"), env.get("OS_PROJECT_NAME")
-    scoped = method == APPLICATION
-    if scoped and region and region != site:
+    if method != APPLICATION:
+        if not (project or named or env.get("OS_PROJECT_ID")):
+            raise UserError(
+                "no project is chosen",
+                do="give site.options.project, such as CHI-123456, or set OS_PROJECT_NAME",
+            )
+        return
+    if region and region != site:
         raise UserError(
             f"the application credential is for {region} (OS_REGION_NAME), and the spec says "
-            f"{site}: {_ADVICE}"
+            f"{site}",
+            do=_ADVICE,
         )
-    if scoped and project and named and named != project:
-        raise UserError(
-            f"the application credential is for project {named} (OS_PROJECT_NAME), and the "
-            f"spec says {project}",
-            do=f"take one of {project}'s, or leave site.options.project out",
-        )
-    if not scoped and not (project or named or env.get("OS_PROJECT_ID")):
-        raise UserError(
-            "no project is chosen",
-            do="give site.options.project, such as CHI-123456, or set OS_PROJECT_NAME",
-        )
-    return CloudLogin(look_up_site=not env.get("OS_AUTH_URL") or region != site, scoped=scoped)
+    if project and named and named != project:
+        raise _other_project(named, project)
 
 
-def _no_method(env: Mapping[str, str]) -> str:
-    """Raise the error for variables that name no login method."""
-    if env.get("OS_APPLICATION_CREDENTIAL_SECRET"):
-        raise UserError(
-            "OS_APPLICATION_CREDENTIAL_SECRET is set and OS_AUTH_TYPE is not",
-            do=f"set it to {APPLICATION}, as the openrc file does",
-        )
-    if env.get("OS_PASSWORD"):
-        raise UserError(
-            "OS_PASSWORD is set and OS_AUTH_TYPE is not",
-            do="set it as the openrc file for a CLI password of the site does",
-        )
-    if env.get("OS_CLOUD"):
-        raise NoCredentials(
-            "OS_CLOUD names an entry of clouds.yaml, which python-chi does not read",
-            do=f"set the OS_* variables themselves ({_ADVICE})",
-        )
-    raise NoCredentials(
-        f"there are no credentials for Chameleon: no OS_* variables are set; {_ADVICE}"
+def _other_project(found: str, wanted: str) -> UserError:
+    return UserError(
+        f"these credentials are for project {found}, and the spec says {wanted}",
+        do=f"take credentials of {wanted}, or leave site.options.project out",
     )
 
 
@@ -740,6 +535,7 @@ def open_cloud(site: str, project: str | None) -> Cloud:
             library is missing.
         SiteError: Keystone, or Chameleon's list of sites, does not answer.
     """
+    check_login(site, project, os.environ)
     try:
         with _OPENING:
             return _opened(site, project)
@@ -748,7 +544,6 @@ def open_cloud(site: str, project: str | None) -> Cloud:
 
 
 def _opened(site: str, project: str | None) -> Cloud:
-    login = login_of(site, project)
     try:
         from chi import clients, context
     except ImportError as error:
@@ -760,62 +555,63 @@ def _opened(site: str, project: str | None) -> Cloud:
                 "python-zunclient openstacksdk"
             ),
         ) from error
+    scoped = APPLICATION in (os.environ.get("OS_AUTH_TYPE"), os.environ.get("OS_AUTH_METHOD"))
     context.reset()
-    if login.look_up_site:
-        _use_site(context, site)
-    else:
-        context.set("region_name", site)
-    if project is not None and not login.scoped:
+    if not os.environ.get("OS_AUTH_URL") or os.environ.get("OS_REGION_NAME") != site:
+        context.set("auth_url", f"{_address_of(site)}:5000/v3")
+        context.set("project_domain_name", context.DEFAULT_PROJECT_DOMAIN_NAME)
+    context.set("region_name", site)
+    if project is not None and not scoped:
         context.set("project_name", project)  # `use_project` prints it too
         context.set("project_id", None)  # OS_PROJECT_ID would take precedence over the name
         if not (os.environ.get("OS_PROJECT_DOMAIN_NAME") or os.environ.get("OS_PROJECT_DOMAIN_ID")):
             context.set("project_domain_name", context.DEFAULT_PROJECT_DOMAIN_NAME)
     context.set("timeout", int(TIMEOUT_S))
-    with translated("opening a session"):
+    with translated():
         session = context.session()
         cloud = Cloud(session, clients.connection(session), clients.blazar(session))
-    if login.scoped:
+    if scoped:
         _require_trusts(session)
-    who = cloud.identity() if project is not None else None
-    if who is not None and project not in (who.project_name, who.project_id):
-        raise UserError(
-            f"these credentials are for project {who.project_name or who.project_id}, and the "
-            f"spec says {project}",
-            do=f"take credentials of {project}'s, or leave site.options.project out",
-        )
+    if project is not None:
+        found = cloud.identity()
+        if project not in (found.project_name, found.project_id):
+            raise _other_project(found.project_name or found.project_id, project)
     return cloud
 
 
-def _use_site(context: Any, site: str) -> None:
-    """Set the site's address from Chameleon's list of sites. python-chi's `use_site` requests the
-    list each time, without a time-out, and prints its errors instead of raising them."""
-    import requests
-
+def _address_of(site: str) -> str:
+    """Return the site's address. python-chi's `use_site` asks for it each time, without a time-out,
+    and prints its errors instead of raising them."""
     try:
-        if not _SITES:
-            with translated("asking Chameleon for its sites"):
-                url = f"{context.RESOURCE_API_URL}/sites.json"
-                answer = requests.get(url, timeout=TIMEOUT_S)
-                answer.raise_for_status()
-                _SITES.update({each["name"]: each["web"] for each in answer.json()["items"]})
-                _SITES.update(UNLISTED)
+        sites = _sites()
     except CloudError as error:
         raise SiteError(
             f"Chameleon does not say where {site} is ({error}): try again, or load an openrc file "
             "of the site, which has its address",
             retry_after_s=PASSING_S,
         ) from error
-    if site not in _SITES:
-        raise UserError(f"there is no site {site!r}; Chameleon has: {', '.join(_SITES)}")
-    context.set("project_domain_name", context.DEFAULT_PROJECT_DOMAIN_NAME)
-    context.set("auth_url", f"{_SITES[site]}:5000/v3")
-    context.set("region_name", site)
+    if site not in sites:
+        raise UserError(f"there is no site {site!r}", allowed=", ".join(sites))
+    return sites[site]
+
+
+@functools.cache
+def _sites() -> dict[str, str]:
+    """Return the addresses of Chameleon's sites; its list lacks one, as python-chi knows."""
+    import requests
+    from chi import context
+
+    with translated():
+        answer = requests.get(f"{context.RESOURCE_API_URL}/sites.json", timeout=TIMEOUT_S)
+        answer.raise_for_status()
+    listed = {each["name"]: each["web"] for each in answer.json()["items"]}
+    return listed | {"KVM@TACC": "https://kvm.tacc.chameleoncloud.org"}
 
 
 def _access(session: Any) -> Any:
     """Return Keystone's description of the session's token, a new one if none is valid."""
     inner = getattr(session, "session", session)  # of an adapter
-    with translated("asking Keystone for a token"):
+    with translated():
         return inner.auth.get_access(inner)
 
 
@@ -832,33 +628,23 @@ def _require_trusts(session: Any) -> None:
         UserError: the credential is restricted, or Keystone lets none make trusts.
         CloudError: Keystone gives no token.
     """
-    access = _access(session)
-    with translated("asking Keystone for its trusts"):
-        refusal = _trusts_refused(getattr(session, "session", session), access.user_id)
-    if refusal:
+    access, inner = _access(session), getattr(session, "session", session)
+    # Listing the user's own trusts changes nothing and passes the same check as making one.
+    base = f"{inner.auth.auth_url.rstrip('/').removesuffix('/v3')}/v3/OS-TRUST/trusts"
+    with translated():
+        answer = inner.get(base, params={"trustor_user_id": access.user_id}, raise_exc=False)
+    refusal = ""
+    if answer.status_code == 403:
+        with suppress(ValueError, KeyError, TypeError):
+            refusal = str(answer.json()["error"]["message"]).rstrip(".")
+    if refusal and "identity:" not in refusal:  # policy rules have that prefix
         raise UserError(
             "this site's Keystone lets no application credential make trusts, one of which "
-            f"Blazar needs for every lease ({refusal.rstrip('.')}): load the openrc file for "
-            "a CLI password, or work in Chameleon's JupyterHub"
+            f"Blazar needs for every lease ({refusal})",
+            do="load the openrc file for a CLI password, or work in Chameleon's JupyterHub",
         )
     if (access._data["token"].get("application_credential") or {}).get("restricted"):
         raise UserError(
             "the application credential is a restricted one, with which Blazar cannot make leases",
             do="make another with the box 'unrestricted' ticked, and load its openrc file",
         )
-
-
-def _trusts_refused(session: Any, user: str) -> str | None:
-    """Return Keystone's reason for letting no such credential touch trusts, None if there is none.
-
-    Listing the user's own trusts changes nothing and passes the same check as making one.
-    """
-    base = f"{session.auth.auth_url.rstrip('/').removesuffix('/v3')}/v3/OS-TRUST/trusts"
-    answer = session.get(base, params={"trustor_user_id": user}, raise_exc=False)
-    if answer.status_code != 403:
-        return None
-    try:
-        said = str(answer.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return None
-    return None if _POLICY_RULE in said else said

@@ -7,38 +7,31 @@ a person made under the name in ``lease.name`` is used and never deleted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from schemas.errors import UserError
 from testbed.sites.chameleon.cloud import (
-    FLAVOR,
-    GIB,
-    HOST,
     LIVE,
     PASSING_S,
-    BlazarHost,
     BlazarLease,
     Booking,
-    CloudError,
     Fault,
-    Flavor,
     Reservation,
-    WantedReservation,
-    explain,
-    plain,
 )
 from testbed.sites.chameleon.options import (
     HOUR_S,
     ChameleonOptions,
-    Filter,
     holds,
+    read_filter,
     root_bytes,
     same,
     text_of,
 )
 from testbed.sites.chameleon.servers import remove_servers
-from testbed.sites.chameleon.work import SKEW_S, Work, fault_under, left, when
+from testbed.sites.chameleon.work import Work, fault_under, left, when
 from testbed.sites.contract import SiteError
 from testbed.spec import GroupSpec, TestbedSpec
 
@@ -54,45 +47,40 @@ PROLONG_WINDOW_S = 48 * HOUR_S
 LATE_S = 600.0
 """Time after a lost answer in which its lease may still appear. Blazar's API waits a minute for its
 manager (``rpc_response_timeout``); ten leave room for larger settings. Not measured on a cloud."""
+MIB, GIB = 2**20, 2**30
 
 
 # -- reservations -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ReservationRequest:
-    """A reservation of the lease and the groups that use it."""
-
-    wanted: WantedReservation
-    groups: tuple[str, ...]
-
-
-def asks_of(
-    spec: TestbedSpec, options: ChameleonOptions, flavors: Mapping[str, Flavor] | None = None
-) -> list[ReservationRequest]:
+def wanted_reservations(
+    spec: TestbedSpec, options: ChameleonOptions, flavors: Mapping[str, Any] | None = None
+) -> list[Reservation]:
     """Return the reservations for a spec; groups with one kind of machine share a reservation.
 
     Args:
         flavors: flavor of each group on a site of virtual machines, None for whole machines.
     """
-    kinds: dict[WantedReservation, list[GroupSpec]] = {}
+    kinds: dict[Reservation, list[GroupSpec]] = {}
     for group in spec.groups:
         if flavors is None:
-            kind = WantedReservation(HOST, 0, text_of(options.filter_of(group.name)))
+            kind = Reservation(0, text_of(options.filter_of(group.name)))
         else:
-            kind = WantedReservation(FLAVOR, 0, "", flavors[group.name].id)
+            kind = Reservation(0, flavor_id=flavors[group.name].id)
         kinds.setdefault(kind, []).append(group)
     return [
-        ReservationRequest(
-            replace(kind, amount=sum(g.count for g in groups)), tuple(g.name for g in groups)
+        replace(
+            kind,
+            amount=sum(group.count for group in groups),
+            groups=tuple(group.name for group in groups),
         )
         for kind, groups in kinds.items()
     ]
 
 
 def choose_flavors(
-    spec: TestbedSpec, options: ChameleonOptions, flavors: Sequence[Flavor]
-) -> dict[str, Flavor]:
+    spec: TestbedSpec, options: ChameleonOptions, flavors: Sequence[Any]
+) -> dict[str, Any]:
     """Return each group's flavor: the named one, or the smallest that its nodes fit into.
 
     Raises:
@@ -102,9 +90,9 @@ def choose_flavors(
     return {group.name: _flavor(group, options, known) for group in spec.groups}
 
 
-def _flavor(group: GroupSpec, options: ChameleonOptions, flavors: Sequence[Flavor]) -> Flavor:
-    def size(flavor: Flavor) -> tuple[int, int, int]:
-        return (flavor.cpus, flavor.memory_bytes, flavor.disk_bytes)
+def _flavor(group: GroupSpec, options: ChameleonOptions, flavors: Sequence[Any]) -> Any:
+    def size(flavor: Any) -> tuple[int, int, int]:
+        return (flavor.vcpus, flavor.ram * MIB, flavor.disk * GIB)
 
     need = (math.ceil(group.cpus), group.memory, root_bytes(group))
     name = options.flavor_of(group.name)
@@ -112,65 +100,45 @@ def _flavor(group: GroupSpec, options: ChameleonOptions, flavors: Sequence[Flavo
     fitting = [e for e in named if all(a >= b for a, b in zip(size(e), need, strict=True))]
     if fitting:
         return min(fitting, key=size)
-    needs = f"{need[0]} CPUs, {need[1] / GIB:.3g} GiB of memory and {need[2] / GIB:.3g} GiB of disk"
-    if name is None:
-        raise UserError(
-            f"no flavor has {needs}, which group {group.name!r} needs",
-            where=options.site,
-            do="make its disk or memory smaller",
-        )
+    known = ", ".join(sorted(each.name for each in flavors)[:12])
     if not named:
-        known = ", ".join(sorted(each.name for each in flavors)[:12])
         raise UserError(f"there is no flavor {name!r}", where=options.site, allowed=known)
     raise UserError(
-        f"group {group.name!r} needs {needs}; flavor {name!r} is smaller ({named[0].cpus}, "
-        f"{named[0].memory_bytes / GIB:.3g} and {named[0].disk_bytes / GIB:.3g})",
+        f"{f'flavor {name!r}' if name else 'every flavor'} is smaller than group {group.name!r} "
+        f"needs: {need[0]} CPUs, {need[1] / GIB:.3g} GiB of memory and {need[2] / GIB:.3g} GiB of "
+        "disk",
         where=options.site,
-        do="name a larger one, or leave site.options.flavor out",
+        do="name a larger flavor, or make the group's disk or memory smaller",
     )
 
 
-def match_reservations(
-    lease: BlazarLease, asks: Sequence[ReservationRequest]
-) -> dict[str, Reservation]:
+def match_reservations(lease: BlazarLease, wanted: Sequence[Reservation]) -> dict[str, Reservation]:
     """Return each group's reservation: the smallest that fits, each for one request only.
 
     Raises:
         UserError: the lease lacks one.
     """
-    spare = sorted(lease.reservations, key=lambda each: each.wanted.amount)
+    spare = sorted(lease.reservations, key=lambda each: each.amount)
     served: dict[str, Reservation] = {}
-    for ask in sorted(asks, key=lambda each: each.wanted.amount):
-        found = next((each for each in spare if _serves(each.wanted, ask.wanted)), None)
+    for need in sorted(wanted, key=lambda each: each.amount):
+        found = next((each for each in spare if _serves(each, need)), None)
         if found is None:
-            what = ask.wanted.properties or f"flavor {ask.wanted.flavor_id}"
             raise UserError(
-                f"lease {lease.name!r} ({lease.id}) has no reservation of {ask.wanted.amount} "
-                f"machines of {what}",
+                f"lease {lease.name!r} ({lease.id}) has no reservation of {need.amount} machines "
+                f"of {need.properties or f'flavor {need.flavor_id}'}",
                 do="change the spec, or lease.name",
             )
         spare.remove(found)
-        served |= dict.fromkeys(ask.groups, found)
+        served |= dict.fromkeys(need.groups, found)
     return served
 
 
-def _serves(there: WantedReservation, wanted: WantedReservation) -> bool:
-    if there.kind != wanted.kind or there.amount < wanted.amount:
-        return False
-    if wanted.kind == FLAVOR:
-        return there.flavor_id in ("", wanted.flavor_id)
-    return same(there.properties, wanted.properties)
+def _serves(there: Reservation, need: Reservation) -> bool:
+    alike = there.flavor_id == need.flavor_id and same(there.properties, need.properties)
+    return alike and there.amount >= need.amount
 
 
 # -- free machines ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class HostsNeeded:
-    """`amount` hosts that pass `filter`."""
-
-    filter: Filter
-    amount: int
 
 
 @dataclass(frozen=True)
@@ -184,8 +152,8 @@ class Slot:
 
 
 def next_slot(
-    needs: Sequence[HostsNeeded],
-    hosts: Sequence[BlazarHost],
+    needs: Sequence[Reservation],
+    hosts: Sequence[Mapping[str, Any]],
     bookings: Sequence[Booking],
     *,
     now_s: float,
@@ -193,16 +161,17 @@ def next_slot(
 ) -> Slot:
     """Return the first time from `now_s` at which every need has its hosts for `seconds`.
 
-    A host that passes several needs counts for one of them (augmenting paths of a bipartite
-    matching); hosts that cannot be reserved do not count. python-chi only looks at one node
-    (`Node.next_free_timeslot`), by a call that only Chameleon's fork of Blazar's client has.
+    A host that passes several needs counts for one of them; hosts that cannot be reserved do not
+    count. python-chi only looks at one node (`Node.next_free_timeslot`), by a call that only
+    Chameleon's fork of Blazar's client has.
     """
-    usable = [host for host in hosts if host.reservable]
-    busy: dict[str, list[Booking]] = {host.id: [] for host in usable}
+    usable = [host for host in hosts if host.get("reservable", True)]
+    busy: dict[str, list[Booking]] = {host["id"]: [] for host in usable}
     for booking in bookings:
         if booking.host_id in busy:
             busy[booking.host_id].append(booking)
-    passing = [[h.id for h in usable if holds(need.filter, h.properties)] for need in needs]
+    filters = [read_filter(need.properties or ()) for need in needs]
+    passing = [[host["id"] for host in usable if holds(each, host)] for each in filters]
 
     def free(start_s: float) -> list[list[str]]:
         idle = {
@@ -218,59 +187,44 @@ def next_slot(
     return Slot(first, tuple(map(len, passing)), tuple(map(len, free(now_s))))
 
 
-def _enough(needs: Sequence[HostsNeeded], free: Sequence[Sequence[str]]) -> bool:
+def _enough(needs: Sequence[Reservation], free: Sequence[Sequence[str]]) -> bool:
     """Return True if every need can have its hosts, no host twice."""
     if any(len(ids) < need.amount for need, ids in zip(needs, free, strict=True)):
         return False
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    hosts = sorted({host for ids in free for host in ids})
     places = [ids for need, ids in zip(needs, free, strict=True) for _ in range(need.amount)]
-    taken: dict[str, int] = {}
-
-    def give(place: int, seen: set[str]) -> bool:
-        for host in places[place]:
-            if host in seen:
-                continue
-            seen.add(host)
-            if host not in taken or give(taken[host], seen):
-                taken[host] = place
-                return True
-        return False
-
-    return all(give(place, set()) for place in range(len(places)))
+    fits = [[host in ids for host in hosts] for ids in places]
+    return not places or min(maximum_bipartite_matching(csr_array(fits), "column")) >= 0
 
 
-def look_for_slot(work: Work, asks: Sequence[ReservationRequest]) -> Slot | None:
-    """Return the first free slot of whole machines; None for virtual machines and for clouds that
-    show bookings only to their operators.
+def look_for_slot(work: Work, wanted: Sequence[Reservation]) -> Slot:
+    """Return the first free slot of whole machines.
 
     Raises:
         UserError: the site does not have that many such machines.
     """
     options = work.options
-    if options.virtual:
-        return None
-    hosts = work.if_allowed("looking for free machines", work.cloud.hosts)
-    bookings = work.if_allowed("looking for free machines", work.cloud.bookings)
-    if hosts is None or bookings is None:
-        return None
+    hosts = work.ask("looking for free machines", work.cloud.hosts)
     bookings = [
-        replace(each, start_s=each.start_s - GAP_S, end_s=each.end_s + GAP_S) for each in bookings
+        replace(each, start_s=each.start_s - GAP_S, end_s=each.end_s + GAP_S)
+        for each in work.ask("looking for free machines", work.cloud.bookings)
     ]
-    needs = [HostsNeeded(options.filter_of(ask.groups[0]), ask.wanted.amount) for ask in asks]
-    slot = next_slot(needs, hosts, bookings, now_s=work.now(), seconds=options.lease_s)
-    if slot.start_s is not None:
-        return slot
-    for ask, fitting in zip(asks, slot.fitting, strict=True):
-        if fitting < ask.wanted.amount:
-            raise UserError(
-                f"{options.site} has {fitting} machines that fit {ask.wanted.properties}, and "
-                f"{' and '.join(ask.groups)} need {ask.wanted.amount}",
-                do="take fewer, or another node_type or filters",
-            )
-    raise UserError(
-        f"{options.site} has not enough machines for all groups at once: they are wanted by "
-        "several groups",
-        do="take fewer, or other types",
-    )
+    slot = next_slot(wanted, hosts, bookings, now_s=work.clock.now(), seconds=options.lease_s)
+    if slot.start_s is None:
+        counts = zip(wanted, slot.fitting, strict=True)
+        few = next((each for each in counts if each[1] < each[0].amount), None)
+        raise UserError(
+            f"{few[1]} machines fit {few[0].properties}, and {' and '.join(few[0].groups)} need "
+            f"{few[0].amount}"
+            if few
+            else "several groups need the same machines, and there are too few for all",
+            where=options.site,
+            do="take fewer, or another node_type or filters",
+        )
+    return slot
 
 
 # -- finding ------------------------------------------------------------------------------------
@@ -283,53 +237,35 @@ def lease_name(work: Work) -> str:
 
 
 def my_leases(work: Work) -> tuple[list[BlazarLease], list[BlazarLease]]:
-    """Return this user's leases in this project: those made for the testbed, by tag or journalled
-    id, and those that a person made under the name in ``lease.name``.
-
-    Raises:
-        UserError: an earlier version of Hotbed, which gave leases no tag, may have made a lease.
-    """
-    who, made = work.identity(), work.made_ids("lease")
-    ours, named = [], []
-    for lease in work.ask("looking for the lease", work.cloud.leases):
-        if (lease.user_id, lease.project_id) != (who.user_id, who.project_id):
-            continue
-        if lease.id in made:
-            ours.append(lease)
-        elif lease.name == lease_name(work):
-            work.made("lease", lease.name, lease.id, late=True)  # its answer got lost
-            ours.append(lease)
-        elif lease.name == work.options.lease.name:
-            named.append(lease)
-    _refuse_unclear(work, named)
-    return ours, named
-
-
-def _refuse_unclear(work: Work, named: Sequence[BlazarLease]) -> None:
-    lines = [line for line in work.lines("lease") if line.get("name") == work.options.lease.name]
-    counts = {"ask": 1, "made": -1, "refused": -1}
-    found = {line.get("id") for line in lines}
-    unclear = [each for each in named if each.id not in found and each.status in LIVE]
-    if unclear and sum(counts.get(line["entry"], 0) for line in lines) > 0:
-        raise UserError(
-            f"an earlier version of Hotbed asked for a lease {unclear[0].name!r} for testbed "
-            f"{work.record.name!r} and got no answer, and lease {unclear[0].id} has this name",
-            do="delete it if Hotbed made it, rename it if you made it, and repeat the command",
-        )
+    """Return this user's leases in this project: those made for the testbed, which have its tag,
+    and those that a person made under the name in ``lease.name``."""
+    who, tagged = work.ask("asking who we are", work.cloud.identity), lease_name(work)
+    mine = [
+        lease
+        for lease in work.ask("looking for the lease", work.cloud.leases)
+        if (lease.user_id, lease.project_id) == (who.user_id, who.project_id)
+    ]
+    known = {line.get("id") for line in work.lines("lease")}
+    ours = [lease for lease in mine if lease.name == tagged]
+    for lease in ours:
+        if lease.id not in known:  # its answer got lost
+            work.record.journal("found", what="lease", name=tagged, id=lease.id)
+    return ours, [lease for lease in mine if lease.name == work.options.lease.name]
 
 
 def find_lease(work: Work) -> BlazarLease | None:
     """Return the lease that serves the testbed now or later; end doubles of lost answers.
 
     Raises:
-        UserError: a person has several leases of the name; see also `my_leases`.
+        UserError: a person has several leases of the name.
     """
+    known = (work.record.data.get("lease") or {}).get("id")
 
     def serve(leases: Sequence[BlazarLease]) -> list[BlazarLease]:
-        live = [each for each in leases if each.status in LIVE and each.end_s > work.now()]
+        now = work.clock.now()
+        live = [each for each in leases if each.status in LIVE and each.end_s > now]
         return sorted(live, key=lambda each: (each.id != known, each.start_s, each.id))
 
-    known = (work.record.data.get("lease") or {}).get("id")
     ours, named = map(serve, my_leases(work))
     for double in ours[1:]:
         _delete(work, double)
@@ -350,17 +286,13 @@ def _delete(work: Work, lease: BlazarLease) -> None:
 
 def end_leases(work: Work) -> None:
     """End all leases that Hotbed made for the testbed."""
-
-    def end(lease: BlazarLease) -> None:
-        try:
-            work.cloud.delete_lease(lease.id)
-        except CloudError as error:
-            # One that is over holds nothing, and some clouds refuse to delete it.
-            if lease.status != "TERMINATED" or error.fault is Fault.PASSING:
-                raise
-
     for lease in my_leases(work)[0]:
-        work.ask("ending the lease", lambda lease=lease: end(lease))  # type: ignore[misc]
+        try:
+            _delete(work, lease)
+        except SiteError as error:
+            # One that is over holds nothing, and some clouds refuse to delete it.
+            if lease.status != "TERMINATED" or fault_under(error) is Fault.PASSING:
+                raise
 
 
 def unanswered(work: Work) -> list[float]:
@@ -371,16 +303,16 @@ def unanswered(work: Work) -> list[float]:
     waiting: list[float] = []
     for line in work.lines("lease"):
         if line["entry"] == "ask":
-            waiting.append(line.get("at_s") or 0.0)
-        elif line["entry"] in ("made", "refused"):
-            waiting = waiting[1:] if line.get("late") else []
-    return [asked_s for asked_s in waiting if asked_s + LATE_S > work.now()]
+            waiting.append(line.get("at_s", 0.0))
+        else:
+            waiting = waiting[1:] if line["entry"] == "found" else []
+    return [asked_s for asked_s in waiting if asked_s + LATE_S > work.clock.now()]
 
 
 # -- making -------------------------------------------------------------------------------------
 
 
-def hold_lease(work: Work, asks: Sequence[ReservationRequest]) -> BlazarLease:
+def hold_lease(work: Work, wanted: Sequence[Reservation]) -> BlazarLease:
     """Return the testbed's active lease: the existing one, or a new one.
 
     Raises:
@@ -389,67 +321,101 @@ def hold_lease(work: Work, asks: Sequence[ReservationRequest]) -> BlazarLease:
     """
     lease = find_lease(work)
     if lease is None:
-        broken = [each for each in my_leases(work)[0] if each.status == "ERROR"]
-        if broken:
-            raise _broken(work, broken)
+        for broken in my_leases(work)[0]:
+            if broken.status == "ERROR":
+                raise _broken(work, broken)
     known = (work.record.data.get("lease") or {}).get("id")
     if (lease is None or lease.id != known) and work.lines("server"):
         # Servers of an ended lease look alive until Blazar has removed them.
         remove_servers(work, 0.02, 0.05)
     if lease is None:
-        lease = _new_lease(work, asks)
-    match_reservations(lease, asks)
-    remember(work, lease)
+        lease = _new_lease(work, wanted)
+    match_reservations(lease, wanted)
+    _remember(work, lease)
     lease = _wait(work, lease)
     find_lease(work)  # ends a double that appeared in the meantime
     return lease
 
 
-def remember(work: Work, lease: BlazarLease) -> None:
-    """Record the lease."""
+def _remember(work: Work, lease: BlazarLease) -> None:
     fields = {name: getattr(lease, name) for name in ("id", "name", "status", "start_s", "end_s")}
     work.record.data["lease"] = fields
     work.record.save()
 
 
-def _new_lease(work: Work, asks: Sequence[ReservationRequest]) -> BlazarLease:
-    if work.options.virtual and work.options.lease.start == "next-free":
-        return _next_free(work, asks)
-    return _ask(work, asks, _start(work, look_for_slot(work, asks)))
-
-
-def _next_free(work: Work, asks: Sequence[ReservationRequest]) -> BlazarLease:
-    """Try one start after another: Blazar does not show how many virtual machines are free, but
-    refuses at once, and keeps no lease, if they are too few."""
-    starts: list[float | None] = [None]
-    refused: SiteError | None = None
-    for start in starts:
+def _new_lease(work: Work, wanted: Sequence[Reservation]) -> BlazarLease:
+    """Try one start after another."""
+    refusals: list[SiteError] = []
+    for start in _starts(work, wanted):
+        # Blazar counts the longest time from the beginning of the minute by its own clock.
+        first = work.clock.now() if start is None else start
+        latest = _floor_minute(first - MINUTE_S) + work.options.longest_hours * HOUR_S
+        end = min(_ceil_minute(first + work.options.lease_s), latest)
         try:
-            return _ask(work, asks, start)
+            return work.ensure(
+                "lease",
+                lease_name(work),
+                lambda: find_lease(work),
+                partial(work.cloud.create_lease, lease_name(work), start, end, wanted),
+                lambda lease: lease.id,
+            )
         except SiteError as error:
             if fault_under(error) is not Fault.FULL:
                 raise
-            if refused is None:
-                refused = error
-                starts += _later_starts(work)
-    assert refused is not None
-    last = starts[-1]
-    if last is None:
-        raise refused
-    raise SiteError(
-        f"{refused}; nor is enough free at {len(starts) - 1} later times, the last of them "
-        f"{when(last)}: take fewer or smaller machines, fewer lease.hours, or give a time as "
-        "lease.start",
-        retry_after_s=PASSING_S,
-    ) from refused
+            refusals.append(error)
+    later = f", nor at {len(refusals) - 1} later times" if len(refusals) > 1 else ""
+    hint = ": take fewer or smaller machines, or fewer lease.hours"
+    if work.options.virtual and work.options.lease.start == "now":
+        hint += "; lease.start: next-free takes the first later time at which they are free"
+    raise SiteError(f"{refusals[0]}{later}{hint}", retry_after_s=PASSING_S) from refusals[0]
+
+
+def _starts(work: Work, wanted: Sequence[Reservation]) -> Iterator[float | None]:
+    """Yield the starts to try; None means now.
+
+    Blazar shows which hosts are free, but not how many virtual machines; it refuses at once, and
+    keeps no lease, if they are too few.
+    """
+    lease, now = work.options.lease, work.clock.now()
+    if lease.start_s is not None:
+        if lease.start_s + work.options.lease_s <= now:
+            raise UserError(
+                f"{when(lease.start_s)} and the {lease.hours:g} h of the lease after it are over",
+                where="site.options.lease.start",
+                do="give a later time, or `now`",
+            )
+        yield lease.start_s if lease.start_s > now + MINUTE_S else None
+    elif work.options.virtual:
+        yield None
+        if lease.start == "next-free":
+            yield from _later_starts(work)
+    else:
+        slot = look_for_slot(work, wanted)
+        assert slot.start_s is not None
+        if slot.start_s <= now:
+            yield None
+        elif lease.start == "next-free":
+            yield _ceil_minute(slot.start_s)
+        else:
+            counts = zip(slot.free_now, slot.fitting, strict=True)
+            raise work.failed(
+                "not enough machines are free now "
+                f"({', '.join(f'{free} of {fitting}' for free, fitting in counts)}); all that are "
+                f"needed are free for {lease.hours:g} h from {when(slot.start_s)}: wait, or say "
+                "lease.start: next-free to lease them from then on",
+                slot.start_s - now,
+            )
 
 
 def _later_starts(work: Work) -> list[float]:
     """Return starts to try for virtual machines: ends of bookings, first all, then ever fewer, and
-    the last; if bookings are unknown, 1, 2, 4 ... hours from now."""
-    now = work.now()
-    bookings = work.if_allowed("looking for free machines", work.cloud.bookings)
-    if bookings is None:
+    the last; if the cloud does not show bookings, 1, 2, 4 ... hours from now."""
+    now = work.clock.now()
+    try:
+        bookings = work.ask("looking for free machines", work.cloud.bookings)
+    except SiteError as error:
+        if fault_under(error) is not Fault.REFUSED:
+            raise
         return [_ceil_minute(now + 2**place * HOUR_S) for place in range(BLIND_TRIALS)]
     ends = sorted({_ceil_minute(each.end_s + GAP_S) for each in bookings if each.end_s > now})
     places: list[int] = []
@@ -460,186 +426,104 @@ def _later_starts(work: Work) -> list[float]:
     return [ends[each] for each in sorted({*places, len(ends) - 1} if ends else ())]
 
 
-def _ask(work: Work, asks: Sequence[ReservationRequest], start: float | None) -> BlazarLease:
-    """Make a lease from `start`; None means now."""
-    first = work.now() if start is None else start
-    # Blazar counts from the beginning of the minute by its own clock.
-    latest = _floor_minute(first - SKEW_S) + work.options.longest_hours * HOUR_S
-    end = min(_ceil_minute(first + work.options.lease_s), latest)
-    name, wanted = lease_name(work), [ask.wanted for ask in asks]
-    try:
-        return work.ensure(
-            "lease",
-            name,
-            lambda: find_lease(work),
-            lambda: work.cloud.create_lease(name, start, end, wanted),
-            lambda lease: lease.id,
-        )
-    except SiteError as error:
-        cause = error.__cause__
-        if isinstance(cause, CloudError) and cause.fault is Fault.FULL:
-            raise _full(work, asks, cause) from cause
-        raise
-
-
-def _start(work: Work, slot: Slot | None) -> float | None:
-    """Return the start of the lease; None means now."""
-    asked = work.options.lease.start_s
-    if asked is not None:
-        if asked + work.options.lease_s <= work.now():
-            raise UserError(
-                f"site.options.lease.start: {when(asked)} and the "
-                f"{work.options.lease.hours:g} h of the lease after it are over",
-                do="give a later time, or `now`",
-            )
-        return asked if asked > work.now() + MINUTE_S else None
-    if slot is None or slot.start_s is None or slot.start_s <= work.now():
-        return None
-    if work.options.lease.start == "next-free":
-        return _ceil_minute(slot.start_s)
-    counts = zip(slot.free_now, slot.fitting, strict=True)
-    raise SiteError(
-        f"{work.options.site}: not enough machines are free now "
-        f"({', '.join(f'{free} of {fitting}' for free, fitting in counts)}); all that are "
-        f"needed are free for {work.options.lease.hours:g} h from {when(slot.start_s)}: wait, or "
-        "say lease.start: next-free to lease them from then on",
-        retry_after_s=slot.start_s - work.now(),
-    )
-
-
-def _full(work: Work, asks: Sequence[ReservationRequest], cause: CloudError) -> SiteError:
-    """Return the error for machines that seemed free and that Blazar refuses to reserve."""
-    refused = f"{work.options.site}: Blazar could not reserve it: {plain(cause)}"
-    slot = look_for_slot(work, asks)
-    if slot is not None and slot.start_s is not None and slot.start_s > work.now():
-        return SiteError(
-            f"{refused}; all machines are free from {when(slot.start_s)}",
-            retry_after_s=slot.start_s - work.now(),
-        )
-    hint = ""
-    if work.options.virtual and work.options.lease.start == "now":
-        hint = "; lease.start: next-free takes the first later time at which it is free"
-    return SiteError(f"{refused}{hint}", retry_after_s=PASSING_S)
-
-
 def _wait(work: Work, lease: BlazarLease) -> BlazarLease:
     """Wait until the lease is active."""
-    site, patience = work.options.site, work.options.patience.lease_s
+    patience = work.options.patience.lease_s
     for waited in work.polls(patience):
         now = work.ask("waiting for the lease", lambda: work.cloud.lease(lease.id))
         if now is None:
-            raise SiteError(
-                f"{site}: lease {lease.name!r} ({lease.id}) was deleted by somebody",
-                retry_after_s=PASSING_S,
-            )
+            gone = f"lease {lease.name!r} ({lease.id}) was deleted by somebody"
+            raise work.failed(gone, PASSING_S)
         if now.status == "ACTIVE":
-            remember(work, now)
+            _remember(work, now)
             return now
         if now.status == "ERROR":
-            raise _broken(work, [now])
-        to_start = now.start_s - work.now()
+            raise _broken(work, now)
+        to_start = now.start_s - work.clock.now()
         if to_start > patience:
-            raise SiteError(
-                f"{site}: lease {lease.name!r} starts at {when(now.start_s)}, in "
-                f"{left(to_start)}: `hotbed up` again then resumes",
-                retry_after_s=to_start,
+            raise work.failed(
+                f"lease {lease.name!r} starts at {when(now.start_s)}, in {left(to_start)}: "
+                "`hotbed up` again then resumes",
+                to_start,
             )
         hint = f", starts in {left(to_start)}" if to_start > 0 else ""
         work.progress(f"lease is {now.status.lower()}{hint}", 0.05 + 0.1 * waited / patience)
-    raise SiteError(
-        f"{site}: lease {lease.name!r} is not active after {left(patience)}: `hotbed up` again "
-        "resumes waiting",
-        retry_after_s=PASSING_S,
+    raise work.failed(
+        f"lease {lease.name!r} is not active after {left(patience)}: `hotbed up` again resumes "
+        "waiting",
+        PASSING_S,
     )
 
 
-def _broken(work: Work, leases: Sequence[BlazarLease]) -> SiteError:
-    """Delete leases in ERROR that Hotbed made, so that the next try makes a new one."""
-    said = "; ".join(broken_words(work, lease) for lease in leases)
-    made = work.made_ids("lease")
-    for lease in leases:
-        if lease.id in made:
-            _delete(work, lease)
-            work.record.data.pop("lease", None)
-            work.record.save()
-    return SiteError(f"{work.options.site}: {said}", retry_after_s=PASSING_S)
+def _broken(work: Work, lease: BlazarLease) -> SiteError:
+    """Delete a lease in ERROR that Hotbed made, so that the next try makes a new one."""
+    if lease.name == lease_name(work):
+        _delete(work, lease)
+        work.record.data.pop("lease", None)
+        work.record.save()
+    return work.failed(broken_words(lease), PASSING_S)
 
 
-def broken_words(work: Work, lease: BlazarLease) -> str:
-    """Explain a lease in ERROR in Blazar's words; prolonging may break a lease that ran."""
-    known = work.record.data.get("lease") or {}
-    ran = known.get("id") == lease.id and known.get("status") == "ACTIVE"
-    which, said = f"lease {lease.name!r} ({lease.id})", lease.reason or "it gives no reason"
-    if ran and "start_lease" not in said:
-        return f"{which} had started, and Blazar broke it off (ERROR): {said}"
-    return f"Blazar could not start {which}: {said}"
+def broken_words(lease: BlazarLease) -> str:
+    """Explain a lease in ERROR in Blazar's words."""
+    said = lease.reason or "Blazar gives no reason"
+    return f"lease {lease.name!r} ({lease.id}) broke (ERROR): {said}"
 
 
 # -- prolonging ---------------------------------------------------------------------------------
 
 
-def prolong(work: Work, lease: BlazarLease, seconds: float) -> BlazarLease:
+def prolong(work: Work, lease: BlazarLease, seconds: float) -> None:
     """Move the lease's end by `seconds`, within the policy and the spec's limit.
 
     Raises:
         UserError: the spec or the policy never allows it.
         SiteError: not yet, or somebody else has the machines then.
     """
-    options, now = work.options, work.now()
-    end = _ceil_minute(lease.end_s + seconds)
+    options, now = work.options, work.clock.now()
+    end, where = _ceil_minute(lease.end_s + seconds), f"lease {lease.name!r}"
     if options.lease.prolong is not None:
-        upto = lease.start_s + options.lease.prolong.upto_hours * HOUR_S
+        hours = options.lease.prolong.upto_hours
+        upto = lease.start_s + hours * HOUR_S
         if end > upto + MINUTE_S:
-            raise UserError(
-                f"lease {lease.name!r}: lease.prolong.upto_hours is "
-                f"{options.lease.prolong.upto_hours:g}, so it ends at {when(upto)} at the "
-                "latest"
+            limit = (
+                f"lease.prolong.upto_hours is {hours:g}, so it ends at {when(upto)} at the latest"
             )
+            raise UserError(limit, where=where)
     if lease.status != "ACTIVE":
         raise SiteError(
-            f"lease {lease.name!r} is {lease.status}: only an active one can be prolonged",
+            f"{where} is {lease.status}: only an active one can be prolonged",
             retry_after_s=max(lease.start_s - now, PASSING_S),
         )
     opens = lease.end_s - PROLONG_WINDOW_S
     if not options.virtual and now < opens:
         raise SiteError(
-            f"lease {lease.name!r} can be prolonged within 48 h of its end, from {when(opens)} on",
+            f"{where} can be prolonged within 48 h of its end, from {when(opens)} on",
             retry_after_s=opens - now,
         )
     latest = now + options.longest_hours * HOUR_S
     if end > latest:
         raise UserError(
-            f"lease {lease.name!r}: {options.site} lets it end at {when(latest)} at the "
-            f"latest, {options.longest_hours:g} h from now; asked for was {when(end)}"
+            f"{options.site} lets it end at {when(latest)} at the latest, "
+            f"{options.longest_hours:g} h from now; asked for was {when(end)}",
+            where=where,
         )
-    work.record.journal("ask", what="prolonging", name=lease.name, end_s=end)
+
+    def attempt() -> BlazarLease:
+        there = work.cloud.lease(lease.id)
+        if there is None or there.status == "ERROR":
+            said = "it was deleted by somebody" if there is None else broken_words(there)
+            raise work.failed(f"prolonging the lease: {said}: `hotbed up` again leases anew")
+        if there.end_s >= end:
+            return there  # an answer got lost
+        return work.cloud.prolong_lease(lease.id, end)
+
     try:
-        prolonged = work.cloud.prolong_lease(lease.id, end)
-    except CloudError as error:
-        prolonged = _after_failed_prolonging(work, lease, end, error)
-    remember(work, prolonged)
-    return prolonged
-
-
-def _after_failed_prolonging(
-    work: Work, lease: BlazarLease, end: float, error: CloudError
-) -> BlazarLease:
-    """Return the lease if only the answer got lost, else raise the error."""
-    if error.fault is Fault.PASSING:
-        now = work.ask("looking for the lease", lambda: work.cloud.lease(lease.id))
-        if now is not None and now.status == "ERROR":
-            raise SiteError(
-                f"{work.options.site}: {broken_words(work, now)}: `hotbed up` removes it"
-            ) from error
-        if now is not None and now.end_s >= end - MINUTE_S:
-            return now
-    if error.fault is Fault.FULL:
-        # No time to retry after: the other reservation stays.
-        raise SiteError(
-            f"{work.options.site}: prolonging the lease: not enough is free until {when(end)} "
-            f"({plain(error)}): ask for less"
-        ) from error
-    raise explain(error, "prolonging the lease", work.options.site) from error
+        _remember(work, work.ask("prolonging the lease", attempt))
+    except SiteError as error:
+        if fault_under(error) is Fault.FULL:
+            error.retry_after_s = None  # the other reservation stays
+        raise
 
 
 def _ceil_minute(seconds: float) -> float:

@@ -1,9 +1,9 @@
 """Options of a spec's site block and Blazar's filters of hosts, checked before any request.
 
-A filter is ``[operator, "$property", value]``, joined by ``["and", ...]``. In a spec it may also be
-a mapping: ``{architecture.smt_size: ">=48", node_name: P3-SSD-046}``. Blazar reads only the first
-part of an ``and`` inside another ``and``, so filters are kept flat; it refuses ``or``
-(``blazar/utils/plugins.py``), and so does `check_spec`.
+A filter is comparisons that must all hold: ``["and", [operator, "$property", value], ...]``, or in
+a spec a mapping such as ``{architecture.smt_size: ">=48", node_name: P3-SSD-046}``. Blazar reads
+only the first part of an ``and`` inside another ``and``, and refuses ``or``
+(``blazar/utils/plugins.py``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from schemas.errors import UserError
 from testbed.spec import GroupSpec, TestbedSpec, explain
 from testbed.spec.stores import SpecModel
 
-VIRTUAL = "KVM@"
-"""Prefix of sites with virtual machines; the other sites lease whole machines."""
 HOUR_S = 3600.0
 MAX_LEASE_HOURS = 7 * 24.0
 """Chameleon's policy for bare metal."""
@@ -51,102 +49,75 @@ NUMBERS = frozenset({"vcpus", "memory_mb", "local_gb", "hypervisor_version"})
 operators added as text (``host_get_all_by_queries``), so "8" is above "48"."""
 
 Paths = str | tuple[str, ...]
-Filter = list[Any]
-_JOIN = {"and": all, "or": any}
+Filter = tuple[tuple[str, str, str], ...]
+"""Comparisons (operator, property, value) that must all hold."""
 _DEVICE = re.compile(r"/dev/[A-Za-z0-9._/+:@-]+")
-_SHORT = re.compile(r"^\s*(==|!=|<=|>=|=|<|>)?\s*(.+?)\s*$")
+_SHORT = re.compile(r"\s*(==|!=|<=|>=|=|<|>)?\s*(.+?)\s*")
 _EXAMPLE = '[">=", "$architecture.smt_size", "48"]'
 
 
 def read_filter(given: object) -> Filter:
-    """Return Blazar's form of a filter given as JSON text, a list or a mapping.
-
-    Raises:
-        ValueError: what is wrong, with an example.
-    """
+    """Return a filter given as JSON text, a list or a mapping; raise ValueError if it is wrong."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
         except ValueError as error:
             raise ValueError(f"filter {given!r} is not JSON ({error})") from error
     if isinstance(given, Mapping):
-        return both(*(_short(str(name), value) for name, value in given.items()))
-    return _checked(given)
-
-
-def both(*filters: Filter) -> Filter:
-    """Return one flat filter that holds where all `filters` hold."""
-    parts: list[Any] = []
-    for each in filters:
-        parts += each[1:] if each[:1] == ["and"] else [each] if each else []
-    if len(parts) <= 1:
-        return parts[0] if parts else []
-    return ["and", *parts]
-
-
-def has_or(given: Filter) -> bool:
-    """Return True if the filter contains an ``or``, which Blazar refuses."""
-    return given[:1] == ["or"] or (given[:1] == ["and"] and any(map(has_or, given[1:])))
-
-
-def _short(name: str, value: object) -> Filter:
-    match = _SHORT.match(str(value))
-    if match is None or not name:
-        raise ValueError(f"filter {name!r}: {value!r} is no value, such as '>=48' or 'storage'")
-    return [match[1] or "==", f"${name.removeprefix('$')}", match[2]]
-
-
-def _checked(given: object) -> Filter:
-    if not isinstance(given, Sequence) or isinstance(given, str):
+        return tuple(_short(str(name), value) for name, value in given.items())
+    if isinstance(given, str) or not isinstance(given, Sequence):
         raise ValueError(f"{given!r} is no filter, which is such as {_EXAMPLE}")
     if not given:
-        return []
-    name = str(given[0])
-    if name in _JOIN and len(given) > 1:
-        joined = [_checked(each) for each in given[1:]]
-        return both(*joined) if name == "and" else [name, *joined]
-    compares = len(given) == 3 and name in COMPARE and str(given[2])
-    if compares and len(str(given[1])) > 1 and str(given[1]).startswith("$"):
-        return [name, str(given[1]), str(given[2])]
+        return ()
+    first, *rest = given
+    if first == "or":
+        raise ValueError("Blazar does not take `or`, only comparisons joined by `and`")
+    if first == "and" and rest:
+        return tuple(part for each in rest for part in read_filter(each))
+    if first in COMPARE and len(rest) == 2 and re.fullmatch(r"\$.+", str(rest[0])):
+        return ((str(first), str(rest[0])[1:], str(rest[1])),)
     raise ValueError(f"{json.dumps(list(given))} is no filter, which is such as {_EXAMPLE}")
+
+
+def _short(name: str, value: object) -> tuple[str, str, str]:
+    match = _SHORT.fullmatch(str(value))
+    if match is None or not name:
+        raise ValueError(f"filter {name!r}: {value!r} is no value, such as '>=48' or 'storage'")
+    return (match[1] or "==", name.removeprefix("$"), match[2])
 
 
 def text_of(given: Filter) -> str:
     """Return the filter as Blazar stores it: JSON, empty for no filter."""
-    return json.dumps(given) if given else ""
+    parts = [[compare, f"${name}", value] for compare, name, value in given]
+    if len(parts) > 1:
+        return json.dumps(["and", *parts])
+    return json.dumps(parts[0]) if parts else ""
 
 
 def same(one: str, other: str) -> bool:
-    """Return True if two texts state the same filter, in any order and nesting of ``and``."""
+    """Return True if two of Blazar's texts state the same filter, in any order."""
 
-    def normal(given: Filter) -> object:
-        if given and given[0] in _JOIN:
-            return [given[0], *sorted((normal(each) for each in given[1:]), key=str)]
-        return ["==", *given[1:]] if given[:1] == ["="] else given
+    def comparisons(text: str) -> set[tuple[str, str, str]]:
+        return {(each[0].replace("==", "="), *each[1:]) for each in read_filter(text or ())}
 
     try:
-        return normal(read_filter(one or [])) == normal(read_filter(other or []))
-    except ValueError:
+        return comparisons(one) == comparisons(other)
+    except ValueError:  # a person's own lease may have any text
         return one == other
 
 
-def holds(given: Filter, properties: Mapping[str, str]) -> bool:
-    """Return True if a host with these properties passes in Blazar's comparison (see `NUMBERS`).
+def holds(given: Filter, host: Mapping[str, Any]) -> bool:
+    """Return True if a host of Blazar passes in Blazar's comparison (see `NUMBERS`)."""
+    return all(_passes(host.get(name), compare, name, value) for compare, name, value in given)
 
-    A host without the property never passes.
-    """
-    if not given:
-        return True
-    if given[0] in _JOIN:
-        return _JOIN[given[0]](holds(each, properties) for each in given[1:])
-    name, wanted = str(given[1]).removeprefix("$"), str(given[2])
-    found = properties.get(name)
+
+def _passes(found: Any, compare: str, name: str, value: str) -> bool:
     if found is None:
         return False
     if name not in NUMBERS:
-        return COMPARE[given[0]](str(found), wanted)
+        return COMPARE[compare](str(found), value)
     try:
-        return COMPARE[given[0]](float(found), float(wanted))
+        return COMPARE[compare](float(found), float(value))
     except ValueError:
         return False
 
@@ -264,7 +235,7 @@ class ChameleonOptions(SpecModel):
     @property
     def virtual(self) -> bool:
         """True if the site has virtual machines, False if it has whole machines."""
-        return self.site.startswith(VIRTUAL)
+        return self.site.startswith("KVM@")
 
     @property
     def longest_hours(self) -> float:
@@ -279,8 +250,8 @@ class ChameleonOptions(SpecModel):
     def filter_of(self, group: str) -> Filter:
         """Return the filter for hosts of this group."""
         kind = _of_group(self.node_type, group)
-        of_type: Filter = ["==", "$node_type", kind] if kind else []
-        return both(of_type, read_filter(self.filters) if self.filters is not None else [])
+        of_type: Filter = (("==", "node_type", kind),) if kind else ()
+        return of_type + read_filter(self.filters or ())
 
     def flavor_of(self, group: str) -> str | None:
         """Return the name of the group's flavor; None means the smallest that fits."""
@@ -324,61 +295,46 @@ def check_spec(spec: TestbedSpec, options: ChameleonOptions) -> None:
     Raises:
         UserError: one sentence for the first mistake.
     """
-    groups = {group.name: group for group in spec.groups}
-    # Not checked in `read_options`, which must still read records of earlier versions.
-    if options.filters is not None and has_or(read_filter(options.filters)):
-        raise UserError(
-            "Blazar does not take `or`, only comparisons joined by `and`",
-            where=f"spec {spec.name}: site.options.filters",
-            do="give groups another node_type each, or name what all hosts have",
-        )
-    for option, value in (("node_type", options.node_type), ("flavor", options.flavor)):
-        if isinstance(value, dict):
-            _known(spec, f"site.options.{option}", value, set(groups))
-            if option == "node_type" and options.filters is None:
-                _complete(spec, value, set(groups))
-    _known(spec, "site.options.devices", options.devices, {*groups, *spec.node_names()})
+    groups = [group.name for group in spec.groups]
+    named: list[tuple[str, object, Sequence[str]]] = [
+        ("node_type", options.node_type, groups),
+        ("flavor", options.flavor, groups),
+        ("devices", options.devices, [*groups, *spec.node_names()]),
+    ]
+    for option, value, allowed in named:
+        for name in value if isinstance(value, dict) else ():
+            if name not in allowed:
+                raise UserError(
+                    f"there is no {name!r}",
+                    where=f"spec {spec.name}: site.options.{option}",
+                    allowed=", ".join(sorted(allowed)),
+                )
     for group in spec.groups:
-        for node in group.node_names():
-            _check_devices(spec, group, node, options.devices_of(group.name, node))
-
-
-def _known(spec: TestbedSpec, where: str, value: Mapping[str, object], names: set[str]) -> None:
-    for name in value:
-        if name not in names:
+        typed = options.node_type
+        if isinstance(typed, dict) and options.filters is None and group.name not in typed:
             raise UserError(
-                f"{where} speaks of {name!r}",
-                where=f"spec {spec.name}",
-                allowed=", ".join(sorted(names)),
+                f"group {group.name!r} has no type",
+                where=f"spec {spec.name}: site.options.node_type",
+                do="give it one",
             )
+        for node in group.node_names():
+            given = options.devices_of(group.name, node)
+            if given is not None and (mistake := _devices_mistake(group, given)):
+                where = f"spec {spec.name}: site.options.devices of {node!r}"
+                raise UserError(mistake, where=where)
 
 
-def _complete(spec: TestbedSpec, value: Mapping[str, str], groups: set[str]) -> None:
-    missing = sorted(groups - set(value))
-    if missing:
-        raise UserError(
-            f"site.options.node_type names none for group {missing[0]!r}", where=f"spec {spec.name}"
-        )
-
-
-def _check_devices(
-    spec: TestbedSpec, group: GroupSpec, node: str, given: Paths | DeviceOptions | None
-) -> None:
-    if given is None:
-        return
-    where = f"spec {spec.name}: site.options.devices of {node!r}"
+def _devices_mistake(group: GroupSpec, given: Paths | DeviceOptions) -> str | None:
     if group.disk is None:
-        raise UserError(f"group {group.name!r} has no disk block, so it needs none", where=where)
-    count = len(osd_paths(given))
-    if count != group.disks:
-        raise UserError(f"{count} for the store; the group has disks: {group.disks}", where=where)
-    has_scratch = isinstance(given, DeviceOptions) and given.scratch is not None
-    if isinstance(given, DeviceOptions) and bool(group.disk.scratch) != has_scratch:
-        raise UserError(
+        return f"group {group.name!r} has no disk block, so it needs none"
+    if (count := len(osd_paths(given))) != group.disks:
+        return f"{count} for the store; the group has disks: {group.disks}"
+    if isinstance(given, DeviceOptions) and bool(group.disk.scratch) != bool(given.scratch):
+        return (
             "give scratch a device if and only if the group's disk has scratch; or name a "
-            "whole disk alone, which is divided",
-            where=where,
+            "whole disk alone, which is divided"
         )
+    return None
 
 
 def root_bytes(group: GroupSpec) -> int:

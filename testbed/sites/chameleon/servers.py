@@ -15,7 +15,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -28,13 +28,8 @@ from testbed.sites.chameleon.cloud import (
     PASSING_S,
     CloudError,
     Fault,
-    Flavor,
-    FloatingIp,
-    Named,
-    NewServer,
     NovaServer,
     Reservation,
-    Rule,
     explain,
     fault_of,
 )
@@ -43,22 +38,17 @@ from testbed.sites.chameleon.work import AT_ONCE, POLL_S, Work, belongs, left
 from testbed.sites.contract import Node, SiteError, Testbed
 from testbed.ssh import Shell, SshShell, SshTarget
 
-SSH_PORT = 22
 GONE_S = 600.0
 """Longest time in seconds for servers to be gone."""
 TRIES = 2
 """Number of times that a server is made: machines fail to deploy now and then."""
-BARE_METAL = "baremetal"
 STOPPED = frozenset(
     {"SHUTOFF", "PAUSED", "SUSPENDED", "STOPPED", "RESCUE", "SHELVED", "SHELVED_OFFLOADED"}
 )
 """Statuses that a server does not leave by itself."""
-GONE = frozenset({"DELETED", "SOFT_DELETED"})
 SETUP_S = 300.0
 CONTACT_S = 20.0
 SCAN_S = 10
-KEY_FOLDER = "host_keys"
-UNMARKED = frozenset({"/dev/disk/by-partlabel/hotbed-osd", "/dev/disk/by-partlabel/hotbed-scratch"})
 
 T = TypeVar("T")
 Shells = Callable[[SshTarget], Shell]
@@ -68,18 +58,9 @@ Scan = Callable[[str], str]
 # -- before servers -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Base:
-    """Things that all servers of a testbed share."""
-
-    keypair: str
-    image: Named
-    network: Named
-    security_group: Named | None
-
-
-def make_base(work: Work) -> Base:
-    """Look up the image and the network; make the key pair and the security group.
+def make_base(work: Work) -> dict[str, Any]:
+    """Look up the image and the network; make the key pair and the security group. Return the
+    fields that the servers' requests share.
 
     Raises:
         UserError: there is no such image or network, or more than one.
@@ -95,52 +76,43 @@ def make_base(work: Work) -> Base:
         lambda: work.base if work.base in work.cloud.keypairs() else None,
         lambda: work.cloud.create_keypair(work.base, public),
     )
-    # Whole machines have no security groups on Chameleon (its documentation, Basic networking).
-    group = _security_group(work) if work.options.virtual else None
-    return Base(work.base, image, network, group)
+    base: dict[str, Any] = {
+        "image_id": image,
+        "networks": [{"uuid": network}],
+    }
+    base |= {"key_name": work.base, "config_drive": True}
+    if work.options.virtual:
+        # Whole machines have no security groups on Chameleon (its documentation, Basic networking).
+        _make_security_group(work)
+        base["security_groups"] = [{"name": work.base}]
+    return base
 
 
-def _one(work: Work, kind: str, name: str, look: Callable[[str], Sequence[Named]]) -> Named:
+def _one(work: Work, kind: str, name: str, look: Callable[[str], Sequence[Any]]) -> str:
     found = work.ask(f"looking for {kind} {name}", partial(look, name))
-    if not found:
+    if len(found) != 1:
+        ids = f" ({', '.join(sorted(each.id for each in found))})" if found else ""
         raise UserError(
-            f"there is no {kind} {name!r}",
+            f"there are {len(found)} of {kind} {name!r}{ids}",
             where=work.options.site,
-            do=f"give site.options.{kind} the name of one that is there",
+            do=f"give site.options.{kind} a name that exactly one has",
         )
-    if len(found) > 1:
-        raise UserError(
-            f"there are {len(found)} of {kind} {name!r} "
-            f"({', '.join(sorted(each.id for each in found))})",
-            where=work.options.site,
-            do=f"give site.options.{kind} a name that only one has",
-        )
-    return found[0]
+    return str(found[0].id)
 
 
-def _security_group(work: Work) -> Named:
-    """Make a group that lets in ssh from anywhere and everything from the testbed's own nodes."""
-    cloud = work.cloud
+def _make_security_group(work: Work) -> None:
+    """Let in ssh from anywhere and everything from the testbed's own nodes."""
+    cloud, doing = work.cloud, "making a rule of the security group"
     group = work.ensure(
         "security group",
         work.base,
         lambda: next((e for e in cloud.security_groups() if e.name == work.base), None),
         lambda: cloud.create_security_group(work.base),
-        lambda made: made.id,
-    )
-
-    def ensure(rule: Rule) -> None:
-        work.ensure(
-            "rule",
-            f"{work.base} {rule.port or 'inside'}",
-            lambda: rule if rule in cloud.rules(group.id) else None,
-            lambda: cloud.add_rule(group.id, rule),
-            lambda made: str(made.port),
-        )
-
-    ensure(Rule(SSH_PORT))
-    ensure(Rule(None))
-    return group
+        lambda made: str(made.id),
+    ).id
+    ssh = {"protocol": "tcp", "port_range_min": 22, "port_range_max": 22}
+    work.ask(doing, lambda: cloud.add_rule(group, remote_ip_prefix="0.0.0.0/0", **ssh))
+    work.ask(doing, lambda: cloud.add_rule(group, remote_group_id=group))
 
 
 def cloud_config(node: str, host_key: tuple[str, str] | None) -> str:
@@ -157,41 +129,33 @@ def cloud_config(node: str, host_key: tuple[str, str] | None) -> str:
 
 
 def wanted_servers(
-    work: Work, base: Base, served: Mapping[str, Reservation], flavors: Sequence[Flavor]
-) -> list[NewServer]:
-    """Return a server for every node, in the spec's order.
+    work: Work, base: Mapping[str, Any], served: Mapping[str, Reservation]
+) -> dict[str, dict[str, Any]]:
+    """Return the request for every node's server by the server's name, in the spec's order.
 
     Raises:
         SiteError: a reservation's flavor does not exist (yet).
     """
     host_keys = own_host_keys(work)
-    wanted = []
+    flavors = work.ask("looking for flavors", work.cloud.flavors)
+    wanted = {}
     for group in work.spec.groups:
-        reservation = served[group.name]
+        reservation = served[group.name].id
         # Virtual machines are reserved as a flavor of their own, whole machines by a hint.
-        name = f"reservation:{reservation.id}" if work.options.virtual else BARE_METAL
-        flavor = next((e for e in flavors if name in (e.name, e.id)), None)
+        name = f"reservation:{reservation}" if work.options.virtual else "baremetal"
+        flavor = next((each.id for each in flavors if name in (each.name, each.id)), None)
         if flavor is None:
-            raise SiteError(
-                f"{work.options.site}: there is no flavor {name!r}", retry_after_s=PASSING_S
-            )
-        wanted += [
-            NewServer(
-                name=work.server_name(node),
-                flavor_id=flavor.id,
-                image_id=base.image.id,
-                network_id=base.network.id,
-                keypair=base.keypair,
-                user_data=cloud_config(node, host_keys.get(node)),
-                reservation_id=None if work.options.virtual else reservation.id,
-                security_group=base.security_group.id if base.security_group else None,
-            )
-            for node in group.node_names()
-        ]
+            raise work.failed(f"there is no flavor {name!r}", PASSING_S)
+        for node in group.node_names():
+            body = {**base, "name": work.server_name(node), "flavor_id": flavor}
+            body["user_data"] = cloud_config(node, host_keys.get(node))
+            if not work.options.virtual:
+                body["scheduler_hints"] = {"reservation": reservation}
+            wanted[body["name"]] = body
     return wanted
 
 
-def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, NovaServer]:
+def hold_servers(work: Work, wanted: Mapping[str, Mapping[str, Any]]) -> dict[str, NovaServer]:
     """Return every wanted server by name, active and with an address.
 
     A failed server is made again once, after it is gone: a reservation has no spare machine.
@@ -200,67 +164,56 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, NovaServe
         SiteError: a server failed again, somebody stopped one, or they took too long.
     """
     patience = work.options.patience.servers_s
-    asked: dict[str, int] = {}
-    removed: set[str] = set()
-    failed: dict[str, list[str]] = {}
-    creations = 0
-    late = {new.name: "absent" for new in wanted}
+    removed: set[str] = set()  # ids
+    failures: dict[str, list[str]] = {}  # name -> Nova's words of each
+    made = dict.fromkeys(wanted, 0)
+    late = dict.fromkeys(wanted, "absent")
     for waited in work.polls(patience):
-        there, leaving = _look(work, removed)
-        for name, server in list(there.items()):
-            if server.status == "ERROR":
-                removed.add(server.id)
-                _give_up_or_remove(work, server, asked.get(name, 0), failed.setdefault(name, []))
-                leaving.add(name)
-                del there[name]
-            elif server.status in STOPPED:
-                raise SiteError(
-                    f"{work.options.site}: server {name} is {server.status}: start it "
-                    f"(`openstack server start {name}`), or delete it, and `hotbed up` resumes"
-                )
-        missing = [new for new in wanted if new.name not in there and new.name not in leaving]
-        if missing:
-            _create(work, missing, asked, last=creations >= TRIES)
-            creations += 1
-        late = {
-            new.name: "failed, and not gone yet" if new.name in leaving else "absent"
-            for new in wanted
-        } | {name: server.status for name, server in there.items()}
+        there, states = _look(work, removed), dict.fromkeys(wanted, "absent")
         for name, server in there.items():
-            if server.status == "ACTIVE" and server.addresses:
-                del late[name]
+            states[name] = server.status
+            if server.id in removed:
+                states[name] = "failed, and not gone yet"
+            elif server.status == "ERROR":
+                removed.add(server.id)
+                states[name] = "failed"
+                _remove_failed(work, server, failures.setdefault(name, []), made.get(name, 0))
+            elif server.status in STOPPED:
+                raise work.failed(
+                    f"server {name} is {server.status}: start it (`openstack server start "
+                    f"{name}`), or delete it, and `hotbed up` resumes"
+                )
+        if missing := [name for name in wanted if states[name] == "absent"]:
+            _create(work, {name: wanted[name] for name in missing}, made)
+        late = {name: "without an address" for name in there if not there[name].addresses}
+        late |= {name: state for name, state in states.items() if state != "ACTIVE"}
         if not late:
             return there
         up = len(wanted) - len(late)
         share = max(up / len(wanted), min(waited / patience, 0.9))
         work.progress(f"{up} of {len(wanted)} servers are up", 0.2 + 0.5 * share)
-    states = ", ".join(f"{name}: {late[name]}" for name in sorted(late)[:3])
-    raise SiteError(
-        f"{work.options.site}: {len(late)} of {len(wanted)} servers did not come up within "
-        f"{left(patience)} ({states}): `hotbed up` again resumes waiting",
-        retry_after_s=PASSING_S,
+    listed = ", ".join(f"{name}: {late[name]}" for name in sorted(late)[:3])
+    raise work.failed(
+        f"{len(late)} of {len(wanted)} servers did not come up within {left(patience)} "
+        f"({listed}): `hotbed up` again resumes waiting",
+        PASSING_S,
     )
 
 
-def _look(work: Work, removed: set[str]) -> tuple[dict[str, NovaServer], set[str]]:
-    """Return our servers by name, and names of those in `removed` that are not gone yet. Doubles of
-    a lost answer are removed."""
+def _look(work: Work, removed: set[str]) -> dict[str, NovaServer]:
+    """Return our servers by name, the best of each; remove doubles of a lost answer."""
     best = {"ACTIVE": 0, "BUILD": 1}
-    found: dict[str, NovaServer] = {}
-    leaving: set[str] = set()
-    servers = own_servers(work)
-    for server in sorted(servers, key=lambda each: (best.get(each.status, 2), each.id)):
-        if server.id in removed:
-            leaving.add(server.name)
-        elif server.name in found:
+    there: dict[str, NovaServer] = {}
+    for server in sorted(
+        own_servers(work), key=lambda each: (each.id in removed, best.get(each.status, 2), each.id)
+    ):
+        if there.setdefault(server.name, server) is not server and server.id not in removed:
             removed.add(server.id)
             work.ask("removing a double", partial(work.cloud.delete_server, server.id))
-        else:
-            found[server.name] = server
-    return found, leaving
+    return there
 
 
-def _give_up_or_remove(work: Work, server: NovaServer, tries: int, before: list[str]) -> None:
+def _remove_failed(work: Work, server: NovaServer, before: list[str], made: int) -> None:
     """Remove a failed server and add Nova's words to `before`; raise if it failed too often."""
     said = " ".join(server.fault.split()).rstrip(".") or "Nova gives no reason"
     work.record.journal("failed", what="server", name=server.name, id=server.id, reason=said)
@@ -269,34 +222,32 @@ def _give_up_or_remove(work: Work, server: NovaServer, tries: int, before: list[
         # Of servers requested in parallel Nova may accept one too many and count it later.
         error = CloudError(said, Fault.QUOTA)
         raise explain(error, f"starting server {server.name}", work.options.site)
-    if tries >= TRIES:
+    if made >= TRIES:
         first = f" (at first: {'; '.join(before)})" if before and before != [said] else ""
-        raise SiteError(
-            f"{work.options.site}: server {server.name} could not be started: {said}{first}",
-            retry_after_s=PASSING_S,
-        )
+        raise work.failed(f"server {server.name} could not be started: {said}{first}", PASSING_S)
     before.append(said)
 
 
-def _create(work: Work, missing: Sequence[NewServer], asked: dict[str, int], *, last: bool) -> None:
-    """Request all of them in parallel."""
-    for new in missing:
-        work.record.journal("ask", what="server", name=new.name)
-        asked[new.name] = asked.get(new.name, 0) + 1
+def _create(work: Work, missing: Mapping[str, Mapping[str, Any]], made: dict[str, int]) -> None:
+    """Request all of them in parallel. A lost answer is settled by the next look."""
+    calls = {name: partial(work.cloud.create_server, body) for name, body in missing.items()}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        futures = [(new, pool.submit(work.cloud.create_server, new)) for new in missing]
+        futures = {
+            name: pool.submit(work.make, "server", name, call) for name, call in calls.items()
+        }
     problem: CloudError | None = None
-    for new, future in futures:
+    for name, future in futures.items():
+        made[name] += 1
         try:
-            work.made("server", new.name, future.result().id)
+            future.result()
         except CloudError as error:
-            if error.fault is not Fault.PASSING or last:
+            if error.fault is not Fault.PASSING or made[name] > TRIES:
                 problem = error
     if problem is not None:
         raise explain(problem, "making servers", work.options.site) from problem
 
 
-def hold_floating_ip(work: Work, server: NovaServer) -> FloatingIp:
+def hold_floating_ip(work: Work, server: NovaServer) -> str:
     """Return the admin node's public address, attached."""
     name = f"{work.base}-admin"
     made = work.ensure(
@@ -304,20 +255,21 @@ def hold_floating_ip(work: Work, server: NovaServer) -> FloatingIp:
         name,
         lambda: next((e for e in work.cloud.floating_ips() if e.description == name), None),
         lambda: work.cloud.create_floating_ip(name),
-        lambda made: made.id,
+        lambda made: str(made.id),
     )
     # Repeating it changes nothing; an address of an earlier server moves.
     work.ask(
         "giving the admin node its address",
         lambda: work.cloud.attach_floating_ip(made.id, server.id),
     )
-    return made
+    return str(made.floating_ip_address)
 
 
 def own_servers(work: Work) -> list[NovaServer]:
     """Return servers with the testbed's name that are not gone."""
     found = work.ask("looking for servers", lambda: work.cloud.servers(work.base))
-    return [s for s in found if belongs(s.name, work.base) and s.status not in GONE]
+    gone = ("DELETED", "SOFT_DELETED")
+    return [each for each in found if belongs(each.name, work.base) and each.status not in gone]
 
 
 def remove_servers(work: Work, begun: float, done: float) -> None:
@@ -338,29 +290,21 @@ def remove_servers(work: Work, begun: float, done: float) -> None:
             return
         share = begun + (done - begun) * (1 - len(there) / total)
         work.progress(f"{len(there)} servers still there", share)
-    raise SiteError(
-        f"{work.options.site}: {len(there)} servers are still there, such as "
-        f"{there[0].name} ({there[0].status}): the same command resumes later",
-        retry_after_s=PASSING_S,
+    raise work.failed(
+        f"{len(there)} servers are still there, such as {there[0].name} ({there[0].status}): the "
+        "same command resumes later",
+        PASSING_S,
     )
 
 
 # -- from servers to nodes ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PreparedNode:
-    """A node's answer to its setup: a path for every use of its disks, and facts."""
-
-    devices: Mapping[str, str]
-    facts: Mapping[str, Any]
-
-
 def own_host_keys(work: Work) -> dict[str, tuple[str, str]]:
     """Return (private, public) host key of every node, made on first use; none if learned."""
     if work.options.host_keys != "given":
         return {}
-    folder = work.record.folder / KEY_FOLDER
+    folder = work.record.folder / "host_keys"
     folder.mkdir(mode=0o700, exist_ok=True)
     made = {}
     for node in work.spec.node_names():
@@ -389,11 +333,10 @@ def _keyscan(address: str) -> list[str]:
 
 
 def _scanned(text: str, address: str) -> str:
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) >= 3 and words[1] == "ssh-ed25519":
-            return " ".join(words[1:3])
-    raise RemoteError(f"{address} shows no ed25519 host key (yet)", retry=True)
+    found = re.search(r"^\S+ (ssh-ed25519 \S+)", text, re.MULTILINE)
+    if found is None:
+        raise RemoteError(f"{address} shows no ed25519 host key (yet)", retry=True)
+    return found[1]
 
 
 class FirstContact:
@@ -415,49 +358,42 @@ class FirstContact:
     ) -> None:
         self._work, self._draft, self._servers = work, draft, servers
         self._shells, self._see = shells, see
-        self._marks = {node.name: self._mark(node.name) for node in draft.nodes}
-        self._keys = threading.Lock()  # the record is written by one thread at a time
+        self._host_keys: dict[str, dict[str, str]] = work.record.data.setdefault("host_keys", {})
+        self._lock = threading.Lock()  # the record is written by one thread at a time
 
-    def prepare(self) -> dict[str, PreparedNode]:
-        """Set up every node and let root in.
+    def prepare(self) -> dict[str, dict[str, Any]]:
+        """Set up every node and let root in. Return each node's answer: a path for every use of
+        its disks (``devices``), and ``facts``.
 
         Raises:
             SiteError: a node does not answer in time, or does not let us in.
             UserError: a disk that the spec names is not there.
         """
+        # A host key belongs to a server, not to an address.
+        for node, known in list(self._host_keys.items()):
+            if known["server"] != self._servers[node].id:
+                del self._host_keys[node]
+        for node, (_, public) in own_host_keys(self._work).items():
+            self._host_keys[node] = {"server": self._servers[node].id, "key": public}
+        self._write_host_keys()
         admin = self._draft.admin
-        others = [node for node in self._draft.nodes if node.name != admin.name]
-        self._pin()
-        self._meet(admin)
         done = {admin.name: self._set_up(admin)}
         self._work.progress(f"node {admin.name} is ready", 0.8)
-
-        def one(node: Node) -> PreparedNode:
-            self._meet(node)
-            return self._set_up(node)
-
-        done |= _in_parallel(others, one)
+        others = [node for node in self._draft.nodes if node.name != admin.name]
+        done |= _in_parallel(others, self._set_up)
         self._work.progress("asking the nodes for root", 0.95)
         _in_parallel(self._draft.nodes, self._as_root)
         return done
 
-    def _pin(self) -> None:
-        """Write known_hosts with the keys known now; a key belongs to a server, not an address."""
-        known = self._work.record.data.setdefault("host_keys", {})
-        for node, (_, public) in own_host_keys(self._work).items():
-            known[node] = {"server": self._servers[node].id, "key": public}
-        for node in list(known):
-            if known[node]["server"] != self._servers[node].id:
-                del known[node]
-        self._write()
-
-    def _write(self) -> None:
-        known = self._work.record.data["host_keys"]
-        lines = {}
-        for node in self._draft.nodes:
-            if node.name in known:
-                addresses = dict.fromkeys((node.reached_at, node.address))
-                lines[node.name] = (",".join(addresses), known[node.name]["key"])
+    def _write_host_keys(self) -> None:
+        lines = {
+            node.name: (
+                ",".join(dict.fromkeys((node.reached_at, node.address))),
+                self._host_keys[node.name]["key"],
+            )
+            for node in self._draft.nodes
+            if node.name in self._host_keys
+        }
         keys.write_known_hosts(self._draft.known_hosts, lines)
         self._work.record.save()
 
@@ -469,10 +405,9 @@ class FirstContact:
             shell = self._shell(self._draft.node(node.via))
             done = shell.run(_keyscan(node.address), timeout_s=3 * SCAN_S, check=False)
             key = _scanned(done.text, node.address)
-        with self._keys:
-            server = self._servers[node.name].id
-            self._work.record.data["host_keys"][node.name] = {"server": server, "key": key}
-            self._write()
+        with self._lock:
+            self._host_keys[node.name] = {"server": self._servers[node.name].id, "key": key}
+            self._write_host_keys()
 
     def _shell(self, node: Node) -> Shell:
         return self._shells(target_of(self._draft, node))
@@ -483,39 +418,35 @@ class FirstContact:
         lost: RemoteError | None = None
         for _ in self._work.polls(patience):
             try:
-                if node.name not in self._work.record.data["host_keys"]:
+                if node.name not in self._host_keys:
                     self._learn(node)
                 self._shell(node).run(["true"], timeout_s=CONTACT_S)
                 return
             except RemoteError as error:
                 lost = error
             self._work.progress(f"waiting for ssh on {node.name}", 0.75)
-        raise SiteError(
-            f"{self._work.options.site}: node {node.name} did not let us in within "
-            f"{left(patience)}: {lost}",
-            retry_after_s=POLL_S,
+        raise self._work.failed(
+            f"node {node.name} did not let us in within {left(patience)}: {lost}", POLL_S
         ) from lost
 
-    def _set_up(self, node: Node) -> PreparedNode:
-        wanted = base64.b64encode(json.dumps(self._wanted(node)).encode())
+    def _set_up(self, node: Node) -> dict[str, Any]:
+        self._meet(node)
+        wanted = base64.b64encode(json.dumps(self._wanted(node)).encode()).decode()
         script = files("testbed.sites.chameleon").joinpath("node_setup.py").read_bytes()
         sudo = [] if node.ssh_user == "root" else ["sudo", "-n"]
+        trouble = f"node {node.name} could not be set up"
         try:
             done = self._shell(node).run(
-                [*sudo, "python3", "-", wanted.decode()], input=script, timeout_s=SETUP_S
+                [*sudo, "python3", "-", wanted], input=script, timeout_s=SETUP_S
             )
-            answer = json.loads(done.text)
+            answer: dict[str, Any] = json.loads(done.text)
         except RemoteError as error:
-            raise SiteError(
-                f"node {node.name} could not be set up: {error}", retry_after_s=POLL_S
-            ) from error
+            raise SiteError(f"{trouble}: {error}", retry_after_s=POLL_S) from error
         except ValueError as error:
-            raise SiteError(
-                f"node {node.name} could not be set up: it says {done.text[:200]!r}"
-            ) from error
+            raise SiteError(f"{trouble}: it says {done.text[:200]!r}") from error
         if "error" in answer:
             raise UserError(answer["error"], where=f"node {node.name}")
-        return PreparedNode(answer["devices"], answer["facts"])
+        return answer
 
     def _as_root(self, node: Node) -> None:
         nodes = tuple(replace(each, ssh_user="root") for each in self._draft.nodes)
@@ -550,20 +481,8 @@ class FirstContact:
             "disks": disks,
             "files": work.options.virtual,
             "media": work.options.media,
-            "mark": self._marks[node.name],
+            "mark": re.sub(r"[^A-Za-z0-9]", "", self._servers[node.name].id)[-12:],
         }
-
-    def _mark(self, node: str) -> str:
-        """Return the suffix of the names of a node's parts: its server's own digits.
-
-        Earlier versions had none; parts of such a server, which may hold a store, keep their names.
-        """
-        data, server = self._work.record.data, self._servers[node].id
-        same = data.get("host_keys", {}).get(node, {}).get("server") == server
-        before = [each for each in data.get("nodes") or () if each["name"] == node]
-        if same and any(path in UNMARKED for each in before for path in each["devices"].values()):
-            return ""
-        return re.sub(r"[^A-Za-z0-9]", "", server)[-12:]
 
 
 def _in_parallel(nodes: Sequence[Node], call: Callable[[Node], T]) -> dict[str, T]:

@@ -1,7 +1,7 @@
 """The site `chameleon` (docs/chameleon.md): bring a testbed up, look at it, prolong it, remove it.
 
-A testbed's things are known by the tag in their names and by the journal's ids, so a crash between
-a call and its answer loses nothing. Only things with the tag or a journalled id are removed.
+A testbed's things are known by the tag in their names, so a crash between a call and its answer
+loses nothing, and only things with the tag are removed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,14 @@ from testbed.deploy.inventory import cluster_id
 from testbed.sites import keys
 from testbed.sites.chameleon.cloud import (
     LIVE,
-    BlazarLease,
     Cloud,
     CloudError,
-    Flavor,
-    FloatingIp,
     NoCredentials,
     NovaServer,
     open_cloud,
 )
 from testbed.sites.chameleon.lease import (
     LATE_S,
-    asks_of,
     broken_words,
     choose_flavors,
     end_leases,
@@ -39,11 +35,11 @@ from testbed.sites.chameleon.lease import (
     match_reservations,
     prolong,
     unanswered,
+    wanted_reservations,
 )
 from testbed.sites.chameleon.options import ChameleonOptions, check_spec, read_options
 from testbed.sites.chameleon.servers import (
     FirstContact,
-    PreparedNode,
     Scan,
     Shells,
     hold_floating_ip,
@@ -54,7 +50,7 @@ from testbed.sites.chameleon.servers import (
     signal_of,
     wanted_servers,
 )
-from testbed.sites.chameleon.work import Work, base_name, belongs, left, when
+from testbed.sites.chameleon.work import PAUSES_S, Work, base_name, belongs, left, when
 from testbed.sites.clock import Clock, SystemClock
 from testbed.sites.contract import (
     Capability,
@@ -77,7 +73,6 @@ from testbed.ssh import SshShell
 
 Connect = Callable[[str, str | None], Cloud]
 """(site, project) -> the cloud, with the credentials of the environment."""
-PREFIX = "hotbed-"
 WATCH_S = 60.0
 """Time in seconds to look for a lease that was requested without an answer."""
 
@@ -118,8 +113,9 @@ class ChameleonSite:
         nodes = sum(group.count for group in spec.groups)
         try:
             cloud = self._connect(options.site, options.project)
+            work = Work(Record(Path("/nonexistent")), spec, options, cloud, self._clock)
             # Strays are listed before new costs arise: they show that a state folder was lost.
-            detail = _outlook(spec, options, cloud, self._clock) + self._strays(options, cloud)
+            detail = _outlook(work) + self._strays(work)
         except NoCredentials as error:
             detail = f"not asked what is free: {error}"
         return Cost(
@@ -135,15 +131,20 @@ class ChameleonSite:
         """See `Site.provision`; a lease that starts later is a SiteError with the time left."""
         options = self._options_of(spec)
         with self._records.open(spec.name) as record:
-            _begin(record, spec, options, self._clock.now())
+            if record.data:
+                _require_same(record, spec, options)
             progress("asking the cloud", 0.0)
-            try:
-                work = self._work(record, progress)
-                work.remember_owner()
-            except HotbedError:
-                if not record.entries():
-                    self._records.remove(spec.name)  # nothing was ever asked for
-                raise
+            cloud = self._connect(options.site, options.project)
+            work = Work(record, spec, options, cloud, self._clock, progress)
+            if record.data:
+                _require_owner(work)
+            else:
+                owner = asdict(work.ask("asking who we are", cloud.identity))
+                made = {"made_at": self._clock.now(), "owner": owner}
+                record.data = {"tag": secrets.token_hex(4), "phase": "new"} | made
+            record.data["spec"] = spec.model_dump(mode="json")
+            record.data["options"] = options.model_dump(mode="json")
+            record.save()
             if record.data["phase"] != "ready" or _health(work).state is not State.READY:
                 _build(work, self._shells, self._see)
             progress("ready", 1.0)
@@ -165,9 +166,10 @@ class ChameleonSite:
         if not data:
             return Status(State.ABSENT, f"there is no testbed {name!r}")
         try:
-            work = self._looking(name, data)
+            # Only a look: nothing is written, and failed calls are not repeated.
+            work = self._work(Record(self._records.folder(name), data), silent, ())
             status = _health(work)
-            return replace(status, detail=status.detail + self._strays(work.options, work.cloud))
+            return replace(status, detail=status.detail + self._strays(work))
         except HotbedError as error:
             ends = _ends_at(data)
             over = ends is not None and ends <= self._clock.now()
@@ -177,19 +179,14 @@ class ChameleonSite:
 
     def find(self, name: str, *, partly: bool = False) -> Testbed | None:
         """See `Site.find`. The cloud is asked only if the lease seems to be over."""
-        data, folder = self._records.read(name), self._records.folder(name)
-        if partly:
-            return _describe(folder, data) if data and data.get("nodes") else None
-        if not data or data["phase"] != "ready":
+        data = self._records.read(name) or {}
+        if not data.get("nodes") or not (partly or data["phase"] == "ready"):
             return None
         ends = _ends_at(data)
-        if ends is not None and ends <= self._clock.now():
-            try:
-                if _health(self._looking(name, data)).state is not State.READY:
-                    return None
-            except HotbedError:
-                return None
-        return _describe(folder, data)
+        over = ends is not None and ends <= self._clock.now()
+        if over and not partly and self.status(name).state is not State.READY:
+            return None
+        return _describe(self._records.folder(name), data)
 
     # -- later ----------------------------------------------------------------------------------
 
@@ -216,7 +213,7 @@ class ChameleonSite:
         """See `Site.release`."""
         if name in self._records.names():
             with self._records.open(name) as record:
-                if record.data and record.entries():  # else nothing was ever asked for
+                if record.entries():  # else nothing was ever asked for
                     _remove_all(self._work(record, progress))
                     folder = record.folder
                     reach.hang_up(name, folder, folder / "known_hosts")
@@ -261,56 +258,51 @@ class ChameleonSite:
         refuse_settings(spec, self.kind)
         return options
 
-    def _work(self, record: Record, progress: Progress) -> Work:
-        work = self._open(record, progress)
-        work.set_clock()
-        work.require_owner()
-        return work
-
-    def _looking(self, name: str, data: dict[str, Any]) -> Work:
-        """Open a testbed only to look: nothing is written, and failed calls are not repeated."""
-        work = self._open(Record(self._records.folder(name), data), silent)
-        work.skew_s = float(data.get("skew_s", 0.0))
-        work.pauses_s = ()
-        work.require_owner()
-        return work
-
-    def _open(self, record: Record, progress: Progress) -> Work:
+    def _work(
+        self, record: Record, progress: Progress, pauses_s: tuple[float, ...] = PAUSES_S
+    ) -> Work:
         options = read_options(record.data["options"], str(record.folder / "record.json"))
         spec = TestbedSpec.model_validate(record.data["spec"])
         cloud = self._connect(options.site, options.project)
-        return Work(record, spec, options, cloud, self._clock, progress)
+        work = Work(record, spec, options, cloud, self._clock, progress, pauses_s)
+        _require_owner(work)
+        return work
 
-    def _strays(self, options: ChameleonOptions, cloud: Cloud) -> str:
-        """List strays once for each of Chameleon's sites and projects."""
-        where = (options.site, options.project)
+    def _strays(self, work: Work) -> str:
+        """List Hotbed's things of no testbed on this machine (another machine's, or of a lost
+        record), once for each of Chameleon's sites and projects."""
+        where, cloud = (work.options.site, work.options.project), work.cloud
         if where in self._listed_strays:
             return ""
         self._listed_strays.add(where)
         kept = {name: self._records.read(name) for name in self._records.names()}
         bases = [base_name(name, data["tag"]) for name, data in kept.items() if data]
         try:
-            found = _strays_of(cloud, bases)
+            me = cloud.identity()
+            named = [("server", server.name) for server in cloud.servers("hotbed-")]
+            named += [
+                ("lease", lease.name)
+                for lease in cloud.leases()
+                if (lease.user_id, lease.project_id) == (me.user_id, me.project_id)
+                and lease.status != "TERMINATED"
+            ]
+            named += [("floating IP", ip.description or "") for ip in cloud.floating_ips()]
+            named += [("key pair", name) for name in cloud.keypairs()]
+            named += [("security group", group.name) for group in cloud.security_groups()]
         except CloudError:
             return ""  # listed another time
+        found = [
+            f"{kind} {name}"
+            for kind, name in named
+            if name.startswith("hotbed-") and not any(belongs(name, base) for base in bases)
+        ]
         return f"; of no testbed on this machine: {', '.join(found)}" if found else ""
 
 
 # -- coming up ----------------------------------------------------------------------------------
 
 
-def _begin(record: Record, spec: TestbedSpec, options: ChameleonOptions, now: float) -> None:
-    """Record the testbed before anything is made."""
-    body = options.model_dump(mode="json")
-    if not record.data:
-        record.data = {"tag": secrets.token_hex(4), "phase": "new", "made_at": now}
-    else:
-        _require_same(record, spec, body)
-    record.data |= {"spec": spec.model_dump(mode="json"), "options": body}
-    record.save()
-
-
-def _require_same(record: Record, spec: TestbedSpec, body: Mapping[str, Any]) -> None:
+def _require_same(record: Record, spec: TestbedSpec, options: ChameleonOptions) -> None:
     """Check that only options of the next lease and waiting times have changed."""
 
     def lasting(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -318,6 +310,7 @@ def _require_same(record: Record, spec: TestbedSpec, body: Mapping[str, Any]) ->
         return kept | {"lease.name": options["lease"]["name"]}
 
     before = TestbedSpec.model_validate(record.data["spec"])
+    body = options.model_dump(mode="json")
     if before.digest() != spec.digest() or lasting(record.data["options"]) != lasting(body):
         raise UserError(
             f"a testbed {record.name!r} of another spec is there",
@@ -325,23 +318,41 @@ def _require_same(record: Record, spec: TestbedSpec, body: Mapping[str, Any]) ->
         )
 
 
-def _outlook(spec: TestbedSpec, options: ChameleonOptions, cloud: Cloud, clock: Clock) -> str:
+def _require_owner(work: Work) -> None:
+    """Check that the credentials are the owner's: others cannot see the testbed's lease.
+
+    Raises:
+        UserError: they are of another user or project.
+    """
+
+    def words(who: Mapping[str, str]) -> str:
+        user, project = who["user_name"] or who["user_id"], who["project_name"] or who["project_id"]
+        return f"user {user} in project {project}"
+
+    here = asdict(work.ask("asking who we are", work.cloud.identity))
+    owner = work.record.data.get("owner", here)
+    if any(owner[key] != here[key] for key in ("user_id", "project_id")):
+        raise UserError(
+            f"testbed {work.record.name!r} on {work.options.site} was made by {words(owner)}, and "
+            f"these credentials are of {words(here)}, who cannot see its lease; nothing "
+            "was changed",
+            do="load the openrc file (OS_* variables) that it was made with, and try again",
+        )
+
+
+def _outlook(work: Work) -> str:
     """Describe when and on what the testbed could start; changes nothing.
 
     Raises:
         UserError: the site has no such machines, or not that many.
         SiteError: it cannot be asked.
     """
-    nowhere = Record(Path("/nonexistent"), {"tag": "00000000"})
-    work = Work(nowhere, spec, options, cloud, clock)
-    work.set_clock()
     flavors = _flavors(work)
-    slot = look_for_slot(work, asks_of(spec, options, flavors))
     if flavors is not None:
         return "as " + ", ".join(f"{group}: {flavor.name}" for group, flavor in flavors.items())
-    if slot is None or slot.start_s is None:
-        return "at a site that does not show what is free"
-    return "free now" if slot.start_s <= work.now() else f"free from {when(slot.start_s)}"
+    slot = look_for_slot(work, wanted_reservations(work.spec, work.options))
+    assert slot.start_s is not None
+    return "free now" if slot.start_s <= work.clock.now() else f"free from {when(slot.start_s)}"
 
 
 def _build(work: Work, shells: Shells, see: Scan) -> None:
@@ -354,36 +365,51 @@ def _build(work: Work, shells: Shells, see: Scan) -> None:
     record.data["phase"] = "building"
     record.save()
     flavors = _flavors(work)
-    asks = asks_of(spec, work.options, flavors)
+    wanted = wanted_reservations(spec, work.options, flavors)
     base = make_base(work)
-    lease = hold_lease(work, asks)
-    known = work.ask("looking for flavors", work.cloud.flavors)
-    served = match_reservations(lease, asks)
-    found = hold_servers(work, wanted_servers(work, base, served, known))
+    lease = hold_lease(work, wanted)
+    found = hold_servers(work, wanted_servers(work, base, match_reservations(lease, wanted)))
     servers = {node: found[work.server_name(node)] for node in spec.node_names()}
+    admin = next(group.name for group in spec.groups if "admin" in group.roles)
     public = None
     if work.options.floating_ip == "admin":
         work.progress("giving the admin node its address", 0.72)
-        public = hold_floating_ip(work, servers[_admin(spec)])
-    draft = _draft(work, servers, public)
+        public = hold_floating_ip(work, servers[admin])
+    # Before its set-up a node is reached by the image's user.
+    draft = _testbed(record.folder, spec, _draft_nodes(work, servers, admin, public))
     prepared = FirstContact(work, draft, servers, shells, see).prepare()
-    types = _types(work, servers, flavors)
-    image = f"{base.image.name} ({base.image.id})"
-    record.data["nodes"] = [
-        _recorded(
-            work,
-            node,
-            prepared[node.name],
-            servers[node.name],
-            {"type": types[node.name], "image": image},
-        )
-        for node in draft.nodes
-    ]
-    record.data["phase"] = "ready"
+    if flavors is not None:
+        types = {node: flavors[g.name].name for g in spec.groups for node in g.node_names()}
+    else:
+        hosts = work.ask("looking at the machines", work.cloud.hosts)
+        by_machine = {str(host.get("uid")): host.get("node_type") for host in hosts}
+        types = {node: by_machine.get(server.host) for node, server in servers.items()}
+    nodes = []
+    for node in draft.nodes:
+        facts = prepared[node.name]["facts"]
+        signal, pressure_file = signal_of(work.options.signal, facts)
+        described = {
+            "site": work.options.site,
+            "machine": servers[node.name].host,
+            "type": types[node.name],
+            "image": f"{work.options.image} ({base['image_id']})",
+            "product": str(facts.get("product", "")),
+        }
+        made = {
+            "roles": sorted(node.roles),
+            "ssh_user": "root",
+            "devices": dict(prepared[node.name]["devices"]),
+            "signal": signal,
+            "pressure_file": pressure_file,
+            "cpus": float(facts["cpus"]),
+            "facts": {name: value for name, value in described.items() if value},
+        }
+        nodes.append(asdict(node) | made)
+    record.data |= {"nodes": nodes, "phase": "ready"}
     record.save()
 
 
-def _flavors(work: Work) -> dict[str, Flavor] | None:
+def _flavors(work: Work) -> dict[str, Any] | None:
     """Return each group's flavor, None for whole machines."""
     if not work.options.virtual:
         return None
@@ -391,14 +417,11 @@ def _flavors(work: Work) -> dict[str, Flavor] | None:
     return choose_flavors(work.spec, work.options, known)
 
 
-def _admin(spec: TestbedSpec) -> str:
-    return next(group.name for group in spec.groups if "admin" in group.roles)
-
-
-def _draft(work: Work, servers: Mapping[str, NovaServer], public: FloatingIp | None) -> Testbed:
-    """Return the testbed before its nodes are set up, reached by the image's user."""
-    admin, racks = _admin(work.spec), work.spec.rack_of()
-    nodes = tuple(
+def _draft_nodes(
+    work: Work, servers: Mapping[str, NovaServer], admin: str, public: str | None
+) -> tuple[Node, ...]:
+    racks = work.spec.rack_of()
+    return tuple(
         Node(
             name=name,
             address=servers[name].addresses[0],
@@ -407,13 +430,12 @@ def _draft(work: Work, servers: Mapping[str, NovaServer], public: FloatingIp | N
             ssh_user=work.options.ssh_user,
             memory_bytes=group.memory,
             rack=racks.get(name),
-            public_address=public.address if public is not None and name == admin else None,
+            public_address=public if name == admin else None,
             via=admin if public is not None and name != admin else None,
         )
         for group in work.spec.groups
         for name in group.node_names()
     )
-    return _testbed(work.record.folder, work.spec, nodes)
 
 
 def _testbed(folder: Path, spec: TestbedSpec, nodes: tuple[Node, ...]) -> Testbed:
@@ -434,90 +456,48 @@ def _describe(folder: Path, data: Mapping[str, Any]) -> Testbed:
     return _testbed(folder, TestbedSpec.model_validate(data["spec"]), nodes)
 
 
-def _recorded(
-    work: Work, node: Node, prepared: PreparedNode, server: NovaServer, facts: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the fields of `Node` for the record."""
-    signal, pressure = signal_of(work.options.signal, prepared.facts)
-    facts = {
-        **{"site": work.options.site, "machine": server.host},
-        **facts,
-        "product": str(prepared.facts.get("product", "")),
-    }
-    return asdict(node) | {
-        "roles": sorted(node.roles),
-        "ssh_user": "root",
-        "devices": dict(prepared.devices),
-        "signal": signal,
-        "pressure_file": pressure,
-        "cpus": float(prepared.facts["cpus"]),
-        "facts": {name: value for name, value in facts.items() if value},
-    }
-
-
-def _types(
-    work: Work, servers: Mapping[str, NovaServer], flavors: Mapping[str, Flavor] | None
-) -> dict[str, str]:
-    """Return every node's flavor, or its machine's type if Nova shows the machine."""
-    if flavors is not None:
-        return {n: flavors[g.name].name for g in work.spec.groups for n in g.node_names()}
-    hosts = work.if_allowed("looking at the machines", work.cloud.hosts) or ()
-    types = {host.name: host.node_type for host in hosts}
-    return {node: types.get(server.host, "") for node, server in servers.items()}
-
-
 # -- health -------------------------------------------------------------------------------------
 
 
 def _health(work: Work) -> Status:
     """Return the testbed's status by the cloud."""
-    data = work.record.data
-    known = data.get("lease") or {}
-    lease = work.ask("looking at the lease", lambda: work.cloud.lease(str(known.get("id", ""))))
+    data, now = work.record.data, work.clock.now()
+    known = data.get("lease")
+    lease = known and work.ask("looking at the lease", lambda: work.cloud.lease(known["id"]))
     found = work.ask("looking at the servers", lambda: work.cloud.servers(work.base))
     servers = {server.name: server.status for server in found}
     words = {"ACTIVE": "running", "SHUTOFF": "stopped", "BUILD": "building"}
     names = work.spec.node_names()
-    nodes = {}
-    for name in names:
-        status = servers.get(work.server_name(name), "absent")
-        nodes[name] = words.get(status, status.lower())
-    running = sum(state == "running" for state in nodes.values())
-    if lease is None or lease.status not in LIVE or lease.end_s <= work.now():
-        return _without_lease(work, known, lease, nodes)
-    ends = work.ours(lease.end_s)
-    if lease.status == "PENDING" and lease.start_s > work.now():
-        begins = f"the lease starts {when(lease.start_s)}, in {left(lease.start_s - work.now())}"
-        return Status(State.PENDING, begins, nodes, ends)
-    detail = f"{running} of {len(names)} nodes run"
-    if data["phase"] == "ready" and running == len(names):
-        until = f"the lease ends {when(lease.end_s)}, in {left(lease.end_s - work.now())}"
-        return Status(State.READY, f"{detail}; {until}", nodes, ends)
-    state = State.FAILED if data["phase"] == "ready" else State.BUILDING
-    return Status(state, detail, nodes, ends)
-
-
-def _without_lease(
-    work: Work, known: Mapping[str, Any], lease: BlazarLease | None, nodes: Mapping[str, str]
-) -> Status:
-    """Return the status of a testbed without a serving lease; `known` is the recorded one."""
+    states = {name: servers.get(work.server_name(name), "absent") for name in names}
+    nodes = {name: words.get(state, state.lower()) for name, state in states.items()}
     if not known:
         return Status(State.BUILDING, "there is no lease yet", nodes)
-    end_s = float(known["end_s"]) if lease is None else lease.end_s
-    ends = work.ours(min(end_s, work.now()))
-    if lease is not None and lease.status == "ERROR":
-        said = f"{broken_words(work, lease)}: `hotbed up` removes it"
-        return Status(State.FAILED, said, nodes, ends)
-    how = f"has ended ({when(end_s)})"
-    if end_s > work.now():
-        how = f"was ended early, by somebody or by the site (its end was {when(end_s)})"
-    return Status(State.FAILED, f"the lease {how}: `hotbed up` again leases anew", nodes, ends)
+    if lease is None or lease.status not in LIVE or lease.end_s <= now:
+        end_s = float(known["end_s"]) if lease is None else lease.end_s
+        if lease is not None and lease.status == "ERROR":
+            said = f"{broken_words(lease)}: `hotbed up` removes it"
+        else:
+            how = f"has ended ({when(end_s)})"
+            if end_s > now:
+                how = f"was ended early, by somebody or by the site (its end was {when(end_s)})"
+            said = f"the lease {how}: `hotbed up` again leases anew"
+        return Status(State.FAILED, said, nodes, min(end_s, now))
+    if lease.status == "PENDING" and lease.start_s > now:
+        begins = f"the lease starts {when(lease.start_s)}, in {left(lease.start_s - now)}"
+        return Status(State.PENDING, begins, nodes, lease.end_s)
+    running = sum(state == "running" for state in nodes.values())
+    detail = f"{running} of {len(names)} nodes run"
+    if data["phase"] != "ready":
+        return Status(State.BUILDING, detail, nodes, lease.end_s)
+    if running < len(names):
+        return Status(State.FAILED, detail, nodes, lease.end_s)
+    until = f"the lease ends {when(lease.end_s)}, in {left(lease.end_s - now)}"
+    return Status(State.READY, f"{detail}; {until}", nodes, lease.end_s)
 
 
 def _ends_at(data: Mapping[str, Any]) -> float | None:
-    """Return the recorded end of the lease by our clock."""
-    lease = data.get("lease")
-    return float(lease["end_s"]) - float(data.get("skew_s", 0.0)) if lease else None
+    """Return the recorded end of the lease."""
+    return float(data["lease"]["end_s"]) if data.get("lease") else None
 
 
 # -- going down ---------------------------------------------------------------------------------
@@ -533,9 +513,8 @@ def _remove_all(work: Work) -> None:
     base, cloud = work.base, work.cloud
     try:
         work.progress("removing floating IPs", 0.05)
-        made = work.made_ids("floating ip")
         ips = work.ask("looking for floating IPs", cloud.floating_ips)
-        mine = {ip.id for ip in ips if belongs(ip.description, base) or ip.id in made}
+        mine = {ip.id for ip in ips if belongs(ip.description or "", base)}
         work.remove_each("removing floating IPs", mine, cloud.delete_floating_ip)
         remove_servers(work, 0.1, 0.75)
     except SiteError:
@@ -549,48 +528,17 @@ def _remove_all(work: Work) -> None:
     work.remove_each("removing the security group", ours, cloud.delete_security_group)
     pairs = {base} & set(work.ask("looking for key pairs", cloud.keypairs))
     work.remove_each("removing the key pair", pairs, cloud.delete_keypair)
-    _await_late_lease(work)
-
-
-def _await_late_lease(work: Work) -> None:
-    """End a lease that appears after its answer got lost: once the record is forgotten, nobody
-    would end it."""
+    # Once the record is forgotten, nobody would end a lease that appears after a lost answer.
     for _ in work.polls(WATCH_S):
         if not unanswered(work):
             return
-        work.progress("looking for a lease whose answer never came", 0.95)
+        work.progress("looking for a lease that was asked for without an answer", 0.95)
         end_leases(work)
     if asked_s := unanswered(work):
         until = max(asked_s) + LATE_S
-        raise SiteError(
-            f"{work.options.site}: a lease was asked for at {when(max(asked_s))}, the answer never "
-            f"came, and it may still appear until {when(until + 59)}: repeat `hotbed down "
-            f"{work.record.name}` then, which ends it and forgets the testbed; all else is "
-            "removed",
-            retry_after_s=until - work.now(),
+        raise work.failed(
+            f"a lease was asked for at {when(max(asked_s))}, the answer never came, and it may "
+            f"still appear until {when(until + 59)}: repeat `hotbed down {work.record.name}` then, "
+            "which ends it and forgets the testbed; all else is removed",
+            until - work.clock.now(),
         )
-
-
-def _strays_of(cloud: Cloud, bases: Sequence[str]) -> list[str]:
-    """Return kinds and names of things of Hotbed's that belong to no testbed with these `bases`:
-    another machine's, or of a lost record.
-
-    Raises:
-        CloudError: see `Cloud`.
-    """
-    me = cloud.identity()
-    named = [("server", server.name) for server in cloud.servers(PREFIX)]
-    named += [
-        ("lease", lease.name)
-        for lease in cloud.leases()
-        if (lease.user_id, lease.project_id) == (me.user_id, me.project_id)
-        and lease.status != "TERMINATED"
-    ]
-    named += [("floating IP", ip.description) for ip in cloud.floating_ips()]
-    named += [("key pair", name) for name in cloud.keypairs()]
-    named += [("security group", group.name) for group in cloud.security_groups()]
-    return [
-        f"{kind} {name}"
-        for kind, name in named
-        if name.startswith(PREFIX) and not any(belongs(name, base) for base in bases)
-    ]

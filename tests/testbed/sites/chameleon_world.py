@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from testbed import reach
-from testbed.sites.chameleon.cloud import (
-    HOST,
-    BlazarLease,
-    CloudError,
-    Fault,
-    Reservation,
-    WantedReservation,
-)
+from testbed.sites.chameleon.cloud import BlazarLease, CloudError, Fault, Reservation
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
@@ -88,18 +81,10 @@ class World:
 def lease_of(world: World, identity: str, **fields: object) -> BlazarLease:
     """Return a lease made manually by a person, with the machines for `spec_of(BARE)`."""
     now = world.clock.now()
-    wanted = WantedReservation(HOST, 3, '["==", "$node_type", "compute_skylake"]')
-    reservation = Reservation(f"reservation-{identity}", wanted, "active")
-    lease = BlazarLease(
-        identity,
-        "mine",
-        "ACTIVE",
-        now,
-        now + 50 * HOUR_S,
-        ME.user_id,
-        ME.project_id,
-        (reservation,),
-    )
+    hosts = '["==", "$node_type", "compute_skylake"]'
+    reservation = Reservation(3, hosts, id=f"reservation-{identity}")
+    ends, who = now + 50 * HOUR_S, (ME.user_id, ME.project_id)
+    lease = BlazarLease(identity, "mine", "ACTIVE", now, ends, *who, (reservation,))
     return replace(lease, **fields)  # type: ignore[arg-type]
 
 

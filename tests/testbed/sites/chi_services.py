@@ -92,7 +92,7 @@ def let_in(http: Mocker, *, subject: str = "a-token", **more: Any) -> Any:
 
 @pytest.fixture
 def environ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clouds, "_SITES", {})
+    clouds._sites.cache_clear()
     for name in list(os.environ):
         if name.startswith(("OS_", "JUPYTERHUB_")):
             monkeypatch.delenv(name)

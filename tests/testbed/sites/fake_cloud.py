@@ -12,37 +12,32 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
 
 from testbed.sites.chameleon.cloud import (
-    FLAVOR,
-    HOST,
-    BlazarHost,
     BlazarLease,
     Booking,
     CloudError,
     Fault,
-    Flavor,
-    FloatingIp,
-    Named,
-    NewServer,
     NovaServer,
     Reservation,
-    Rule,
     TokenIdentity,
-    WantedReservation,
 )
 from testbed.sites.chameleon.options import holds, read_filter
 from testbed.sites.clock import Clock
 
 ME = TokenIdentity("user-me", "project-mine", "me", "CHI-1")
-GIB = 2**30
 NO_HOST = "No valid host was found."
 """Nova's message for a server that was never placed."""
-FLAVORS = (
-    Flavor("bm", "baremetal", 1, GIB, GIB),
-    Flavor("2", "m1.small", 1, 2 * GIB, 20 * GIB),
-    Flavor("3", "m1.medium", 2, 4 * GIB, 40 * GIB),
-    Flavor("4", "m1.large", 4, 8 * GIB, 40 * GIB),
+FLAVORS = tuple(
+    SimpleNamespace(id=key, name=name, vcpus=cpus, ram=gib * 1024, disk=disk)
+    for key, name, cpus, gib, disk in (
+        ("bm", "baremetal", 1, 1, 1),
+        ("2", "m1.small", 1, 2, 20),
+        ("3", "m1.medium", 2, 4, 40),
+        ("4", "m1.large", 4, 8, 40),
+    )
 )
 
 
@@ -69,10 +64,10 @@ Trip = Callable[[int, str, str], None]
 """Function called with a call's number, its name, and ``before`` or ``after`` its effect."""
 
 
-def hosts(counts: Mapping[str, int]) -> list[BlazarHost]:
+def hosts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the given number of hosts of each node type."""
     return [
-        BlazarHost(f"{kind}-{number}", f"uid-{kind}-{number}", True, {"node_type": kind})
+        {"id": f"{kind}-{number}", "uid": f"uid-{kind}-{number}", "node_type": kind}
         for kind, count in counts.items()
         for number in range(count)
     ]
@@ -83,13 +78,12 @@ class FakeCloud:
     """See `Cloud`, and the module."""
 
     clock: Clock
-    machines: list[BlazarHost] = field(default_factory=lambda: hosts({"compute_skylake": 12}))
+    machines: list[dict[str, Any]] = field(default_factory=lambda: hosts({"compute_skylake": 12}))
     lease_s: float = 20.0  # time until a lease that starts now is active
     build_s: float = 60.0  # time until a server is active
     delete_s: float = 10.0
     linger_s: float = 0.0  # servers of an ended lease look alive for this time
     longest_s: float = 7 * 24 * 3600.0  # maximum length of a lease
-    ahead_s: float = 0.0  # lead of the cloud's clock
     quota_servers: int = 1000
     virtual: int = 1000  # number of virtual machines that fit together
     me: TokenIdentity = ME
@@ -106,13 +100,12 @@ class FakeCloud:
         self._leases: dict[str, BlazarLease] = {}
         self._hosts_of: dict[str, list[str]] = {}
         self._servers: dict[str, _Server] = {}
-        self._ips: dict[str, FloatingIp] = {}
-        self._groups: dict[str, tuple[str, list[Rule]]] = {}
+        self._ips: dict[str, SimpleNamespace] = {}
+        self._groups: dict[str, str] = {}
         self._keypairs: dict[tuple[str, str], str] = {}  # (user, name) -> public key
         self._projects: dict[str, str] = {}  # by id of the object
         self._asked = itertools.count(1)
         self.made: list[str] = []
-        self.user_data: dict[str, str] = {}
 
     @contextmanager
     def _call(self, name: str) -> Iterator[None]:
@@ -163,7 +156,7 @@ class FakeCloud:
 
     @property
     def now_s(self) -> float:
-        return self.clock.now() + self.ahead_s
+        return self.clock.now()
 
     # -- for the tests --------------------------------------------------------------------------
 
@@ -175,7 +168,7 @@ class FakeCloud:
             *(f"lease {each.name}" for each in self._leases.values() if each.status in live),
             *(f"server {each.server.name}" for each in self._servers.values()),
             *(f"ip {each.description}" for each in self._ips.values()),
-            *(f"group {name}" for name, _ in self._groups.values()),
+            *(f"group {name}" for name in self._groups.values()),
             *(f"keypair {name}" for _, name in self._keypairs),
         ]
 
@@ -208,11 +201,7 @@ class FakeCloud:
         with self._call("identity"):
             return self.me
 
-    def now(self) -> float:
-        with self._call("now"):
-            return self.now_s
-
-    def hosts(self) -> Sequence[BlazarHost]:
+    def hosts(self) -> Sequence[dict[str, Any]]:
         with self._call("hosts"):
             return list(self.machines)
 
@@ -231,14 +220,12 @@ class FakeCloud:
         ]
         return [*self.others, *mine]
 
-    def flavors(self) -> Sequence[Flavor]:
+    def flavors(self) -> Sequence[SimpleNamespace]:
         with self._call("flavors"):
             of_leases = [
-                replace(flavor, id=reservation.id, name=f"reservation:{reservation.id}")
+                SimpleNamespace(id=reservation.id, name=f"reservation:{reservation.id}")
                 for lease in self.live_leases()
                 for reservation in lease.reservations
-                for flavor in FLAVORS
-                if flavor.id == reservation.wanted.flavor_id
             ]
             return [*FLAVORS, *of_leases]
 
@@ -252,7 +239,7 @@ class FakeCloud:
             return lease if lease and lease.project_id == self.me.project_id else None
 
     def create_lease(
-        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[WantedReservation]
+        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Reservation]
     ) -> BlazarLease:
         with self._call("create_lease"):
             start = self.now_s if start_s is None else start_s
@@ -264,18 +251,16 @@ class FakeCloud:
             reservations = []
             taken: set[str] = set()
             for each in wanted:
-                reservation = Reservation(self._id("reservation"), each, "pending")
+                reservation = replace(each, id=self._id("reservation"), groups=())
                 reservations.append(reservation)
-                if each.kind == HOST:
+                if not each.flavor_id:
                     free = self._pick(each, start, end_s, taken)
                     if len(free) < each.amount:
                         raise CloudError("Not enough hosts available", Fault.FULL, status=500)
                     taken |= set(free)
                     self._hosts_of[reservation.id] = free
-                else:
-                    assert each.kind == FLAVOR
-                    if self._virtual_taken(start, end_s) + each.amount > self.virtual:
-                        raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+                elif self._virtual_taken(start, end_s) + each.amount > self.virtual:
+                    raise CloudError("Not enough hosts available", Fault.FULL, status=500)
             made = BlazarLease(
                 self._id("lease"),
                 name,
@@ -292,21 +277,19 @@ class FakeCloud:
     def _virtual_taken(self, start: float, end: float) -> int:
         """Return the taken virtual machines; each foreign booking takes one."""
         mine = [
-            each.wanted.amount
+            each.amount
             for lease in self.live_leases()
             for each in lease.reservations
-            if each.wanted.kind == FLAVOR and lease.start_s <= end and lease.end_s >= start
+            if each.flavor_id and lease.start_s <= end and lease.end_s >= start
         ]
         return sum(mine) + sum(b.start_s <= end and b.end_s >= start for b in self.others)
 
-    def _pick(
-        self, wanted: WantedReservation, start: float, end: float, taken: set[str]
-    ) -> list[str]:
+    def _pick(self, wanted: Reservation, start: float, end: float, taken: set[str]) -> list[str]:
         # As in Blazar, a lease that starts at the end of another lease overlaps it.
         booked = [b for b in self._bookings() if b.start_s <= end and b.end_s >= start]
         busy = {b.host_id for b in booked} | taken
-        wish = read_filter(wanted.properties) if wanted.properties else []
-        fitting = [h.id for h in self.machines if h.id not in busy and holds(wish, h.properties)]
+        wish = read_filter(wanted.properties or ())
+        fitting = [h["id"] for h in self.machines if h["id"] not in busy and holds(wish, h)]
         return fitting[: wanted.amount]
 
     def prolong_lease(self, lease_id: str, end_s: float) -> BlazarLease:
@@ -325,13 +308,13 @@ class FakeCloud:
             if lease is not None:
                 self._end_servers(lease)
 
-    def images(self, name: str) -> Sequence[Named]:
+    def images(self, name: str) -> Sequence[SimpleNamespace]:
         with self._call("images"):
-            return [Named("image-1", name)] if name.startswith("CC-") else []
+            return [SimpleNamespace(id="image-1")] if name.startswith("CC-") else []
 
-    def networks(self, name: str) -> Sequence[Named]:
+    def networks(self, name: str) -> Sequence[SimpleNamespace]:
         with self._call("networks"):
-            return [Named("network-1", name)] if name == "sharednet1" else []
+            return [SimpleNamespace(id="network-1")] if name == "sharednet1" else []
 
     def keypairs(self) -> Sequence[str]:
         with self._call("keypairs"):
@@ -348,31 +331,24 @@ class FakeCloud:
         with self._call("delete_keypair"):
             self._keypairs.pop((self.me.user_id, name), None)
 
-    def security_groups(self) -> Sequence[Named]:
+    def security_groups(self) -> Sequence[SimpleNamespace]:
         with self._call("security_groups"):
-            groups = self._groups.items()
-            return [Named(each, name) for each, (name, _) in groups if self._mine(each)]
+            mine = {each: name for each, name in self._groups.items() if self._mine(each)}
+            return [SimpleNamespace(id=each, name=name) for each, name in mine.items()]
 
-    def create_security_group(self, name: str) -> Named:
+    def create_security_group(self, name: str) -> SimpleNamespace:
         with self._call("create_security_group"):
-            made = Named(self._id("group"), name)
-            self._groups[made.id] = (name, [])
-            return made
+            made = self._id("group")
+            self._groups[made] = name
+            return SimpleNamespace(id=made, name=name)
 
-    def rules(self, group_id: str) -> Sequence[Rule]:
-        with self._call("rules"):
-            return list(self._groups[group_id][1])
-
-    def add_rule(self, group_id: str, rule: Rule) -> Rule:
+    def add_rule(self, group_id: str, **rule: object) -> None:
         with self._call("add_rule"):
-            if rule in self._groups[group_id][1]:
-                raise CloudError("Security group rule already exists.", Fault.REFUSED, status=409)
-            self._groups[group_id][1].append(rule)
-            return rule
+            assert group_id in self._groups
 
     def delete_security_group(self, group_id: str) -> None:
         with self._call("delete_security_group"):
-            if any(kept.group == group_id for kept in self._servers.values()):
+            if any(kept.group == self._groups.get(group_id) for kept in self._servers.values()):
                 raise CloudError("Security Group in use.", Fault.REFUSED, status=409)
             self._groups.pop(group_id, None)
 
@@ -381,18 +357,19 @@ class FakeCloud:
             mine = [kept.server for each, kept in self._servers.items() if self._mine(each)]
             return [server for server in mine if server.name.startswith(prefix)]
 
-    def create_server(self, new: NewServer) -> NovaServer:
+    def create_server(self, body: Mapping[str, Any]) -> str:
         with self._call("create_server"):
             if len(self._servers) >= self.quota_servers:
                 raise CloudError("Quota exceeded for instances", Fault.QUOTA, status=403)
             made = self._id("server")
             number = int(made.rpartition("-")[2])
-            reservation = new.reservation_id or new.flavor_id
-            node = new.name.rpartition("-")[2]
+            hints = body.get("scheduler_hints", {"reservation": body["flavor_id"]})
+            reservation = hints["reservation"]
+            node = body["name"].rpartition("-")[2]
             tries = self.outcomes.get(node, [])
             server = NovaServer(
                 made,
-                new.name,
+                body["name"],
                 "BUILD",
                 (f"10.140.{number // 250}.{number % 250 + 1}",),
                 host=self._host_for(reservation),
@@ -400,25 +377,23 @@ class FakeCloud:
             outcome = tries.pop(0) if tries else "ACTIVE"
             if not self._has_room(reservation):
                 outcome, server = "ERROR", replace(server, host="", fault=NO_HOST)
-            self._servers[server.id] = _Server(
-                server, self.now_s + self.build_s, outcome, reservation, new.security_group
+            (group,) = body.get("security_groups", ({"name": None},))
+            self._servers[made] = _Server(
+                server, self.now_s + self.build_s, outcome, reservation, group["name"]
             )
-            self.user_data[new.name] = new.user_data
-            return server
+            return made
 
     def _has_room(self, reservation: str) -> bool:
         """Return True if the reservation has a free place; a server keeps its place until gone."""
         amounts = {
-            each.id: each.wanted.amount
-            for lease in self._leases.values()
-            for each in lease.reservations
+            each.id: each.amount for lease in self._leases.values() for each in lease.reservations
         }
         placed = [e for e in self._servers.values() if e.reservation == reservation and e.placed]
         return len(placed) < amounts[reservation]
 
     def _host_for(self, reservation: str) -> str:
         used = {e.server.host for e in self._servers.values() if e.reservation == reservation}
-        names = {host.id: host.name for host in self.machines}
+        names = {host["id"]: host["uid"] for host in self.machines}
         there = [names[each] for each in self._hosts_of.get(reservation, ())]
         return next((name for name in there if name not in used), "")
 
@@ -428,20 +403,21 @@ class FakeCloud:
             if kept is not None and kept.gone_s is None:
                 kept.gone_s = self.now_s + self.delete_s
 
-    def floating_ips(self) -> Sequence[FloatingIp]:
+    def floating_ips(self) -> Sequence[SimpleNamespace]:
         with self._call("floating_ips"):
             return [ip for ip in self._ips.values() if self._mine(ip.id)]
 
-    def create_floating_ip(self, description: str) -> FloatingIp:
+    def create_floating_ip(self, description: str) -> SimpleNamespace:
         with self._call("create_floating_ip"):
             made = self._id("ip")
             address = f"192.0.2.{int(made.rpartition('-')[2]) % 250 + 1}"
-            self._ips[made] = FloatingIp(made, address, description)
-            return self._ips[made]
+            ip = SimpleNamespace(id=made, floating_ip_address=address, description=description)
+            self._ips[made] = ip
+            return ip
 
     def attach_floating_ip(self, floating_ip_id: str, server_id: str) -> None:
         with self._call("attach_floating_ip"):
-            self._ips[floating_ip_id] = replace(self._ips[floating_ip_id], port_id=server_id)
+            assert floating_ip_id in self._ips and server_id in self._servers
 
     def delete_floating_ip(self, floating_ip_id: str) -> None:
         with self._call("delete_floating_ip"):

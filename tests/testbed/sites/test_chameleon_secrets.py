@@ -12,11 +12,10 @@ import pytest
 from requests_mock import Mocker
 
 from testbed.sites.chameleon.cloud import (
-    BlazarHost,
     BlazarLease,
     Cloud,
+    Reservation,
     TokenIdentity,
-    WantedReservation,
     open_cloud,
 )
 from testbed.sites.contract import SiteError
@@ -53,12 +52,12 @@ class Halfway:
     def identity(self) -> TokenIdentity:
         return self._real.identity()
 
-    def hosts(self) -> Sequence[BlazarHost]:
+    def hosts(self) -> Sequence[Any]:
         self._real.hosts()
         return self._fake.hosts()
 
     def create_lease(
-        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[WantedReservation]
+        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Reservation]
     ) -> BlazarLease:
         self._real.create_lease(name, start_s, end_s, wanted)
         return self._fake.create_lease(name, start_s, end_s, wanted)
