@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,8 +23,9 @@ from campaigns.engine.session import Request
 from campaigns.papers.mos.profile.points import ELSEWHERE
 from campaigns.papers.mos.profile.points import place as place_of
 from controllers.registry import FOREIGN, available
+from schemas.bundle import Sources
 from schemas.errors import UserError
-from schemas.yaml_file import dump, read_mapping, survey
+from schemas.yaml_file import dump, read, read_mapping, survey
 from testbed.simulated.parameters import ModelParameters, load_parameters
 from testbed.sites import names_told, options_that_name_nobody
 from testbed.spec import NfsSpec, load_spec
@@ -32,51 +33,8 @@ from testbed.spec import NfsSpec, load_spec
 LOCKS = ("requirements.lock", "environment.yml", "pyproject.toml")
 Job = Mapping[str, Any]
 _SKIPPED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git"}
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Result of `sources`.
-
-    Attributes:
-        files: name in the bundle -> file.
-        hide: folders of this machine, each with its placeholder.
-        notes: sentences for the appendix.
-        version: Hotbed's version.
-        commit: Hotbed's commit; None outside a clone.
-        authors: the authors in CITATION.cff.
-        names: names of machines, users and projects that were removed from specs.
-    """
-
-    files: Mapping[str, Path]
-    hide: Mapping[str, str]
-    notes: tuple[str, ...]
-    version: str
-    commit: str | None
-    authors: tuple[Mapping[str, Any], ...]
-    names: tuple[str, ...] = ()
-
-
-@dataclass
-class _Found:
-    files: dict[str, Path] = field(default_factory=dict)
-    hide: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-
-    def add(self, name: str, file: Path) -> None:
-        """Add a file.
-
-        Raises:
-            UserError: the bundle has a file of the same name with other contents.
-        """
-        there = self.files.setdefault(name, file)
-        if there != file and there.read_bytes() != file.read_bytes():
-            raise UserError(
-                f"{there} and {file} are two different files that would both be {name} in the "
-                "bundle",
-                do="bundle the campaigns one by one, or rename one of the files",
-            )
+_CAMPAIGN = "a campaign is a mapping with name, grids and more"
+_SPEC = "a spec is a mapping with name, groups and store"
 
 
 def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
@@ -90,30 +48,42 @@ def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
         UserError: a campaign's record cannot be read, its folder has another name, or a file that
             it names is missing. Also if two different files would get the same name.
     """
-    found = _Found(hide={str(ROOT): "$HOTBED", str(Path.home()): "$HOME"})
+    commit, dirty = code_state()
+    found = Sources(hotbed_version(), commit, tuple(_authors()))
+    found.hide = {str(ROOT): "$HOTBED", str(Path.home()): "$HOME"}
     for name in LOCKS:
         if (ROOT / name).is_file():
             found.files[f"environment/{name}"] = ROOT / name
     found.files["LICENSE"] = ROOT / "LICENSE"
     for folder, attempts in campaigns.items():
         _add_campaign(found, folder, list(jobs(attempts)), scratch)
-    commit, dirty = code_state()
     if dirty:
-        found.notes.append("The code that made this bundle differs from its commit.")
-    return Sources(
-        found.files,
-        found.hide,
-        tuple(found.notes),
-        hotbed_version(),
-        commit,
-        tuple(_authors()),
-        tuple(dict.fromkeys(found.names)),
-    )
+        found.notes += ("The code that made this bundle differs from its commit.",)
+    return found
 
 
-def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Path) -> None:
+def _authors() -> Iterator[dict[str, str]]:
+    """Yield the authors in CITATION.cff."""
+    known = ("name", "family-names", "given-names", "affiliation")
+    for author in read(ROOT / "CITATION.cff")["authors"]:
+        found = {key.replace("-", "_"): str(author[key]) for key in known if key in author}
+        if "orcid" in author:
+            found["orcid"] = str(author["orcid"]).rpartition("/")[2]
+        yield found
+
+
+def _add(found: Sources, name: str, file: Path) -> None:
+    there = found.files.setdefault(name, file)
+    if there != file and there.read_bytes() != file.read_bytes():
+        raise UserError(
+            f"{there} and {file} are two different files that would both be {name} in the bundle",
+            do="bundle the campaigns one by one, or rename one of the files",
+        )
+
+
+def _add_campaign(found: Sources, folder: Path, made: Sequence[Job], scratch: Path) -> None:
     record = recorded(folder)
-    body, identity = record["campaign"], record.get("identity", {})
+    body = record["campaign"]
     name = str(body["name"])
     if name != folder.name:
         raise UserError(
@@ -121,91 +91,60 @@ def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Pat
         )
     file = scratch / f"{name}.yaml"
     file.write_text(dump(portable(body)))
-    found.add(f"campaigns/{name}.yaml", file)
+    _add(found, f"campaigns/{name}.yaml", file)
     spec = _named(folder, body, "spec", made)
     if spec is not None:
-        known = (body, record.get("cells"))
-        found.add(f"specs/{spec.name}", _leaving(found, spec, known, scratch / name))
-        found.notes += _changed(spec, str(identity.get("spec_digest", "")))
+        leaving = portable_spec(spec, (body, record.get("cells")))
+        found.names += leaving.names
+        found.notes += leaving.notes
+        packed = spec
+        if leaving.text is not None:
+            packed = scratch / f"{name}-{spec.name}"
+            packed.write_text(leaving.text)
+        _add(found, f"specs/{spec.name}", packed)
+        digest = record.get("identity", {}).get("spec_digest")
+        if digest and load_spec(spec).digest() != digest:
+            found.notes += (f"The spec {spec.name} has changed since the runs were made.",)
     notebook = _named(folder, body, "notebook", made)
     if notebook is not None:
-        found.add(f"notebooks/{notebook.name}", notebook)
-    models, own, profiles = set(), set(), set()
-    for job in made:
-        models.add(str(job.get("model") or ""))
-        parameters = job.get("parameters", {})
-        own.add((str(job.get("controllers_dir") or ""), str(parameters.get("controller"))))
-        profiles.add(str(parameters.get("profile") or ""))
-    for model in sorted(models - {""}):
-        if Path(model).is_file():  # else the bundle is refused, because it could not be run again
-            found.add(f"models/{Path(model).name}", Path(model))
+        _add(found, f"notebooks/{notebook.name}", notebook)
+    for model in sorted({str(job.get("model") or "") for job in made}):
+        if model and Path(model).is_file():  # without it the bundle is refused (`require`)
+            _add(found, f"models/{Path(model).name}", Path(model))
+    own = {(str(job.get("controllers_dir") or ""), _parameter(job, "controller")) for job in made}
     for place, controller in sorted(own):
         if place:
             _add_controller(found, Path(place), controller)
     if body.get("system") == "mos":
-        _add_profiles(found, profiles - {""})
+        _add_profiles(found, {_parameter(job, "profile") for job in made} - {""})
 
 
-def _leaving(found: _Found, spec: Path, campaign: object, scratch: Path) -> Path:
-    """Return a copy of `spec` that names no machines or people and needs no other files."""
-    alone = _alone(spec, scratch)
-    made = portable_spec(alone, spec.parent, campaign)
-    found.names += made.names
-    found.notes += made.notes
-    if made.text is None:
-        return alone
-    scratch.mkdir(exist_ok=True)
-    file = scratch / spec.name
-    file.write_text(made.text)
-    return file
+def _parameter(job: Job, name: str) -> str:
+    return str(job.get("parameters", {}).get(name) or "")
 
 
-def _alone(spec: Path, scratch: Path) -> Path:
-    """Return a copy of `spec` that needs no other files. The copy contains the store's profile and
-    the values of YAML aliases, because readers of a bundle refuse aliases."""
-    body = read_mapping(spec, "a spec is a mapping with name, groups and store")
-    store = body.get("store")
-    charged = isinstance(store, dict) and isinstance(store.get("profile"), str)
-    if not charged and not survey(spec.read_text()):
-        return spec
-    if charged:
-        read = load_spec(spec).store
-        assert isinstance(store, dict)
-        assert isinstance(read, NfsSpec)  # no other store has a profile
-        store["profile"] = read.profile
-    scratch.mkdir()
-    made = scratch / spec.name
-    made.write_text(dump(body))
-    return made
+def _add_profiles(found: Sources, names: set[str]) -> None:
+    """Add the measured points that cells name (`hotbed mos profile --keep`)."""
+    for name in sorted(names):
+        try:
+            _add(found, f"profiles/{name}.json", place_of(name))
+        except UserError:
+            found.notes += (f"The profile {name} is not there any more.",)
 
 
-def _changed(spec: Path, digest: str) -> Iterator[str]:
-    if digest and load_spec(spec).digest() != digest:
-        yield f"The spec {spec.name} has changed since the runs were made."
-
-
-def _add_controller(found: _Found, own: Path, controller: str) -> None:
+def _add_controller(found: Sources, own: Path, controller: str) -> None:
     """Add the code of a controller from outside Hotbed."""
     try:
         known = available((own,)).get(controller)
     except UserError:
         known = None
     if known is None:
-        found.notes.append(f"The code of the controller {controller} is not there any more.")
+        found.notes += (f"The code of the controller {controller} is not there any more.",)
     elif known.outside:
         for file in sorted(known.folder.rglob("*")):
             inner = file.relative_to(known.folder)
             if file.is_file() and not _SKIPPED.intersection(inner.parts):
-                found.add(f"controllers/{known.folder.name}/{inner.as_posix()}", file)
-
-
-def _add_profiles(found: _Found, names: set[str]) -> None:
-    """Add the measured points that cells name (`hotbed mos profile --keep`)."""
-    for name in sorted(names):
-        try:
-            found.add(f"profiles/{name}.json", place_of(name))
-        except UserError:
-            found.notes.append(f"The profile {name} is not there any more.")
+                _add(found, f"controllers/{known.folder.name}/{inner.as_posix()}", file)
 
 
 def jobs(attempts: Iterable[Path]) -> Iterator[Job]:
@@ -221,7 +160,7 @@ def jobs(attempts: Iterable[Path]) -> Iterator[Job]:
 
 def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job]) -> Path | None:
     """Return the file that a campaign names as its `key`, or None if it names none. The path is
-    from the latest runs, or (older runs do not record it) from Hotbed's own campaigns.
+    from the latest runs, or from Hotbed's own files.
 
     Raises:
         UserError: the file is missing.
@@ -231,15 +170,16 @@ def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job])
         return None
     last = PurePosixPath(name).name
     latest = sorted(made, key=lambda job: str(job.get("started_at")), reverse=True)
-    told = dict.fromkeys(str(job.get(key) or "") for job in latest)
-    places = [Path(one) for one in told if PurePosixPath(one).name == last]
+    recorded = list(dict.fromkeys(str(job.get(key) or "") for job in latest))
+    places = [Path(one) for one in recorded if PurePosixPath(one).name == last]
     places += [ROOT / name, FILES / name]
     # For runs that were in a bundle, or were made again from a bundle.
-    ours = [one for one in (name, *told) if one.startswith("$HOTBED/")]
+    ours = [one for one in (name, *recorded) if one.startswith("$HOTBED/")]
     places += [ROOT / one.removeprefix("$HOTBED/") for one in ours]
     if name == f"../specs/{last}":
         places.append(ROOT / "testbed" / "specs" / last)
-    places += [one for one in [own_notebook(name)] if one is not None and key == "notebook"]
+    if key == "notebook":
+        places += filter(None, [own_notebook(name)])
     for place in places:
         if place.is_file():
             return place
@@ -279,30 +219,6 @@ def portable(body: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def stated(bundle: Path, campaign: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a campaign's file in an unpacked bundle, which `again` runs, and the campaign from the
-    record of its runs.
-
-    Raises:
-        UserError: either cannot be read.
-    """
-    file = bundle / "campaigns" / f"{campaign}.yaml"
-    said = read_mapping(file, "a campaign is a mapping with name, grids and more")
-    return said, portable(recorded(bundle / "artifacts" / campaign)["campaign"])
-
-
-def _authors() -> Iterator[dict[str, Any]]:
-    """Yield the authors in CITATION.cff."""
-    import yaml
-
-    known = ("name", "family-names", "given-names", "affiliation")
-    for author in yaml.safe_load((ROOT / "CITATION.cff").read_text())["authors"]:
-        found = {key.replace("-", "_"): str(author[key]) for key in known if key in author}
-        if "orcid" in author:
-            found["orcid"] = str(author["orcid"]).rpartition("/")[2]
-        yield found
-
-
 # ---- specs --------------------------------------------------------------------------------------
 
 LEFT_OUT = "# Options of the site that name machines or people were left out of this copy.\n"
@@ -321,56 +237,71 @@ _SHORTEST = 3
 @dataclass(frozen=True)
 class PortableSpec:
     """A spec for a bundle. `text` is None if the file needs no change. `names` are names of
-    machines, users and projects in the removed options."""
+    machines, users and projects in the options that were left out."""
 
     text: str | None
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def portable_spec(spec: Path, folder: Path, campaign: object) -> PortableSpec:
-    """Return a spec without the options that name machines and people. Results do not depend on
-    these options (`TestbedSpec.digest`).
+def portable_spec(spec: Path, campaign: object) -> PortableSpec:
+    """Return a spec that names no machines or people and needs no other files. Results do not
+    depend on the options that are left out (`TestbedSpec.digest`).
 
     Args:
         spec: the file.
-        folder: the folder of the files that the spec names.
         campaign: the campaign's record. Words of the campaign and of the rest of the spec are not
             `names`, because runs would be unreadable without them.
 
     Raises:
         UserError: the spec cannot be read.
     """
-    body = read_mapping(spec, "a spec is a mapping with name, groups and store")
-    site = body.get("site")
+    body = read_mapping(spec, _SPEC)
+    store, site = body.get("store"), body.get("site")
+    changed = survey(spec.read_text())  # readers of a bundle refuse YAML's aliases
+    if isinstance(store, dict) and isinstance(store.get("profile"), str):
+        loaded = load_spec(spec).store
+        assert isinstance(loaded, NfsSpec)  # no other store has a profile
+        store["profile"], changed = loaded.profile, True
     options = site.get("options") if isinstance(site, dict) else None
-    if not isinstance(site, dict) or not isinstance(options, dict):
-        return PortableSpec(None, ())
-    kind = str(site.get("kind", "local"))
-    stays = options_that_name_nobody(kind)
-    kept = {key: options[key] for key in options if key in stays}
-    lease = options.get("lease")
-    if isinstance(kept.get("lease"), dict):
-        kept["lease"] = {key: value for key, value in kept["lease"].items() if key != "name"}
-    if kept == options:
-        return PortableSpec(None, ())
-    bare = {**body, "site": {"kind": kind} | ({"options": kept} if kept else {})}
-    groups = [group for group in body.get("groups") or () if isinstance(group, dict)]
-    counts = [(str(group.get("name")), group.get("count", 1)) for group in groups]
-    nodes = [f"{name}{at}" for name, n in counts if isinstance(n, int) for at in range(n)]
-    words = set(_words((campaign, bare, nodes)))
-    texts = list(_within({key: options.get(key) for key in _NAMING}))
-    texts += _within(lease.get("name")) if isinstance(lease, dict) else ()
+    kind = str(site.get("kind", "local")) if isinstance(site, dict) else ""
+    kept = _naming_nobody(kind, options) if isinstance(options, dict) else None
+    if not isinstance(options, dict) or kept == options:
+        return PortableSpec(dump(body) if changed else None)
+    body["site"] = {"kind": kind} | ({"options": kept} if kept else {})
+    texts = list(_naming_somebody(options))
     notes: tuple[str, ...] = ()
     try:
-        texts += names_told(kind, options, folder)
+        texts += names_told(kind, options, spec.parent)
     except UserError:
         notes = (
             f"The inventory that the spec {spec.name} names cannot be read any more: names of "
             "machines have aliases only where the runs identify them.",
         )
+    words = {*_words((campaign, body)), *_nodes(body)}
     names = [name for name in dict.fromkeys(_names(texts)) if _identifies(name, words)]
-    return PortableSpec(LEFT_OUT + dump(bare), tuple(names), notes)
+    return PortableSpec(LEFT_OUT + dump(body), tuple(names), notes)
+
+
+def _naming_nobody(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    stays = options_that_name_nobody(kind)
+    kept = {key: value for key, value in options.items() if key in stays}
+    if isinstance(kept.get("lease"), dict):
+        kept["lease"] = {key: value for key, value in kept["lease"].items() if key != "name"}
+    return kept
+
+
+def _naming_somebody(options: Mapping[str, Any]) -> Iterator[str]:
+    yield from _within([options.get(key) for key in _NAMING])
+    lease = options.get("lease")
+    if isinstance(lease, dict):
+        yield from _within(lease.get("name"))
+
+
+def _nodes(body: Mapping[str, Any]) -> Iterator[str]:
+    for group in body.get("groups") or ():
+        if isinstance(group, dict) and isinstance(count := group.get("count", 1), int):
+            yield from (f"{group.get('name')}{at}" for at in range(count))
 
 
 def lacks_options(spec: Path) -> bool:
@@ -399,8 +330,7 @@ def _names(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         user, _, host = text.strip().rpartition("@")
         host = re.sub(r":\d+$", "", host) if host.count(":") == 1 else host
-        yield user
-        yield host
+        yield from (user, host)
         if not _is_address(host):
             yield host.partition(".")[0]
 
@@ -423,14 +353,12 @@ def _words(value: object) -> Iterator[str]:
     """Yield the words of a record, except paths: a path may contain a person's name."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _words(str(key))
-            yield from _words(inner)
+            yield from (*_words(str(key)), *_words(inner))
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _words(inner)
     elif isinstance(value, str) and not re.search(r"[/@$]", value):
-        yield value
-        yield from re.split(r"[^\w.-]+", value)
+        yield from (value, *re.split(r"[^\w.-]+", value))
 
 
 # ---- run again ----------------------------------------------------------------------------------
@@ -440,10 +368,9 @@ def _words(value: object) -> Iterator[str]:
 def profiles_of(bundle: Path) -> Iterator[None]:
     """Have cells plan with the measured points of an unpacked bundle, not with Hotbed's points of
     the same name. Child processes do so too."""
-    folder = bundle / "profiles"
     before = os.environ.get(ELSEWHERE)
-    if folder.is_dir():
-        os.environ[ELSEWHERE] = str(folder)
+    if (bundle / "profiles").is_dir():
+        os.environ[ELSEWHERE] = str(bundle / "profiles")
     try:
         yield
     finally:
@@ -452,13 +379,8 @@ def profiles_of(bundle: Path) -> Iterator[None]:
             os.environ[ELSEWHERE] = before
 
 
-@dataclass(frozen=True)
-class Again:
-    """A campaign of a bundle for another run: `request` is for `hotbed run`, `ground` is the ground
-    of the bundle's runs."""
-
-    request: Request
-    ground: str
+def _file(bundle: Path, campaign: str) -> Path:
+    return bundle / "campaigns" / f"{campaign}.yaml"
 
 
 def again(
@@ -471,8 +393,8 @@ def again(
     site: str | None = None,
     testbed: str | None = None,
     ground: str | None = None,
-) -> Again:
-    """Return the campaign `campaign` of an unpacked bundle, for a run into `artifacts`.
+) -> Request:
+    """Return the request to run the campaign `campaign` of an unpacked bundle into `artifacts`.
 
     Args:
         bundle: the unpacked bundle; it must exist until the campaign has run. Paths in the
@@ -488,11 +410,11 @@ def again(
     Raises:
         UserError: a file is missing, or simulated runs would be compared with measured runs.
     """
-    file = bundle / "campaigns" / f"{campaign}.yaml"
+    file = _file(bundle, campaign)
     if not file.is_file():
         raise UserError(f"the bundle holds no file of the campaign {campaign}")
     # Use only files of the bundle: an absolute path would name a file of this machine.
-    body = portable(read_mapping(file, "a campaign is a mapping with name, grids and more"))
+    body = portable(read_mapping(file, _CAMPAIGN))
     made_on = str(body.get("ground", "sim"))
     if ground not in (None, made_on) and "sim" in (ground, made_on):
         raise UserError(
@@ -511,7 +433,7 @@ def again(
         body["notebook"] = str(ours)
     file.write_text(dump(body))
     made = _jobs(bundle, campaign)
-    request = Request(
+    return Request(
         str(file),
         figure,
         testbed,
@@ -520,7 +442,6 @@ def again(
         ground,
         _constants(bundle, campaign, made),
     )
-    return Again(request, made_on)
 
 
 def _jobs(bundle: Path, campaign: str) -> list[Job]:
@@ -554,13 +475,38 @@ def _constants(bundle: Path, campaign: str, made: Sequence[Job]) -> Path | None:
     if not all(job.get("model") for job in made):
         known.append(ModelParameters())
     if any(one != known[0] for one in known):
+        usual = ", and its usual ones" if len(known) > len(names) else ""
         raise UserError(
             f"the runs of the campaign {campaign} were made on several constants of the model "
-            f"({', '.join(names)}{', and its usual ones' if len(known) > len(names) else ''}), "
-            "and a rerun uses one",
+            f"({', '.join(names)}{usual}), and a rerun uses one",
             do="run it by hotbed run --model, into another --artifacts",
         )
     return files[0] if files else None
+
+
+def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
+    """Write the spec with another site into the bundle's folder, and return its path."""
+    if not spec:
+        raise UserError(
+            f"{campaign.stem} needs no testbed", where=f"--site {site}", do="leave it out"
+        )
+    body = read_mapping(resolve(spec, campaign), _SPEC)
+    body["site"] = {"kind": site}
+    made = bundle / "specs" / f"on-{site}-{Path(spec).name}"
+    made.write_text(dump(body))
+    load_spec(made)
+    return made
+
+
+def stated(bundle: Path, campaign: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a campaign's file in an unpacked bundle, which `again` runs, and the campaign from the
+    record of its runs.
+
+    Raises:
+        UserError: either cannot be read.
+    """
+    said = read_mapping(_file(bundle, campaign), _CAMPAIGN)
+    return said, portable(recorded(bundle / "artifacts" / campaign)["campaign"])
 
 
 def missing(bundle: Path, campaign: str) -> Iterator[str]:
@@ -569,8 +515,7 @@ def missing(bundle: Path, campaign: str) -> Iterator[str]:
     Raises:
         UserError: the campaign's file cannot be read.
     """
-    file = bundle / "campaigns" / f"{campaign}.yaml"
-    body = read_mapping(file, "a campaign is a mapping with name, grids and more")
+    body = read_mapping(_file(bundle, campaign), _CAMPAIGN)
     for key, place in (("spec", "specs"), ("notebook", "notebooks")):
         last = Path(str(body.get(key) or "")).name
         ours = key == "notebook" and own_notebook(last) is not None
@@ -584,7 +529,7 @@ def require(bundle: Path, campaign: str) -> None:
     Raises:
         UserError: the reason why it cannot be run.
     """
-    loaded = load_campaign(bundle / "campaigns" / f"{campaign}.yaml")
+    loaded = load_campaign(_file(bundle, campaign))
     for name in missing(bundle, campaign):
         raise UserError(f"campaigns/{campaign}.yaml names {name}, which is not there")
     if loaded.spec:
@@ -592,28 +537,14 @@ def require(bundle: Path, campaign: str) -> None:
     _constants(bundle, campaign, _jobs(bundle, campaign))
 
 
-def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
-    """Write the spec with another site into the bundle's folder, and return its path."""
-    if not spec:
-        raise UserError(
-            f"{campaign.stem} needs no testbed", where=f"--site {site}", do="leave it out"
-        )
-    body = read_mapping(resolve(spec, campaign), "a spec is a mapping with name, groups and store")
-    body["site"] = {"kind": site}
-    made = bundle / "specs" / f"on-{site}-{Path(spec).name}"
-    made.write_text(dump(body))
-    load_spec(made)
-    return made
-
-
-def is_exact(asked: Again) -> bool:
-    """Return True if the results must equal the bundle's bit by bit: they are simulated and contain
-    no times of this machine."""
+def is_exact(file: Path) -> bool:
+    """Return True if runs of a campaign's file must equal the bundle's bit by bit: they are
+    simulated and contain no times of this machine."""
     from campaigns.engine.kind import Computed
     from campaigns.papers.registry import kind_of
 
-    if asked.ground != "sim":
+    campaign = load_campaign(file)
+    if campaign.ground != "sim":
         return False
-    kind = kind_of(load_campaign(Path(str(asked.request.campaign))))
-    ground = kind.grounds[asked.ground]
+    ground = kind_of(campaign).grounds["sim"]
     return not (isinstance(ground, Computed) and ground.seconds_count)

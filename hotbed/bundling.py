@@ -3,9 +3,7 @@ runs, `campaigns.bundled` the files behind them."""
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +12,13 @@ from typing import TYPE_CHECKING
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
-    from analysis.bundle.build import Bundled, Inputs
+    from analysis.bundle.publish import Bundled
     from analysis.bundle.rerun import RerunComparison
     from analysis.bundle.verify import Opened
-    from campaigns.bundled import Again
     from campaigns.engine.dask import Workers
     from campaigns.engine.display import CampaignResult
     from campaigns.engine.estimate import DryRunReport
+    from campaigns.engine.session import Request
     from schemas.bundle import Entry, Manifest
 
 Progress = Callable[[str, float], None]
@@ -57,62 +55,22 @@ def bundle(
         UserError: there is no such campaign, `out` cannot be written, or the bundle would have
             content that must not be published.
     """
-    from analysis.bundle.build import build, chosen_campaigns
-    from analysis.bundle.publish import attempts_of
-
-    target = Path(f"{campaign}.hotbed.zip") if out is None else out
-    folders, _, _ = chosen_campaigns(artifacts, campaign, ground)
-    taken = {folder: attempts_of(folder, Counter()) for folder in folders}
-    with tempfile.TemporaryDirectory(prefix="hotbed-sources-") as scratch:
-        inputs = _inputs(taken, Path(scratch), about, tuple(hide))
-        return build(
-            artifacts,
-            campaign,
-            target,
-            inputs,
-            ground=ground,
-            with_logs=with_logs,
-            require=_require,
-            progress=progress,
-        )
-
-
-def _require(stage: Path, campaigns: Iterable[str]) -> None:
-    """Raise if a campaign could not be run again from the bundle.
-
-    Raises:
-        UserError: names the campaign and the reason.
-    """
-    from campaigns.bundled import require
-
-    for name in campaigns:
-        try:
-            require(stage, name)
-        except UserError as error:
-            told = str(error).replace(f"{stage}/", "")
-            raise UserError(f"nothing was bundled, as it could not be run again: {told}") from error
-
-
-def _inputs(
-    taken: Mapping[Path, Sequence[Path]], scratch: Path, about: Path | None, hide: tuple[str, ...]
-) -> Inputs:
-    from analysis.bundle.build import Inputs
-    from campaigns.bundled import sources
-    from schemas.bundle import Author
+    from analysis.bundle.publish import build
+    from campaigns.bundled import require, sources
     from schemas.yaml_file import read_mapping
 
-    found = sources(taken, scratch)
     what = "it is a mapping with title, authors and more (docs/artifacts.md)"
-    return Inputs(
-        files=found.files,
-        hotbed_version=found.version,
-        commit=found.commit,
-        authors=tuple(Author.model_validate(author) for author in found.authors),
-        hide=found.hide,
-        notes=found.notes,
-        about={} if about is None else read_mapping(about, what),
-        names=found.names,
+    return build(
+        artifacts,
+        campaign,
+        Path(f"{campaign}.hotbed.zip") if out is None else out,
+        sources,
+        about=None if about is None else read_mapping(about, what),
         hidden=hide,
+        ground=ground,
+        with_logs=with_logs,
+        require=require,
+        progress=progress,
     )
 
 
@@ -185,12 +143,12 @@ class Ready:
 
     Attributes:
         bundled: the folder of its runs.
-        again: the rerun's request.
+        request: the rerun's request.
         code: see `foreign_code`.
     """
 
     bundled: Path
-    again: Again
+    request: Request
     code: tuple[Entry, ...] = ()
 
     @property
@@ -211,7 +169,7 @@ class Ready:
         """Return the cells that would run; write nothing."""
         from campaigns.engine import session
 
-        return session.dry_run(self.again.request, workers=workers)
+        return session.dry_run(self.request, workers=workers)
 
     def run(self, workers: Workers | None = None, *, trust_code: bool = False) -> Rerun:
         """Run or resume the campaign, and compare; see `hotbed run`.
@@ -234,9 +192,10 @@ class Ready:
         from campaigns.bundled import is_exact
         from campaigns.engine import session
 
-        result = session.run(self.again.request, in_process=True, workers=workers)
-        new = self.again.request.artifacts / result.campaign
-        return Rerun(result, compare(self.bundled, new, exact=is_exact(self.again)))
+        result = session.run(self.request, in_process=True, workers=workers)
+        exact = is_exact(Path(str(self.request.campaign)))
+        compared = compare(self.bundled, self.request.artifacts / result.campaign, exact=exact)
+        return Rerun(result, compared)
 
 
 @contextmanager
@@ -247,7 +206,7 @@ def unpacked(asked: RerunRequest, progress: Progress = _quiet) -> Iterator[Ready
         UserError: it is no bundle, or unsafe to open; it was changed since it was made; it lacks
             the requested campaign; or its own runs are in the folder of the new ones.
     """
-    from analysis.bundle import archive
+    from analysis.bundle.archive import GIB
     from analysis.bundle.rerun import shares_runs
     from analysis.bundle.verify import changed, opened
     from campaigns.bundled import again, profiles_of
@@ -256,8 +215,7 @@ def unpacked(asked: RerunRequest, progress: Progress = _quiet) -> Iterator[Ready
     if not asked.bundle.is_file():
         raise UserError("there is no such file", where=asked.bundle)
     look(asked.bundle, most_gib=asked.most_gib, progress=progress)
-    most_bytes = int(asked.most_gib * archive.GIB)
-    with opened(asked.bundle, most_bytes=most_bytes, progress=progress) as found:
+    with opened(asked.bundle, most_bytes=int(asked.most_gib * GIB), progress=progress) as found:
         wrong = next(changed(found), None)
         if wrong is not None:
             raise UserError(
@@ -295,28 +253,25 @@ def _for_readers(sentence: str, found: Opened, asked: RerunRequest) -> str:
     bundle's own spec if the sentence asks for a spec."""
     from campaigns.bundled import lacks_options
 
-    told = sentence.replace(f"{found.folder}/", f"{asked.bundle.name}: ")
+    said = sentence.replace(f"{found.folder}/", f"{asked.bundle.name}: ")
     specs = [name for name in found.found if name.startswith("specs/")]
-    if "hotbed up SPEC" in told and specs and asked.spec is None and asked.site is None:
-        told += f" SPEC is in the bundle: unzip {asked.bundle} {' '.join(specs)}."
+    if "hotbed up SPEC" in said and specs and asked.spec is None and asked.site is None:
+        said += f" SPEC is in the bundle: unzip {asked.bundle} {' '.join(specs)}."
         if any(lacks_options(found.folder / spec) for spec in specs):
-            told += (
-                " What named machines or people was left out of it: write yours into its "
+            said += (
+                " Options that name machines or people were left out of it: write yours into its "
                 "site.options, or give another spec by --spec, or --site local."
             )
-    return told
+    return said
 
 
 def _campaign(manifest: Manifest, wanted: str | None) -> str:
-    known = ", ".join(manifest.campaigns)
     if wanted is None and len(manifest.campaigns) == 1:
         return manifest.campaigns[0]
-    if wanted is None:
-        raise UserError(
-            f"the bundle holds several campaigns ({known})", do="name one by --campaign"
-        )
-    if wanted not in manifest.campaigns:
-        raise UserError(
-            f"the bundle holds no such campaign, only {known}", where=f"--campaign {wanted}"
-        )
-    return wanted
+    if wanted in manifest.campaigns:
+        return str(wanted)
+    raise UserError(
+        "the bundle holds several campaigns" if wanted is None else "there is no such campaign",
+        where="--campaign" if wanted is None else f"--campaign {wanted}",
+        allowed=", ".join(manifest.campaigns),
+    )

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from schemas.errors import HotbedError, UserError
 
 if TYPE_CHECKING:
-    from analysis.bundle.differences import Difference
-    from analysis.bundle.verify import Verification
+    from analysis.bundle.verify import Difference, Verification
 
 Progress = Callable[[str, float], None]
 
@@ -33,11 +32,10 @@ READING_S, READING_S_PER_MIB = 7.0, 2.0
 DERIVING_S, DERIVING_S_PER_MIB = 120.0, 30.0
 """Processor time after that: figures and claims from readable runs."""
 _MOST_DIFFERENCES, _LONGEST = 10_000, 500
-_READING = ("unpacking",)
 _PR_SET_PDEATHSIG = 1
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Libraries must not reserve address space ahead of need: it counts as memory here.
 _FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+_FRUGAL |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def verify(
@@ -59,8 +57,7 @@ def verify(
         UserError: it is no bundle, or unsafe to open; or it takes more memory or time than a bundle
             of its size should.
     """
-    from analysis.bundle.differences import Difference
-    from analysis.bundle.verify import Check, Verification
+    from analysis.bundle.verify import Check, Difference, Verification
     from schemas.bundle import Manifest
 
     asked = {"path": str(path), "most_gib": most_gib, "limited": limited, "whole": True}
@@ -85,29 +82,38 @@ def look(path: Path, *, most_gib: float, progress: Progress) -> None:
 
 
 def _ask(path: Path, asked: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
+    """Run `main` in a process; report its progress and return its answer."""
     from analysis.core.aside import libraries
 
+    answer: dict[str, Any] = {}
     with (
         tempfile.TemporaryDirectory(prefix="hotbed-verify-") as place,
         tempfile.TemporaryFile() as errors,
     ):
-        one_thread = dict.fromkeys(_ONE_THREAD, "1")
-        here = {"PYTHONPATH": libraries(), "TMPDIR": place}
         process = subprocess.Popen(
             # -P: files in the current folder must not be imported, whatever their names.
             [sys.executable, "-P", "-c", "from hotbed.contained import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=os.environ | _FRUGAL | one_thread | here,
+            env=os.environ | _FRUGAL | {"PYTHONPATH": libraries(), "TMPDIR": place},
             text=True,
         )
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            answer = _answer(process, asked, progress)
+            with process.stdin as stdin, process.stdout as stdout:
+                json.dump(asked, stdin)
+                stdin.close()
+                for line in stdout:
+                    answer = json.loads(line)
+                    if "phase" in answer:
+                        progress(answer["phase"], answer["share"])
+            process.wait()
         finally:
             process.kill()
             code = process.wait()
-        if answer is None:
+        if "phase" in answer or not answer:
             errors.seek(0)
             raise _unexplained(path, code, errors.read().decode(errors="replace"))
     if "exhausted" in answer:
@@ -115,24 +121,6 @@ def _ask(path: Path, asked: Mapping[str, Any], progress: Progress) -> Mapping[st
     if "error" in answer:
         raise (UserError if answer["user"] else HotbedError)(answer["error"])
     return answer
-
-
-def _answer(
-    process: subprocess.Popen[str], asked: Mapping[str, Any], progress: Progress
-) -> dict[str, Any] | None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process.stdin as stdin, process.stdout as stdout:
-        json.dump(asked, stdin)
-        stdin.close()
-        for line in stdout:
-            said = json.loads(line)
-            if "phase" not in said:
-                process.wait()
-                return dict(said)
-            progress(said["phase"], said["share"])
-    process.wait()
-    return None
 
 
 def _unexplained(path: Path, code: int, said: str) -> HotbedError:
@@ -151,33 +139,6 @@ def _exhausted(path: Path, what: str) -> UserError:
         where=path,
         do="do not trust it (hotbed verify checks a bundle of your own with --no-limits)",
     )
-
-
-class _ProcessLimits:
-    """Limits of this process, which grow with the bundle; time limits are set for each phase."""
-
-    def __init__(self, bundle: Path) -> None:
-        self._mib = bundle.stat().st_size / MIB
-        self._deriving = False
-        memory = round((MEMORY_MIB + MEMORY_FACTOR * self._mib) * MIB)
-        _limit(resource.RLIMIT_DATA, memory)
-        _limit(resource.RLIMIT_CORE, 0)
-        self._allow(READING_S + READING_S_PER_MIB * self._mib)
-
-    def derive(self) -> None:
-        """Allow time for the deriving phase, which uses only inspected files."""
-        if not self._deriving:
-            self._deriving = True
-            self._allow(DERIVING_S + DERIVING_S_PER_MIB * self._mib)
-
-    @staticmethod
-    def _allow(seconds: float) -> None:
-        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
-
-
-def _limit(what: int, value: int) -> None:
-    _, hard = resource.getrlimit(what)
-    resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def main() -> None:
@@ -199,25 +160,28 @@ def main() -> None:
 
 
 def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, Any]:
-    from analysis.bundle import archive
+    from analysis.bundle import verify as bundles  # imported before the bundle's time starts
 
-    if asked["whole"]:  # imported before the bundle's time starts
-        from analysis.bundle.verify import verify as check
-    path = Path(asked["path"])
-    budget = _ProcessLimits(path) if asked["limited"] else None
+    path, most_bytes = Path(asked["path"]), int(asked["most_gib"] * 2**30)
+    mib = path.stat().st_size / MIB
+    deriving = False
+    if asked["limited"]:
+        _limit(resource.RLIMIT_DATA, round((MEMORY_MIB + MEMORY_FACTOR * mib) * MIB))
+        _limit(resource.RLIMIT_CORE, 0)
+        _allow(READING_S + READING_S_PER_MIB * mib)
 
     def report(phase: str, share: float) -> None:
-        if budget is not None and phase not in _READING:
-            budget.derive()
+        nonlocal deriving
+        if asked["limited"] and phase != "unpacking" and not deriving:
+            deriving = True  # only inspected files are used from here on
+            _allow(DERIVING_S + DERIVING_S_PER_MIB * mib)
         answer(phase=phase, share=share)
 
-    most_bytes = int(asked["most_gib"] * archive.GIB)
     if not asked["whole"]:
-        folder = Path(tempfile.mkdtemp())
-        found = archive.unpack(path, folder, most_bytes=most_bytes, progress=report)
-        archive.require_moderate({name: folder / name for name in sorted(found)}, path)
-        return {}
-    made = check(path, most_bytes=most_bytes, otherwise=otherwise, progress=report)
+        with bundles.opened(path, most_bytes=most_bytes, progress=report) as bundle:
+            bundle.look()
+        return {"looked": True}
+    made = bundles.verify(path, most_bytes=most_bytes, otherwise=otherwise, progress=report)
     return {
         "sha256": made.sha256,
         "manifest": made.manifest.model_dump(mode="json"),
@@ -229,10 +193,19 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
     }
 
 
+def _allow(seconds: float) -> None:
+    _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
+
+
+def _limit(what: int, value: int) -> None:
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
 def otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
     """Yield differences between the campaigns' files of an unpacked bundle, which are run again,
     and its runs, and missing files that they name."""
-    from analysis.bundle.differences import Difference, differences
+    from analysis.bundle.verify import Difference, differences
     from campaigns.bundled import missing, stated
 
     for name in campaigns:

@@ -13,7 +13,10 @@ A bundle is a ZIP archive (`hotbed bundle`). At its top::
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -68,6 +71,29 @@ class Manifest(Model):
     files: tuple[Entry, ...]
 
 
+@dataclass
+class Sources:
+    """Files behind the runs of a bundle, and what is known about them.
+
+    Attributes:
+        version: version of the code.
+        commit: its commit; None outside a clone.
+        authors: fields of `Author` for each author of Hotbed, unless the user names others.
+        files: name in the bundle -> file: campaign files, specs, notebooks, locks, license.
+        hide: absolute folders of this machine, and the word that stands for each.
+        notes: sentences for the appendix.
+        names: names of machines, users and projects, which get aliases.
+    """
+
+    version: str
+    commit: str | None
+    authors: tuple[Mapping[str, Any], ...]
+    files: dict[str, Path] = field(default_factory=dict)
+    hide: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
 class Author(Model):
     """Author of the artefact: a person by `family_names` and `given_names`, a group by `name`.
     There are no addresses: metadata are public."""
@@ -83,12 +109,11 @@ class Author(Model):
     def _no_slip(cls, orcid: str | None) -> str | None:
         """Require the check digit (ISO 7064, MOD 11-2), without which Zenodo refuses a deposit."""
         if orcid is not None:
-            written = orcid.replace("-", "")
             total = 0
-            for digit in written[:-1]:
+            for digit in orcid.replace("-", "")[:-1]:
                 total = (total + int(digit)) * 2
             right = "0123456789X"[(12 - total % 11) % 11]
-            if written[-1] != right:
+            if orcid[-1] != right:
                 raise ValueError(
                     f"{orcid} is nobody's: after {orcid[:-1]} comes {right}, so look for a slip"
                 )

@@ -1,7 +1,8 @@
-"""Descriptions of a bundle, written from nothing but its contents.
+"""Everything that follows from a bundle's runs, with the same code for its maker and its reader.
 
-The appendix is the first page for a reviewer: the claims, the check of each claim, the time that
-checking takes, and the claims that do not hold. One `schemas.bundle.About` gives the metadata:
+`derive` computes claims, figures and the data behind them; `ran` returns the experiments with their
+times. `described` writes the appendix, the first page for a reviewer, and from one
+`schemas.bundle.About` the metadata:
 
 - RO-Crate 1.1 (https://w3id.org/ro/crate/1.1);
 - ``trovi.json``, an RO-Crate as Trovi imports it (trovi/importing/views.py of
@@ -15,18 +16,262 @@ from __future__ import annotations
 import html
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analysis.bundle.derive import Derived, FigureCells, Ran, duration, first_look
-from analysis.core.claims import NOTE_SEPARATOR, SINGLE_RUN
-from analysis.core.report import format_interval, format_value, render, shared_notes
+from pydantic import ValidationError
+
+from analysis.core import style
+from analysis.core.claims import SINGLE_RUN
+from analysis.core.load import run_folders
+from analysis.core.report import format_interval, format_value, notes_of, render, shared_notes
 from schemas.bundle import MANIFEST, About, Author, Manifest
 from schemas.claim import ClaimResult
+from schemas.comparison import Comparison
+from schemas.errors import UserError
+from schemas.run import Run
 from schemas.yaml_file import dump
+
+Progress = Callable[[str, float], None]
+
+DATA = "data"
+"""Folder of the data behind each figure."""
+
+
+# ---- claims and figures --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the report. `name` is the file's name without its ending, or None if it could not
+    be drawn (`missing` says why)."""
+
+    id: str
+    title: str
+    name: str | None
+    missing: str | None
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Claims, figures and the data that they show. `folder` holds claims.json, figures/ and the
+    rest; `commands` maps a claim's figure to the command that makes its runs."""
+
+    title: str
+    claims: tuple[ClaimResult, ...]
+    figures: tuple[Figure, ...]
+    shown: Mapping[str, Any]
+    folder: Path
+    runs: int
+    commands: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tested(self) -> tuple[ClaimResult, ...]:
+        """The claims with runs."""
+        return tuple(claim for claim in self.claims if claim.verdict != "not run")
+
+
+def derive(
+    artifacts: Path, report: str, *, comparison: bool, progress: Progress, pdf: bool = True
+) -> Derived:
+    """Make the report `report` from the runs in `artifacts`, and write the data of its figures.
+
+    Args:
+        artifacts: the folder of campaigns.
+        report: see `analysis.core.report.build`.
+        comparison: True if the report is one of `hotbed compare`.
+        progress: called with each figure.
+        pdf: True to draw figures as PDF too.
+
+    Raises:
+        UserError: there is no such report, or no run in it.
+    """
+    with style.recorded(pdf=pdf) as shown:
+        if comparison:  # one figure, written before another process could start
+            made = _compare(artifacts / report)
+        else:
+            with style.shared():
+                made = _report(artifacts, report, progress)
+    folder = made.folder / "figures" / DATA
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in shown.items():
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        (folder / f"{name}.json").write_text(text + "\n")
+    return replace(made, shown=shown)
+
+
+def _report(artifacts: Path, name: str, progress: Progress) -> Derived:
+    from analysis.core.papers import paper
+    from analysis.core.report import build
+
+    made = build(artifacts, name, progress=progress)
+    chosen = paper(made.paper)
+    commands = chosen.commands(simulated=made.simulated)
+    figures = tuple(
+        Figure(one.entry.id, one.entry.title, one.path.stem if one.path else None, one.missing)
+        for one in made.figures
+    )
+    return Derived(chosen.title, made.claims, figures, {}, made.path.parent, made.runs, commands)
+
+
+def _compare(folder: Path) -> Derived:
+    from analysis.comparison.build import NAME, build
+
+    file = folder / f"{NAME}.json"
+    try:
+        comparison = Comparison.model_validate_json(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError("is no comparison that can be read", where=file) from error
+    made = build(folder, comparison)
+    title = f"Comparison of {', '.join(comparison.controllers)}"
+    return Derived(title, made.claims, (Figure(NAME, title, NAME, None),), {}, folder, made.runs)
+
+
+# ---- experiments ---------------------------------------------------------------------------------
+
+KICK_S = 20 * 60
+"""Maximum machine time, in seconds, that fits into a first half hour."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A part of a campaign's cells: a grid, or all cells that feed one figure. `machine_s` is the
+    total time of all attempts at them, including spoiled and failed ones."""
+
+    campaign: str
+    name: str
+    figures: tuple[str, ...]
+    cells: int
+    finished: int
+    attempts: int
+    machine_s: float
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A campaign with all its attempts: its cells by grid (`experiments`), and by the figures that
+    `--figure` selects (`parts`). A cell in several of them counts for each."""
+
+    campaign: str
+    ground: str
+    site: str
+    spec: str
+    experiments: tuple[Cells, ...]
+    finished: int
+    machine_s: float
+    started_at: str
+    ended_at: str
+    commits: tuple[str, ...]
+    parts: tuple[Cells, ...]
+
+    def option(self, figure: str) -> str | None:
+        """Return the argument of `hotbed run --figure` for the figure of a claim, or None. The
+        report calls a figure of runs on machines ``7-local``. A claim may name a panel (``7a``) of
+        a figure that a campaign has only as a whole (7)."""
+        plain = figure.removesuffix("-local")
+        known = {name for part in self.parts for name in (part.name, part.name.rstrip("abcd"))}
+        wanted = (figure, plain, plain.rstrip("abcd"))
+        return next((name for name in wanted if name in known), None)
+
+
+def ran(campaign: Path) -> Ran:
+    """Return the contents of a campaign. A folder without a plan has no experiments."""
+    runs = _runs(campaign)
+    plan = _plan(campaign)
+    cells = [cell for cell in plan.get("cells", []) if isinstance(cell, dict)]
+    seconds: dict[str, list[float]] = {}
+    for run in runs:
+        seconds.setdefault(run.run_id, []).append(_seconds(run))
+    done = {run.run_id for run in runs if run.status == "done"}
+
+    def part(name: str, figures: Iterable[object], mine: Collection[str]) -> Cells:
+        times = [time for one in mine for time in seconds.get(one, ())]
+        shown = tuple(map(str, figures))
+        count = len(done.intersection(mine))
+        return Cells(campaign.name, name, shown, len(mine), count, len(times), sum(times))
+
+    file = plan.get("campaign", {})
+    grids = []
+    for grid in file.get("grids", []):
+        mine = [str(cell["run_id"]) for cell in cells if grid["name"] in cell["grids"]]
+        if mine:
+            grids.append(part(str(grid["name"]), grid["figures"], mine))
+    feeding: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for figure in cell.get("figures", ()):
+            feeding.setdefault(str(figure), {})[str(cell["run_id"])] = None
+    return Ran(
+        campaign=campaign.name,
+        ground=", ".join(sorted({run.ground for run in runs})),
+        site=", ".join(sorted({run.provenance.site for run in runs})),
+        spec=str(file.get("spec") or ""),
+        experiments=tuple(grids),
+        finished=len(done),
+        machine_s=sum(map(sum, seconds.values())),
+        started_at=min((run.started_at for run in runs), default=""),
+        ended_at=max((run.ended_at for run in runs), default=""),
+        commits=tuple(sorted({_commit(run) for run in runs})),
+        parts=tuple(part(figure, (figure,), mine) for figure, mine in feeding.items()),
+    )
+
+
+def _runs(campaign: Path) -> list[Run]:
+    found = []
+    for folder in run_folders(campaign):
+        try:
+            found.append(Run.model_validate_json((folder / "run.json").read_bytes()))
+        except (OSError, ValidationError):
+            continue
+    return found
+
+
+def _plan(campaign: Path) -> dict[str, Any]:
+    try:
+        body = json.loads((campaign / "campaign.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _seconds(run: Run) -> float:
+    start, end = map(datetime.fromisoformat, (run.started_at, run.ended_at))
+    return max(0.0, (end - start).total_seconds())
+
+
+def _commit(run: Run) -> str:
+    commit = (run.provenance.commit or "unknown")[:12]
+    return f"{commit} with changes" if run.provenance.dirty else commit
+
+
+def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Cells | None:
+    """Return the figure with the quickest cells, among the figures within the first half hour.
+    Simulated ones come first, then ones with claims, because measured cells are compared by claims.
+
+    Args:
+        campaigns: campaigns of the bundle.
+        claimed: figures named by claims with an interval.
+    """
+
+    def rank(one: Ran, part: Cells) -> tuple[bool, int, float]:
+        options = {one.option(figure) for figure in claimed}
+        names = (part.name, part.name.rstrip("abcd"))  # a claim may be about the whole figure
+        without = next((at for at, name in enumerate(names) if name in options), len(names))
+        return one.ground != "sim", without, part.machine_s
+
+    found = [
+        (rank(one, part), part)
+        for one in campaigns
+        for part in one.parts
+        if part.attempts and part.machine_s <= KICK_S
+    ]
+    return min(found, key=lambda entry: entry[0])[1] if found else None
+
+
+# ---- appendix ------------------------------------------------------------------------------------
 
 MARKDOWN = "APPENDIX.md"
 HTML = "appendix.html"
@@ -34,28 +279,21 @@ HTML = "appendix.html"
 HUMAN_MIN_PER_COMMAND = 1
 """Estimated minutes that a person spends per command: typing it and reading the result."""
 
-_WHY = {
-    "direction": "the direction holds, the size does not or cannot be vouched for on this ground",
-    "inconclusive": "the interval includes no effect",
-    "not reproduced": "the effect is the other way",
+_VERDICTS = {
+    "reproduced": ("reproduced", "yes", ""),
+    "direction": (
+        "in direction only",
+        "in direction",
+        "the direction holds, the size does not or cannot be vouched for on this ground",
+    ),
+    "inconclusive": ("undecided", "undecided", "the interval includes no effect"),
+    "not reproduced": ("not reproduced", "no", "the effect is the other way"),
+    "not run": ("not tested here", "not tested", ""),
 }
-_WHY_SAME = {
+"""Words of the appendix by verdict: in the sum, in the table, and why a claim does not hold."""
+_WHY_NOT_EQUAL = {
     "inconclusive": "the interval lies neither within the tolerance nor outside it",
     "not reproduced": "the values are not the same: the interval lies outside the tolerance",
-}
-_COUNTED = {
-    "reproduced": "reproduced",
-    "direction": "in direction only",
-    "inconclusive": "undecided",
-    "not reproduced": "not reproduced",
-    "not run": "not tested here",
-}
-_HOLDS = {
-    "reproduced": "yes",
-    "direction": "in direction",
-    "inconclusive": "undecided",
-    "not reproduced": "no",
-    "not run": "not tested",
 }
 
 
@@ -73,47 +311,30 @@ class Claimed:
     @property
     def holds(self) -> str:
         """The result in one or two words: yes, in direction, undecided, no, or not tested."""
-        return _HOLDS[self.claim.verdict]
+        return _VERDICTS[self.claim.verdict][1]
 
     @property
     def why(self) -> str:
         """Reason why a claim does not hold, or not as stated; empty for a claim that holds."""
+        verdict = self.claim.verdict
         if self.claim.measured is not None and self.claim.ci95 is None:
             return SINGLE_RUN
-        words = _WHY | (_WHY_SAME if self.claim.kind == "within" else {})
-        return words.get(self.claim.verdict, "")
-
-
-@dataclass(frozen=True)
-class Untested:
-    """Claims without runs in the bundle, for one reason, and the command that makes such runs."""
-
-    numbers: tuple[str, ...]
-    why: str
-    command: str
+        if self.claim.kind == "within" and verdict in _WHY_NOT_EQUAL:
+            return _WHY_NOT_EQUAL[verdict]
+        return _VERDICTS[verdict][2]
 
 
 def numbered(derived: Derived, campaigns: Sequence[Ran]) -> list[Claimed]:
     """Return the claims in the report's order, numbered from C1."""
-    shared = shared_notes(derived.tested)
-    return [
-        Claimed(
-            number=f"C{index}",
-            claim=claim,
-            expected=expected(claim),
-            measured=_measured(claim),
-            # An untested claim is often about cells that the bundle's campaigns do not have.
-            command=command_of(
-                claim.figure, derived, () if claim.verdict == "not run" else campaigns
-            ),
-            notes=tuple(
-                note
-                for note in (claim.note.split(NOTE_SEPARATOR) if claim.note else [])
-                if note not in (*shared, SINGLE_RUN)
-            ),
-        )
-        for index, claim in enumerate(derived.claims, 1)
-    ]
+    shared = (*shared_notes(derived.tested), SINGLE_RUN)
+    found = []
+    for index, claim in enumerate(derived.claims, 1):
+        # An untested claim is often about cells that the bundle's campaigns do not have.
+        command = command_of(claim.figure, derived, campaigns if claim in derived.tested else ())
+        notes = tuple(note for note in notes_of(claim) if note not in shared)
+        stated, measured = expected(claim), _measured(claim)
+        found.append(Claimed(f"C{index}", claim, stated, measured, command, notes))
+    return found
 
 
 def command_of(figure: str, derived: Derived, campaigns: Sequence[Ran]) -> str:
@@ -127,74 +348,50 @@ def command_of(figure: str, derived: Derived, campaigns: Sequence[Ran]) -> str:
             claim: the command then comes from the catalogue.
     """
     names = [name.strip() for name in figure.split(",")]
-    if campaigns:
-        found = [_again(name, campaigns) for name in names]
-        if None in found:
-            found = [_rerun(one, campaigns) for one in campaigns]
-    else:
+    if not campaigns:
         # A catalogue may list a claim's figure (7a) only as a whole (7).
         known = derived.commands
         found = [known.get(name) or known.get(name.rstrip("abcd")) for name in names]
+    else:
+        whole = [
+            "hotbed rerun BUNDLE" + (f" --campaign {one.campaign}" if len(campaigns) > 1 else "")
+            for one in campaigns
+        ]
+        found = []
+        for name in names:
+            options = zip(whole, (one.option(name) for one in campaigns), strict=True)
+            found.append(next((f"{one} --figure {its}" for one, its in options if its), None))
+        if None in found:
+            found = [*whole]
     return "; ".join(dict.fromkeys(filter(None, found))) or "hotbed rerun BUNDLE"
-
-
-def _again(figure: str, campaigns: Sequence[Ran]) -> str | None:
-    for one in campaigns:
-        name = one.option(figure)
-        if name is not None:
-            return f"{_rerun(one, campaigns)} --figure {name}"
-    return None
-
-
-def _rerun(one: Ran, campaigns: Sequence[Ran]) -> str:
-    return "hotbed rerun BUNDLE" + (f" --campaign {one.campaign}" if len(campaigns) > 1 else "")
 
 
 def expected(claim: ClaimResult) -> str:
     """Return the expectation of a claim, with its tolerance as the values that count."""
-    none = claim.no_effect
-    if claim.paper_value is None:
-        if none is None:
-            return "an effect as stated, with a 95 % interval that excludes no effect"
-        return _beyond(none, claim)
-    value = format_value(claim.paper_value, claim.unit)
-    if none is not None and claim.size is False and claim.kind != "within":
-        told = "" if claim.paper_value == none else f" ({value} in the paper)"
-        return f"{_beyond(none, claim)}{told}"
+    none, stated, unit = claim.no_effect, claim.paper_value, claim.unit
+    beyond = ""
+    if none is not None:
+        side = "above" if claim.larger else "below"
+        beyond = f"{side} {format_value(none, unit)}, the whole 95 % interval too"
+    if stated is None:
+        return beyond or "an effect as stated, with a 95 % interval that excludes no effect"
+    value = format_value(stated, unit)
+    if beyond and claim.size is False and claim.kind != "within":
+        return beyond if stated == none else f"{beyond} ({value} in the paper)"
     if claim.kind == "within":
-        room = claim.tolerance * abs(claim.paper_value)
+        room = claim.tolerance * abs(stated)
         if not room:
             return f"{value}, both ends of the 95 % interval too"
-        return f"the whole 95 % interval in {_between(claim.paper_value, room, claim.unit)}"
+        return f"the whole 95 % interval in {format_interval((stated - room, stated + room), unit)}"
     word = {"about": "", "at_least": "at least ", "at_most": "at most "}[claim.kind]
     if none is None or not claim.tolerance:
         return f"{word}{value}"
-    room = claim.tolerance * abs(claim.paper_value - none)
+    room = claim.tolerance * abs(stated - none)
     if claim.kind == "about":
-        return f"{value} ({_between(claim.paper_value, room, claim.unit)})"
+        return f"{value} ({format_interval((stated - room, stated + room), unit)})"
     # If an effect lowers a value, a larger effect is a lower value.
-    further = claim.paper_value >= none
-    room = -room if (claim.kind == "at_least") is further else room
-    return f"{word}{value} ({format_value(claim.paper_value + room, claim.unit)} counts)"
-
-
-def _beyond(none: float, claim: ClaimResult) -> str:
-    side = "above" if claim.larger else "below"
-    return f"{side} {format_value(none, claim.unit)}, the whole 95 % interval too"
-
-
-def _between(value: float, room: float, unit: str) -> str:
-    return format_interval((value - room, value + room), unit)
-
-
-def untested(claims: Sequence[Claimed]) -> list[Untested]:
-    """Return the claims without runs, grouped by reason and command."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in claims:
-        if one.claim.verdict == "not run":
-            why = one.claim.note or "no runs of it"
-            found.setdefault((why, one.command), []).append(one.number)
-    return [Untested(tuple(numbers), why, command) for (why, command), numbers in found.items()]
+    lower = (claim.kind == "at_least") is (stated >= none)
+    return f"{word}{value} ({format_value(stated - room if lower else stated + room, unit)} counts)"
 
 
 def _measured(claim: ClaimResult) -> str:
@@ -205,10 +402,16 @@ def _measured(claim: ClaimResult) -> str:
     return f"{value} ({interval}), n = {claim.n}"
 
 
-def _spec_of(first: FigureCells | None, campaigns: Sequence[Ran]) -> str:
-    """Return the bundle's testbed spec for the first look, or an empty text if it needs none."""
-    spec = next((one.spec for one in campaigns if first and one.campaign == first.campaign), "")
-    return f"specs/{Path(spec).name}" if spec else ""
+def _untested(claims: Sequence[Claimed]) -> list[dict[str, Any]]:
+    """Return the claims without runs, grouped by reason and command."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in claims:
+        why = one.claim.note or "no runs of it"
+        found.setdefault((why, one.command), []).append(one.number)
+    return [
+        {"numbers": numbers, "why": why, "command": command}
+        for (why, command), numbers in found.items()
+    ]
 
 
 def pages(
@@ -216,7 +419,11 @@ def pages(
 ) -> dict[str, bytes]:
     """Return APPENDIX.md and appendix.html."""
     claims = numbered(derived, campaigns)
+    by_verdict = {
+        verdict: [one for one in claims if one.claim.verdict == verdict] for verdict in _VERDICTS
+    }
     first = first_look(campaigns, [one.figure for one in derived.tested if one.ci95 is not None])
+    spec = next((one.spec for one in campaigns if first and one.campaign == first.campaign), "")
     shown = {
         "about": about,
         "manifest": manifest,
@@ -227,21 +434,17 @@ def pages(
         "campaigns": campaigns,
         "claims": claims,
         "tested": [one for one in claims if one.claim.verdict != "not run"],
-        "not_tested": [one for one in claims if one.claim.verdict == "not run"],
+        "not_tested": by_verdict["not run"],
         "shared_notes": shared_notes(derived.tested),
-        "counts": [
-            (sum(one.claim.verdict == verdict for one in claims), words)
-            for verdict, words in _COUNTED.items()
-        ],
+        "counts": [(len(by_verdict[one]), words[0]) for one, words in _VERDICTS.items()],
         "fallen": [
-            one
-            for verdict in ("not reproduced", "inconclusive", "direction")
-            for one in claims
-            if one.claim.verdict == verdict
+            *by_verdict["not reproduced"],
+            *by_verdict["inconclusive"],
+            *by_verdict["direction"],
         ],
-        "untested": untested(claims),
+        "untested": _untested(by_verdict["not run"]),
         "first": first,
-        "spec": _spec_of(first, campaigns),
+        "spec": f"specs/{Path(spec).name}" if spec else "",
         "simulated": bool(campaigns) and all(one.ground == "sim" for one in campaigns),
         "machine_s": sum(one.machine_s for one in campaigns),
         "human_min": HUMAN_MIN_PER_COMMAND,
@@ -258,6 +461,16 @@ def pages(
     }
 
 
+def duration(seconds: float) -> str:
+    """Format a duration for people: ``42 s``, ``3 min``, ``2 h 10 min``."""
+    whole = round(seconds)
+    if whole < 90:
+        return f"{whole} s"
+    if whole < 5400:
+        return f"{round(whole / 60)} min"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
 # ---- metadata ------------------------------------------------------------------------------------
 
 CRATE = "ro-crate-metadata.json"
@@ -266,83 +479,125 @@ ZENODO = ".zenodo.json"
 CITATION = "CITATION.cff"
 
 _CONTEXT = "https://w3id.org/ro/crate/1.1/context"
-_SPEC = "https://w3id.org/ro/crate/1.1"
+_TERMS = "https://www.chameleoncloud.org/terms#"
 _TROVI_TITLE, _TROVI_DESCRIPTION = 140, 5000  # characters that its database accepts
-_TROVI_TERMS = {
-    "trovi_type": "https://www.chameleoncloud.org/terms#trovi_type",
-    "trovi_arguments": "https://www.chameleoncloud.org/terms#trovi_arguments",
+_FORMATS = {
+    "json": "application/json",
+    "md": "text/markdown",
+    "html": "text/html",
+    "yaml": "application/yaml",
+    "yml": "application/yaml",
+    "cff": "application/yaml",
+    "png": "image/png",
+    "pdf": "application/pdf",
+    "csv": "text/csv",
+    "ipynb": "application/x-ipynb+json",
+    "py": "text/x-python",
+}
+_LAUNCH = {
+    "@id": "#ChameleonJupyterLab",
+    "@type": "SoftwareApplication",
+    "name": "Chameleon JupyterLab",
+    "url": "https://jupyter.chameleoncloud.org/",
+    "trovi_type": "jupyterhub",
+    "trovi_arguments": "{}",
 }
 
 
-@dataclass(frozen=True)
-class CampaignOrigin:
-    """Origin of a campaign's runs; times are ISO 8601."""
-
-    campaign: str
-    started_at: str
-    ended_at: str
-    made_of: Sequence[str]  # files of the bundle: campaign, spec
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Files in the metadata. `parts`: (path, description), folders with a slash at the end;
-    `sizes`: bytes of files with known size."""
-
-    parts: Sequence[tuple[str, str]]
-    made: Sequence[CampaignOrigin]
-    hotbed_version: str
-    sizes: Mapping[str, int] = field(default_factory=dict)
-
-
-def metadata_files(about: About, contents: Contents) -> dict[str, bytes]:
-    """Return the four files by name."""
-    return {
-        CRATE: _encoded(crate(about, contents)),
-        TROVI: _encoded(trovi(about)),
-        ZENODO: _encoded(zenodo(about)),
-        CITATION: citation(about),
+def described(
+    about: About,
+    manifest: Manifest,
+    derived: Derived,
+    campaigns: Sequence[Ran],
+    sizes: Mapping[str, int],
+) -> dict[str, bytes]:
+    """Return the appendix and the metadata, written from nothing but the contents of the bundle.
+    `sizes` has the bytes of its other files."""
+    bare = manifest.model_copy(update={"files": ()})
+    written = pages(about, bare, derived, campaigns)
+    known = {**sizes, **{name: len(text) for name, text in written.items()}}
+    files = {
+        CRATE: crate(about, manifest, derived, campaigns, known),
+        TROVI: trovi(about),
+        ZENODO: zenodo(about),
     }
+    written |= {
+        name: (json.dumps(body, indent=2, ensure_ascii=False) + "\n").encode()
+        for name, body in files.items()
+    }
+    return written | {CITATION: citation(about)}
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    return (json.dumps(body, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def crate(about: About, contents: Contents) -> dict[str, Any]:
+def crate(
+    about: About,
+    manifest: Manifest,
+    derived: Derived,
+    campaigns: Sequence[Ran],
+    sizes: Mapping[str, int],
+) -> dict[str, Any]:
     """Return ``ro-crate-metadata.json``: the files, their authors and their origin."""
-    actions = [_action(made, contents.hotbed_version) for made in contents.made]
-    root = _root(about) | {
-        "hasPart": [{"@id": _id(path)} for path, _ in contents.parts],
-        "mentions": [{"@id": action["@id"]} for action in actions],
-    }
-    parts = [
-        {
-            "@id": _id(path),
-            "@type": "Dataset" if path.endswith("/") else "File",
-            "name": what,
-        }
-        | ({} if path.endswith("/") else {"encodingFormat": _format(path)})
-        | ({"contentSize": str(contents.sizes[path])} if path in contents.sizes else {})
-        for path, what in contents.parts
-    ]
     software = {
         "@id": "#hotbed",
         "@type": "SoftwareApplication",
         "name": "Hotbed",
-        "version": contents.hotbed_version,
+        "version": manifest.hotbed_version,
     } | ({"url": about.repository} if about.repository else {})
+    parts = [_part(path, what, sizes) for path, what in _parts(manifest, derived, sizes)]
+    actions = [_action(one, manifest.hotbed_version, sizes) for one in campaigns]
+    root = _root(about) | {
+        "hasPart": [{"@id": part["@id"]} for part in parts],
+        "mentions": [{"@id": action["@id"]} for action in actions],
+    }
+    entities = [root, _license(about), *_people(about), *parts, software, *actions]
+    return {"@context": _CONTEXT, "@graph": [_descriptor(CRATE), *entities]}
+
+
+def _parts(manifest: Manifest, derived: Derived, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return the parts of the crate: files that people open, and the folders of the other files."""
+    folder = f"artifacts/{derived.folder.name}"
+    named = {
+        f"{folder}/report.html": "Report: figures, claims and runs",
+        f"{folder}/comparison.md": "Comparison of the controllers",
+        f"{folder}/claims.json": "Claims with their verdicts",
+        "environment/requirements.lock": "Locked Python environment",
+        "LICENSE": "License",
+    }
+    for figure in derived.figures:
+        for place in ("/figures/", "/"):
+            named[f"{folder}{place}{figure.name}.png"] = f"Figure {figure.id}: {figure.title}"
+    tops = ("campaigns/", "specs/", "notebooks/", "controllers/", "models/")
+    return [
+        (MARKDOWN, "Artifact appendix"),
+        (HTML, "Artifact appendix as a page"),
+        (MANIFEST, "Every file with its SHA-256"),
+        *((path, what) for path, what in named.items() if path in sizes),
+        *((f"artifacts/{one}/", f"Runs of the campaign {one}") for one in manifest.campaigns),
+        *((path, "What the runs were made by") for path in sorted(sizes) if path.startswith(tops)),
+    ]
+
+
+def _part(path: str, what: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+    if path.endswith("/"):
+        return {"@id": _id(path), "@type": "Dataset", "name": what}
     return {
-        "@context": _CONTEXT,
-        "@graph": [
-            _descriptor(CRATE),
-            root,
-            _license(about),
-            *_people(about),
-            *parts,
-            software,
-            *actions,
-        ],
+        "@id": _id(path),
+        "@type": "File",
+        "name": what,
+        "encodingFormat": _FORMATS.get(path.rpartition(".")[2], "text/plain"),
+    } | ({"contentSize": str(sizes[path])} if path in sizes else {})
+
+
+def _action(one: Ran, version: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+    made_by = (f"campaigns/{one.campaign}.yaml", f"specs/{Path(one.spec).name}")
+    return {
+        "@id": f"#run-{one.campaign}",
+        "@type": "CreateAction",
+        "name": f"The campaign {one.campaign}, run by Hotbed {version}",
+        "startTime": one.started_at,
+        "endTime": one.ended_at,
+        "instrument": {"@id": "#hotbed"},
+        "object": [{"@id": _id(path)} for path in made_by if path in sizes],
+        "result": [{"@id": f"artifacts/{one.campaign}/"}],
     }
 
 
@@ -351,104 +606,17 @@ def _id(path: str) -> str:
     return quote(path, safe="/")
 
 
-def trovi(about: About) -> dict[str, Any]:
-    """Return ``trovi.json``: the same root for Chameleon's Trovi, launched in its JupyterHub."""
-    application = {
-        "@id": "#ChameleonJupyterLab",
-        "@type": "SoftwareApplication",
-        "name": "Chameleon JupyterLab",
-        "url": "https://jupyter.chameleoncloud.org/",
-        "trovi_type": "jupyterhub",
-        "trovi_arguments": "{}",
-    }
-    root = _root(about) | {
-        "name": textwrap.shorten(about.title, _TROVI_TITLE, placeholder=" …"),
-        "description": _cut(about.description, _TROVI_DESCRIPTION),
-        "actionApplication": [{"@id": application["@id"]}],
-    }
-    return {
-        "@context": [_CONTEXT, _TROVI_TERMS],
-        "@graph": [
-            _descriptor(TROVI),
-            root,
-            _license(about),
-            *_people(about),
-            application,
-        ],
-    }
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 2].rstrip()} …"
-
-
-def zenodo(about: About) -> dict[str, Any]:
-    """Return ``.zenodo.json``: a deposit's metadata."""
-    creators = [
-        {"name": f"{one.family_names}, {one.given_names}".strip(", ") or one.name}
-        | ({"affiliation": one.affiliation} if one.affiliation else {})
-        | ({"orcid": one.orcid} if one.orcid else {})
-        for one in about.authors
-    ]
-    found: dict[str, Any] = {
-        "title": about.title,
-        "upload_type": "dataset",
-        "description": html.escape(about.description, quote=False),  # Zenodo shows it as HTML
-        "creators": creators,
-        "keywords": list(about.keywords),
-        "license": about.license,
-        "version": about.version,
-        "publication_date": about.date,
-        "access_right": "open",
-    }
-    if about.repository:
-        found["related_identifiers"] = [
-            {"identifier": about.repository, "relation": "isDerivedFrom"},
-        ]
-    return found
-
-
-def citation(about: About) -> bytes:
-    """Return ``CITATION.cff``."""
-    body: dict[str, Any] = {
-        "cff-version": "1.2.0",
-        "message": "If you use this artefact, please cite it.",
-        "title": about.title,
-        "type": "dataset",
-        "abstract": about.description,
-        "version": about.version,
-        "date-released": about.date,
-        "license": about.license,
-        "authors": [_cited(one) for one in about.authors],
-        "keywords": list(about.keywords),
-    }
-    if about.repository:
-        body["repository-code"] = about.repository
-    if about.doi:
-        body["doi"] = about.doi
-    return dump(body).encode()
-
-
-def _cited(author: Author) -> dict[str, str]:
-    orcid = {"orcid": f"https://orcid.org/{author.orcid}"} if author.orcid else {}
-    if author.name:  # the format's entities have no affiliation
-        return {"name": author.name} | orcid
-    found = {"family-names": author.family_names, "given-names": author.given_names}
-    found["affiliation"] = author.affiliation
-    return {key: text for key, text in found.items() if text} | orcid
-
-
 def _descriptor(name: str) -> dict[str, Any]:
     return {
         "@id": name,
         "@type": "CreativeWork",
-        "conformsTo": {"@id": _SPEC},
+        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
         "about": {"@id": "./"},
     }
 
 
 def _root(about: About) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    return {
         "@id": "./",
         "@type": "Dataset",
         "name": about.title,
@@ -457,21 +625,14 @@ def _root(about: About) -> dict[str, Any]:
         "keywords": ",".join(about.keywords),
         "datePublished": about.date,
         "version": about.version,
-        "license": {"@id": _license_id(about)},
+        "license": {"@id": _license(about)["@id"]},
         "author": [{"@id": one["@id"]} for one in _people(about)],
-    }
-    if about.doi:
-        found["identifier"] = f"https://doi.org/{about.doi}"
-    return found
-
-
-def _license_id(about: About) -> str:
-    return f"https://spdx.org/licenses/{about.license}"
+    } | ({"identifier": f"https://doi.org/{about.doi}"} if about.doi else {})
 
 
 def _license(about: About) -> dict[str, Any]:
     return {
-        "@id": _license_id(about),
+        "@id": f"https://spdx.org/licenses/{about.license}",
         "@type": "CreativeWork",
         "name": about.license,
         "description": f"The license {about.license} of the SPDX License List",
@@ -490,91 +651,66 @@ def _people(about: About) -> list[dict[str, Any]]:
     ]
 
 
-def _action(made: CampaignOrigin, version: str) -> dict[str, Any]:
+def trovi(about: About) -> dict[str, Any]:
+    """Return ``trovi.json``: the same root for Chameleon's Trovi, launched in its JupyterHub."""
+    text = about.description
+    if len(text) > _TROVI_DESCRIPTION:
+        text = f"{text[: _TROVI_DESCRIPTION - 2].rstrip()} …"
+    root = _root(about) | {
+        "name": textwrap.shorten(about.title, _TROVI_TITLE, placeholder=" …"),
+        "description": text,
+        "actionApplication": [{"@id": _LAUNCH["@id"]}],
+    }
+    terms = {name: f"{_TERMS}{name}" for name in ("trovi_type", "trovi_arguments")}
+    entities = [_descriptor(TROVI), root, _license(about), *_people(about), _LAUNCH]
+    return {"@context": [_CONTEXT, terms], "@graph": entities}
+
+
+def zenodo(about: About) -> dict[str, Any]:
+    """Return ``.zenodo.json``: a deposit's metadata."""
+    creators = [
+        {"name": f"{one.family_names}, {one.given_names}".strip(", ") or one.name}
+        | ({"affiliation": one.affiliation} if one.affiliation else {})
+        | ({"orcid": one.orcid} if one.orcid else {})
+        for one in about.authors
+    ]
+    origin = {"identifier": about.repository, "relation": "isDerivedFrom"}
     return {
-        "@id": f"#run-{made.campaign}",
-        "@type": "CreateAction",
-        "name": f"The campaign {made.campaign}, run by Hotbed {version}",
-        "startTime": made.started_at,
-        "endTime": made.ended_at,
-        "instrument": {"@id": "#hotbed"},
-        "object": [{"@id": _id(path)} for path in made.made_of],
-        "result": [{"@id": f"artifacts/{made.campaign}/"}],
+        "title": about.title,
+        "upload_type": "dataset",
+        "description": html.escape(about.description, quote=False),  # Zenodo shows it as HTML
+        "creators": creators,
+        "keywords": list(about.keywords),
+        "license": about.license,
+        "version": about.version,
+        "publication_date": about.date,
+        "access_right": "open",
+    } | ({"related_identifiers": [origin]} if about.repository else {})
+
+
+def citation(about: About) -> bytes:
+    """Return ``CITATION.cff``."""
+    body: dict[str, Any] = {
+        "cff-version": "1.2.0",
+        "message": "If you use this artefact, please cite it.",
+        "title": about.title,
+        "type": "dataset",
+        "abstract": about.description,
+        "version": about.version,
+        "date-released": about.date,
+        "license": about.license,
+        "authors": [_cited(one) for one in about.authors],
+        "keywords": list(about.keywords),
+        "repository-code": about.repository,
+        "doi": about.doi,
     }
+    return dump({key: value for key, value in body.items() if value is not None}).encode()
 
 
-def _format(path: str) -> str:
-    known = {
-        "json": "application/json",
-        "md": "text/markdown",
-        "html": "text/html",
-        "yaml": "application/yaml",
-        "yml": "application/yaml",
-        "cff": "application/yaml",
-        "png": "image/png",
-        "pdf": "application/pdf",
-        "csv": "text/csv",
-        "ipynb": "application/x-ipynb+json",
-        "py": "text/x-python",
-    }
-    return known.get(path.rpartition(".")[2], "text/plain")
-
-
-def described(
-    about: About,
-    manifest: Manifest,
-    derived: Derived,
-    campaigns: Sequence[Ran],
-    files: Mapping[str, Path],
-) -> dict[str, bytes]:
-    """Return the appendix and the metadata, written from nothing but the contents of the bundle."""
-    bare = manifest.model_copy(update={"files": ()})
-    written = pages(about, bare, derived, campaigns)
-    parts = _parts(manifest, derived, files)
-    sizes = {path: files[path].stat().st_size for path, _ in parts if path in files}
-    contents = Contents(
-        parts=parts,
-        made=[
-            CampaignOrigin(one.campaign, one.started_at, one.ended_at, _made_of(one, files))
-            for one in campaigns
-        ],
-        hotbed_version=manifest.hotbed_version,
-        sizes=sizes | {name: len(text) for name, text in written.items()},
-    )
-    return written | metadata_files(about, contents)
-
-
-def _made_of(one: Ran, files: Mapping[str, Path]) -> list[str]:
-    wanted = [f"campaigns/{one.campaign}.yaml", f"specs/{Path(one.spec).name}"]
-    return [name for name in wanted if name in files]
-
-
-def _parts(
-    manifest: Manifest, derived: Derived, files: Mapping[str, Path]
-) -> list[tuple[str, str]]:
-    """Return the parts of the crate: files that people open, and the folders of the other files."""
-    folder = f"artifacts/{derived.folder.name}"
-    parts = [
-        (MARKDOWN, "Artifact appendix"),
-        (HTML, "Artifact appendix as a page"),
-        (MANIFEST, "Every file with its SHA-256"),
-    ]
-    named = {
-        f"{folder}/report.html": "Report: figures, claims and runs",
-        f"{folder}/comparison.md": "Comparison of the controllers",
-        f"{folder}/claims.json": "Claims with their verdicts",
-        "environment/requirements.lock": "Locked Python environment",
-        "LICENSE": "License",
-    }
-    parts += [(path, what) for path, what in named.items() if path in files]
-    for figure in derived.figures:
-        for place in ("/figures/", "/"):
-            path = f"{folder}{place}{figure.name}.png"
-            if figure.name and path in files:
-                parts.append((path, f"Figure {figure.id}: {figure.title}"))
-    parts += [(f"artifacts/{one}/", f"Runs of the campaign {one}") for one in manifest.campaigns]
-    tops = ("campaigns/", "specs/", "notebooks/", "controllers/", "models/")
-    parts += [
-        (path, "What the runs were made by") for path in sorted(files) if path.startswith(tops)
-    ]
-    return parts
+def _cited(author: Author) -> dict[str, str]:
+    found = {"family-names": author.family_names, "given-names": author.given_names}
+    found["affiliation"] = author.affiliation
+    if author.name:  # the format's entities have no affiliation
+        found = {"name": author.name}
+    found["orcid"] = f"https://orcid.org/{author.orcid}" if author.orcid else ""
+    return {key: text for key, text in found.items() if text}

@@ -1,469 +1,351 @@
-"""Runs in publishable form: known files with known fields, and aliases for names.
+"""Making of a bundle: known files with known fields, and what is computed and written from them.
 
-A run folder is private. `Stage.add_campaign` packs the files that `RECORDS`, `SERIES` and `TABLES`
-list, and of records only the fields that are listed here. Runs name nodes by the names in the spec
-from the moment they are written. `Aliases` replaces any other identifying data in a text. Raw logs
-are packed on request. A secret is never replaced: it stops the bundle (`secrets_in`, based on
-detect-secrets).
+A run folder is private. `Stage` packs the files that `RECORDS` and `TABLES` list, and of records
+only the fields that are listed here. Runs name nodes by the names in the spec from the moment they
+are written. Any other identifying data in a text gets an alias, and a secret stops the bundle
+(`analysis.bundle.private`). Raw logs are packed on request.
 """
 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
+import io
 import json
-import os
 import re
 import socket
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
+from importlib import metadata as installed
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
 
 from analysis.bundle import archive
+from analysis.bundle.archive import Digest, Progress, quiet
+from analysis.bundle.describe import Derived, Ran, derive, described, ran
+from analysis.bundle.private import (
+    Aliases,
+    Finding,
+    SecretSearch,
+    is_distinct,
+    machines,
+    parse,
+    secrets_in,
+)
 from analysis.core.load import planned_runs, run_folders
-from schemas.bundle import Role
+from analysis.core.report import campaign_folders
+from schemas.bundle import ABOUT, MANIFEST, About, Entry, Manifest, Role, Sources
 from schemas.errors import UserError
+from schemas.mistakes import mistake
 from schemas.run import Run, Summary
+
+Gather = Callable[[Mapping[Path, Sequence[Path]], Path], Sources]
+Require = Callable[[Path, str], None]
 
 CAMPAIGN_FILES = ("campaign.json", "comparison.json", "ledger.jsonl")
 RECORDS = {"plan.json", "curve.json", "inputs.json", "microstores.json", "mos.json"}
-RECORDS |= {"objects.json", "bursts.json"}
+RECORDS |= {"objects.json", "bursts.json", "journal.jsonl"}
 """JSON files in an attempt's folder, in addition to run.json, summary.json and job.json."""
-SERIES = ("journal.jsonl",)
-_LATENCY = frozenset(("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count"))
 TABLES: Mapping[str, frozenset[str]] = {
     "samples.parquet": frozenset(("t_s", "node", "metric", "value")),
-    "latency.parquet": _LATENCY,
+    "latency.parquet": frozenset(("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count")),
     "requests.parquet": frozenset(("t_s", "latency_s", "pg")),
 }
 """Tables and their columns."""
 _INDEX = {"__index_level_0__"}  # row numbers that pandas adds after a concatenation
-_JOB_PATHS = {
-    "notebook": "$NOTEBOOKS",
-    "spec": "$SPECS",
-    "model": "$MODELS",
-    "controllers_dir": "$CONTROLLERS",
-}
-_JOB = {
-    "schema_version",
-    "kind",
-    "run_id",
-    "campaign",
-    "attempt",
-    "block",
-    "order",
-    "seed",
-    "ground",
-}
-_JOB |= {"parameters", "time_scale", "testbed", "timeout_s", "started_at", "limits", "figures"}
-_JOB |= {"osd_count", "provenance", "code"}
+_JOB_PATHS = {"notebook": "$NOTEBOOKS", "spec": "$SPECS", "model": "$MODELS"}
+_JOB_PATHS |= {"controllers_dir": "$CONTROLLERS"}
+_JOB = {"schema_version", "kind", "run_id", "campaign", "attempt", "block", "order", "seed"}
+_JOB |= {"ground", "parameters", "time_scale", "testbed", "timeout_s", "started_at", "limits"}
+_JOB |= {"figures", "osd_count", "provenance", "code"}
 _FACTS = {"kernel", "machine", "distribution", "cpus", "cpu_model", "memory_bytes", "fio"}
 _FACTS |= {"python3", "congestion_control", "quota_slice_us", "mtu", "systemd", "roles", "osds"}
 _FACTS |= {"signal", "processor", "processors", "ceph", "nfs-ganesha", "swift", "python", "model"}
 _KNOWN_PLACES = ("/notebooks/", "/testbed/specs/", "/campaigns/files/")
 _LOGS = "raw logs and executed notebooks (--with-logs packs them)"
-_PANDAS = {"index_columns", "column_indexes", "columns", "attributes", "creator", "pandas_version"}
-_WRITER = re.compile(r"parquet-cpp-arrow version [\w.-]{1,30}")
 _HARMLESS_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
+_LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow")
+_SHOWN = 20  # findings that a refusal names
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Content that must not be published. The text itself is not repeated: the reader of a finding
-    may not be the owner. `line` counts from 1."""
+class Bundled:
+    """Result of `build`."""
 
-    file: str
-    line: int
-    what: str
-
-
-# ---- names, addresses and folders ---------------------------------------------------------------
-
-_ESCAPED = r"(?<=\\[nrtb])|(?<=\\x1b)|(?<=\dm)|(?<=\[K)|(?<=\dK)"
-"""Start of a word after an escape in JSON or a terminal colour code."""
-_BEGIN = rf"(?:(?<![\w.-])|{_ESCAPED})"
-_BEGIN_PATH = rf"(?:(?<![\w.$}}/-])|{_ESCAPED})"
-_LABEL = r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
-_PRIVATE = re.compile(
-    r"(?P<mac>(?:(?<![0-9a-fA-F:-])|(?<=\\x1b))(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w-]|:\w))"
-    r"|(?P<ipv4>(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\d))"
-    r"|(?P<ipv6>(?:(?<![0-9a-fA-F:.])|(?<=\\x1b))(?=[0-9a-fA-F]{4}:)[0-9a-fA-F:]{4,60}(?![\w]))"
-    rf"|(?P<dashed>{_BEGIN}(?:ip|host)(?:-\d{{1,3}}){{4}}(?![\w-]))"
-    r"|(?P<mail>[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-zA-Z]{2,24})"
-    rf"|(?P<home>{_BEGIN_PATH}(?:(?:/(?:export|mnt|nfs|net|srv|var|data|shared))?/home\d?|/[Uu]sers)"
-    rf"/[^/\s\"'\\:,;)\]<>|]+|{_BEGIN_PATH}/root(?=[/\"'\s\\:,;)\]<]|$))"
-    rf"|(?P<host>(?<![\w.-])(?:{_LABEL}\.){{1,8}}[A-Za-z]{{2,24}}(?![\w-]|\.\w))"
-)
-_SOMETIMES = re.compile(r"[.:@/]|(?:ip|host)-\d")
-"""In a text without any of these, `_PRIVATE` finds nothing."""
-_KINDS = {
-    "mac": ("hardware addresses", "a hardware address"),
-    "ipv4": ("addresses", "a machine's address"),
-    "ipv6": ("addresses", "a machine's IPv6 address"),
-    "dashed": ("host names", "a machine's name"),
-    "mail": ("mail addresses", "a mail address"),
-    "home": ("homes", "a home folder"),
-    "host": ("host names", "a machine's name"),
-}
-"""Kinds of identifying data in `_PRIVATE`: name in the manifest's counts, and text of a finding."""
-_ONE_ALIAS = {"homes": "$HOME", "mail addresses": "someone@example.org"}
-_NETWORKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
-_PRIVATE_NETWORKS = tuple(map(ipaddress.ip_network, _NETWORKS))
-_DOCUMENTED = ipaddress.ip_network("2001:db8::/32")
-_VERSIONS_END = 24
-"""First number from which a dotted quad cannot be a version."""
-_NO_MAIL = re.compile(
-    r"(?i)@(?:[\w-]+\.)*example(?:\.(?:com|org|net))?$|^git@"
-    r"|\.(?:service|timer|socket|mount|slice|target|scope|path|py|json|yaml|yml|txt|log)$"
-)
-_OWN_ENDS = {"lan", "local", "internal", "intranet", "intra", "corp", "home", "lab", "private"}
-_OWN_ENDS |= {"cluster", "novalocal", "localdomain", "maas"}
-_PUBLIC_ENDS = {"com", "org", "net", "edu", "gov", "mil", "int", "info", "cloud", "dev"}
-_COUNTRIES = re.compile(
-    r"a[eru]|b[gory]|c[ahlnorz]|d[ek]|e[eguks]|f[ir]|g[br]|h[kru]|i[elnr]|j[op]|k[erz]|l[tuv]"
-    r"|m[xy]|n[lz]|p[ehkt]|qa|r[ouw]|s[agk]|t[hrw]|u[akys]|v[en]|z[aw]"
-)
-_WORDS_TOO = re.compile(r"at|be|br|id|in|is|it|no|pl|rs|se|si|to|tv")
-"""Country domains that are also endings of programs and files: these need a digit or dash."""
-_EVERYBODYS = re.compile(
-    r"(?:^|\.)(?:example(?:\.(?:com|org|net|edu))?|localhost\.localdomain|cluster\.local"
-    r"|(?:ceph|docker|quay|github)\.(?:com|io)|githubusercontent\.com|chameleoncloud\.org"
-    r"|(?:schema|w3|purl|zenodo|debian|python|pypi|openstack|apache|kernel|readthedocs)\.(?:org|io)"
-    r"|(?:spdx|doi|orcid|jupyter|scipy|matplotlib|zlib)\.org"
-    r"|(?:ubuntu|launchpad|openssh|google|googleapis|redhat|ansible|anaconda)\.(?:com|org))$"
-)
-_USER = re.compile(r"(?<![\w.+-])(?!someone@)[\w.+-]{1,64}@(?=host-\d)")
+    path: Path
+    sha256: str
+    bytes: int
+    manifest: Manifest
+    derived: Derived
 
 
-def is_distinct(name: str) -> bool:
-    """Return True if a machine's or user's name cannot be a word of a program or a record."""
-    return any(character in ".-" or character.isdigit() for character in name)
+def build(
+    artifacts: Path,
+    name: str,
+    out: Path,
+    sources: Gather,
+    *,
+    about: Mapping[str, Any] | None = None,
+    hidden: Sequence[str] = (),
+    ground: str | None = None,
+    with_logs: bool = False,
+    require: Require = lambda stage, campaign: None,
+    progress: Progress = quiet,
+) -> Bundled:
+    """Bundle the report `name` (see `hotbed report`), or the comparison of that name, into `out`.
+    Run folders are only read.
 
-
-def _identifies(kind: str, text: str) -> bool:
-    """Return True if a match of `_PRIVATE` identifies a machine or person."""
-    match kind:
-        case "mac":
-            return True
-        case "ipv4":
-            return _is_machines_v4(text)
-        case "dashed":
-            return _is_machines_v4(text.partition("-")[2].replace("-", "."))
-        case "ipv6":
-            return _is_machines_v6(text)
-        case "mail":
-            return not _NO_MAIL.search(text)
-        case "host":
-            return _is_machine(text.lower())
-    return True
-
-
-def _is_machines_v4(text: str) -> bool:
-    try:
-        address = ipaddress.IPv4Address(text)
-    except ValueError:
-        return False
-    if any(address in network for network in _PRIVATE_NETWORKS):
-        return True
-    return not address.is_private and _VERSIONS_END <= address.packed[0] < 224
-
-
-def _is_machines_v6(text: str) -> bool:
-    parts = text.split(":")
-    for candidate in (text, text.removesuffix(":"), ":".join(parts[:8])):
-        try:
-            address = ipaddress.IPv6Address(candidate)
-        except ValueError:
-            continue
-        unique = address.packed[0] & 0xFE == 0xFC
-        public = address.packed[0] >> 5 == 1 and address not in _DOCUMENTED
-        return address.is_link_local or unique or public
-    return False
-
-
-def _is_machine(name: str) -> bool:
-    labels = name.split(".")
-    end, distinct = labels[-1], bool(re.search(r"[\d-]", "".join(labels[:-1])))
-    if labels[0] in ("self", "cls") or _EVERYBODYS.search(name):
-        return False
-    if end in _OWN_ENDS:
-        return len(labels) > 2 or distinct
-    if len(labels) < 3:
-        return False
-    if end in _PUBLIC_ENDS or _COUNTRIES.fullmatch(end):
-        return True
-    return distinct and bool(_WORDS_TOO.fullmatch(end))
-
-
-class Aliases:
-    """Replaces identifying data in texts by aliases, consistently across files.
-
-    Attributes:
-        counts: number of replacements, by kind.
-    """
-
-    def __init__(
-        self, folders: Mapping[str, str], names: Iterable[str] = (), hidden: Iterable[str] = ()
-    ) -> None:
-        """Take the data to replace.
-
-        Args:
-            folders: absolute folders, and the word that stands for each.
-            names: names of machines, users and projects.
-            hidden: names that must not be in programs either, ordinary words or not.
-        """
-        self.counts: Counter[str] = Counter()
-        self._folders = dict(folders)
-        hidden = tuple(hidden)
-        known = list(dict.fromkeys((*hidden, *names)))
-        self._given = {name: f"host-{number}" for number, name in enumerate(known, 1)}
-        self._used = Counter({"host": len(known)})
-        self._words = _any_of(known, _BEGIN)
-        self._places = _any_of(self._folders, "")
-        self._distinct = _any_of({*hidden, *filter(is_distinct, known)}, _BEGIN)
-        self._clean: set[str] = set()
-
-    def text(self, text: str) -> str:
-        """Return `text` with aliases."""
-        if text in self._clean:
-            return text
-        made = text
-        if self._places is not None and "/" in made:
-            made = self._places.sub(lambda found: self._folder(found[0]), made)
-        if _SOMETIMES.search(made):
-            made = _PRIVATE.sub(self._private, made)
-        if self._words is not None:
-            made = self._words.sub(lambda found: self._alias("host names", found[0]), made)
-        if "@host-" in made:
-            made = _USER.sub("someone@", made)
-        if made == text and len(text) < 200:
-            self._clean.add(text)
-        return made
-
-    def value(self, value: Any) -> Any:
-        """Return a value of JSON types with aliases in its texts and keys."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, dict):
-            return {self.text(key): self.value(inner) for key, inner in value.items()}
-        return [self.value(inner) for inner in value] if isinstance(value, list) else value
-
-    def identifying(self, text: str) -> Iterator[tuple[str, int]]:
-        """Yield kind and position of identifying data in a text that must stay as it is."""
-        if self._distinct is not None:
-            for found in self._distinct.finditer(text):
-                yield "a machine's name", found.start()
-        yield from identifying(text)
-
-    def _folder(self, found: str) -> str:
-        self.counts["folders"] += 1
-        return self._folders[found]
-
-    def _private(self, found: re.Match[str]) -> str:
-        kind = str(found.lastgroup)
-        text = found[0]
-        if not _identifies(kind, text):
-            return text
-        return self._alias(_KINDS[kind][0], text)
-
-    def _alias(self, kind: str, text: str) -> str:
-        self.counts[kind] += 1
-        if kind in _ONE_ALIAS:
-            return _ONE_ALIAS[kind]
-        if text not in self._given:
-            word = "host" if kind == "host names" else "address"
-            self._used[word] += 1
-            self._given[text] = f"{word}-{self._used[word]}"
-        return self._given[text]
-
-
-def _any_of(words: Iterable[str], before: str) -> re.Pattern[str] | None:
-    longest_first = sorted(words, key=len, reverse=True)
-    if not longest_first:
-        return None
-    return re.compile(f"{before}(?:{'|'.join(map(re.escape, longest_first))})(?![\\w-])")
-
-
-def identifying(text: str) -> Iterator[tuple[str, int]]:
-    """Yield kind and position of identifying data in a text."""
-    for found in _PRIVATE.finditer(text) if _SOMETIMES.search(text) else ():
-        if _identifies(str(found.lastgroup), found[0]):
-            yield _KINDS[str(found.lastgroup)][1], found.start()
-
-
-# ---- secrets ------------------------------------------------------------------------------------
-
-_QUOTE = r"[\"']"
-_VALUE = r"(?=[^\s\"',;&]*\d)[^\s\"',;&(){}\[\]<>*$]{6,}(?![(\[\w.])"
-_MORE_SECRETS = {
-    "an OpenStack credential": rf"OS_(?:PASSWORD|TOKEN|USERNAME|PROJECT_ID|PROJECT_NAME"
-    rf"|APPLICATION_CREDENTIAL_(?:ID|SECRET)|ACCESS_TOKEN)(?:{_QUOTE}\]?\s*[:=,]\s*{_QUOTE}"
-    rf"(?!OS_)|\s*[:=]\s*{_QUOTE}?)(?![$*<{{\s\"'])(?!None|null|config)[^\s\"']{{3,}}"
-    rf"|OS_PASSWORD=\"\$\d",
-    "a token of an OpenStack service": r"(?<![\w/+])gAAAAAB[\w-]{40,}|AUTH_tk[0-9a-f]{32}"
-    rf"|(?i:X-(?:Auth|Subject|Storage|Service)-(?:Token|Key|Pass)|Temp-URL-Key)(?:{_QUOTE}\]?\s*"
-    rf"[:,=]\s*{_QUOTE}|\s*:\s*)[\w.+/=-]{{6,}}",
-    "a signed web token": r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}",
-    "a key of Ceph": r"(?<![\w/+])AQ[\w+/]{36}==(?!=)",
-    "a bearer's token": r"[Bb]earer [\w.~+/-]{16,}"
-    rf"|(?i:authorization){_QUOTE}?\s*[:=,]\s*{_QUOTE}?(?i:basic) [\w+/=-]{{8,}}",
-    "an access key of a service": r"(?<!\w)(?:github_pat_\w{30,}|hf_\w{30,})",
-    "a password or secret": rf"(?i:[_-]pass|(?-i:[a-z]Pass)|access_?token|auth_?token"
-    rf"|api_?token|access_?key){_QUOTE}\]?\s*[:=]\s*{_QUOTE}(?![$*<{{])[^\"']{{6,}}"
-    rf"|(?i:[_-]pass|token|access_?key)\s*[:=]\s*(?![-+]?[\d.]+(?:e[-+]?\d+)?\b)"
-    rf"(?=[^\s\"',;&]*[a-zA-Z]){_VALUE}"
-    rf"|--[\w-]{{0,40}}(?:password|passwd|secret|token){_QUOTE}?[,\s]\s*{_QUOTE}?{_VALUE}"
-    rf"|sshpass{_QUOTE}?[,\s]\s*{_QUOTE}?-p[\"',\s]*(?!-)[^\s\"',$]{{4,}}"
-    rf"|curl[^\n]{{0,200}}?[\s\"'](?:-u|--user)[\"',\s=]*[^\s\"',$:]{{1,64}}:[^\s\"',$]{{4,}}"
-    r"|login\s+\S{1,64}\s+password\s+(?![<*$])\S{4,}",
-}
-"""Secrets that detect-secrets does not know: from OpenStack, Ceph and command lines."""
-_MORE = tuple((what, re.compile(pattern)) for what, pattern in _MORE_SECRETS.items())
-_KEYWORDS = re.compile(r"(?i)pass|pwd|secret|key|contrase")
-_SHORTEST = 6  # characters of a secret; shorter values occur by chance
-_PUBLIC = {"OS_REGION_NAME", "OS_INTERFACE", "OS_IDENTITY_API_VERSION", "OS_AUTH_TYPE"}
-_PUBLIC |= {"OS_AUTH_URL", "OS_PROJECT_DOMAIN_NAME", "OS_USER_DOMAIN_NAME", "OS_PROTOCOL"}
-_WINDOW = 1000
-"""Characters of a line that are searched at a time: patterns may take quadratic time."""
-
-
-@cache
-def _detectors() -> tuple[tuple[str, Callable[[str], Iterable[str]]], ...]:
-    """Return detect-secrets detectors of known forms; entropy is no evidence in hashes."""
-    from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
-
-    left_out = ("Entropy", "Public IP", "Secret Keyword")
-    known: Mapping[str, Any] = get_mapping_from_secret_type_to_class()
-    return tuple(
-        (f"a secret ({name})", detector().analyze_string)
-        for name, detector in sorted(known.items())
-        if not any(word in name for word in left_out)
-    )
-
-
-def _variables() -> list[tuple[str, str]]:
-    """Return patterns of the values of the set OpenStack variables, except public ones, and names.
-
-    A value is looked for as a word of its own: ``secret`` is not in ``detect-secrets``.
-    """
-    return [
-        (
-            rf"(?:(?<!\w)|(?=\W)){re.escape(value)}(?:(?!\w)|(?<=\W))",
-            f"the value of the variable {name}",
-        )
-        for name, value in os.environ.items()
-        if name.startswith("OS_") and name not in _PUBLIC and len(value) >= _SHORTEST
-    ]
-
-
-def _keywords(line: str) -> bool:
-    """Return True if a password or key is assigned: between quotes, or with a digit in it."""
-    from detect_secrets.filters.heuristic import is_templated_secret
-    from detect_secrets.plugins import keyword
-
-    detector = keyword.KeywordDetector()
-    for found in detector.analyze_string(line):
-        value = found.strip()
-        if value[:1] not in "$*<{'" and len(value) > 5 and not is_templated_secret(value):
-            return True
-    groups = keyword.CONFIG_DENYLIST_REGEX_TO_GROUP
-    return any(re.match(_VALUE, found) for found in detector.analyze_string(line, groups))
-
-
-def secrets_in(text: str) -> Iterator[tuple[str, int]]:
-    """Yield kind and line (from 1) of each secret in a text."""
-    for number, line in enumerate(text.splitlines(), 1):
-        plain = re.sub(r"\s{65,}", " " * 64, re.sub(r'\\+"', '"', line))
-        for start in range(0, max(len(plain) - 100, 1), _WINDOW - 100):
-            yield from ((what, number) for what in _secrets(plain[start : start + _WINDOW]))
-
-
-def _secrets(line: str) -> set[str]:
-    if len(line) < _SHORTEST:
-        return set()
-    found = {what for what, pattern in _MORE if pattern.search(line)}
-    found |= {what for pattern, what in _variables() if re.search(pattern, line)}
-    found |= {what for what, look in _detectors() if any(True for _ in look(line))}
-    if not found and _KEYWORDS.search(line) and _keywords(line):
-        found.add("a password or secret")
-    return found
-
-
-# ---- files --------------------------------------------------------------------------------------
-
-
-def parse(data: bytes) -> Any:
-    """Return the value of a JSON text; an object must not have a key twice. Readers would take
-    either value, and `Stage` would check only one.
+    Args:
+        artifacts: the folder of campaigns.
+        name: name of the report.
+        out: the archive.
+        sources: returns the files behind campaigns (folder -> packed attempts); it may write files
+            to the given folder (see `campaigns.bundled.sources`).
+        about: fields of `schemas.bundle.About` from the user.
+        hidden: host names that stop the bundle if a program has them.
+        ground: ground of the runs, if there are several.
+        with_logs: True to pack raw logs too.
+        require: raises a `UserError` if a campaign could not be run again from a folder with the
+            contents of the bundle.
+        progress: called with each phase.
 
     Raises:
-        ValueError: it is no JSON, or an object has a key twice.
+        UserError: there is no such campaign or no run in it, `out` cannot be written, or a file has
+            content that must not be published. The message names files and lines.
     """
+    archive.refuse_folder(out)
+    folders, report, compared = _campaigns(artifacts, name, ground)
+    try:
+        with tempfile.TemporaryDirectory(prefix="hotbed-bundle-") as place:
+            (Path(place) / "sources").mkdir()
+            left_out: Counter[str] = Counter()
+            attempts = {folder: attempts_of(folder, left_out) for folder in folders}
+            found = sources(attempts, Path(place) / "sources")
+            aliases = _aliases(artifacts, attempts, found, hidden)
+            stage = Stage(Path(place) / "bundle", aliases, with_logs=with_logs, left_out=left_out)
+            for folder, taken in attempts.items():
+                stage.add_campaign(folder, taken, progress)
+            for target, file in found.files.items():
+                stage.add_source(target, file)
+            _refuse(stage.found)
+            for folder in folders:
+                _require(require, stage.folder, folder.name)
+            made = derive(
+                stage.folder / "artifacts", report, comparison=compared, progress=progress
+            )
+            stage.adopt(f"artifacts/{made.folder.name}", "derived")
+            campaigns = [ran(stage.folder / "artifacts" / folder.name) for folder in folders]
+            manifest = Manifest(
+                report=report,
+                campaigns=tuple(one.campaign for one in campaigns),
+                comparison=compared,
+                hotbed_version=found.version,
+                commit=found.commit,
+                libraries={library: installed.version(library) for library in _LIBRARIES},
+                redacted=dict(sorted((+aliases.counts).items())),
+                left_out=dict(sorted((+left_out).items())),
+                notes=found.notes,
+                files=(),
+            )
+            stated = about_of(about or {}, found, made, campaigns)
+            manifest = _describe(stage, stated, manifest, made, campaigns)
+            sha256 = archive.write(out, stage.files(), progress)
+    except OSError as error:
+        raise UserError(
+            f"nothing was bundled ({error.strerror or error})",
+            where=error.filename or "",
+            do="set TMPDIR to a folder with room for all of it",
+        ) from error
+    progress("done", 1.0)
+    return Bundled(out, sha256, out.stat().st_size, manifest, made)
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError("a key is there twice")
-        return found
 
-    return json.loads(data, object_pairs_hook=once)
-
-
-def _texts(value: Any, key: str = "") -> Iterator[str]:
-    """Yield each text in a value of JSON types, as an assignment to its key."""
-    if isinstance(value, str):
-        yield f'{key}: "{value}"' if key else value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield name
-            yield from _texts(inner, name)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner, key)
+def _campaigns(artifacts: Path, name: str, ground: str | None) -> tuple[list[Path], str, bool]:
+    """Return the folders of runs behind the report `name`, the report's folder, and True if it is
+    a comparison."""
+    if Path(name).name != name:
+        raise UserError(
+            "is a path",
+            where=name,
+            allowed=f"the name of a campaign in {artifacts}",
+            do="give --artifacts for another folder of campaigns",
+        )
+    if (artifacts / name / "comparison.json").is_file():
+        return [artifacts / name], name, True
+    _, folders, _ = campaign_folders(artifacts, name, ground)
+    if not folders or not folders[0].is_dir():
+        raise UserError("no such campaign", where=artifacts / name, do="run it with hotbed run")
+    return folders, name, False
 
 
-class _Checked:
-    """Looks for secrets in records, each text once."""
+def _describe(
+    stage: Stage, about: About, manifest: Manifest, made: Derived, campaigns: Sequence[Ran]
+) -> Manifest:
+    """Add the appendix, the metadata and the manifest; return the manifest."""
+    stage.put(ABOUT, _json(about.model_dump(mode="json"), indent=1), "metadata")
+    sizes = {name: stage.digest(name).bytes for name in stage.roles}
+    for target, text in described(about, manifest, made, campaigns, sizes).items():
+        stage.put(target, text, "metadata")
+    entries = []
+    for name in stage.files():
+        digest = stage.digest(name)
+        role = stage.roles[name]
+        entries.append(Entry(path=name, sha256=digest.sha256, bytes=digest.bytes, role=role))
+    manifest = manifest.model_copy(update={"files": tuple(entries)})
+    stage.put(MANIFEST, _json(manifest.model_dump(mode="json"), indent=1), "metadata")
+    return manifest
 
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
 
-    def record(self, name: str, value: Any, line: int = 1) -> Iterator[Finding]:
-        for text in _texts(value):
-            if text not in self._seen:
-                self._seen.add(text)
-                for what, _ in secrets_in(text):
-                    self._seen.discard(text)
-                    yield Finding(name, line, what)
+def about_of(
+    stated: Mapping[str, Any], sources: Sources, derived: Derived, campaigns: Sequence[Ran]
+) -> About:
+    """Return the description of a bundle: fields from the user, and the others from the runs.
+
+    Raises:
+        UserError: a field from the user is not valid.
+    """
+    names = ", ".join(one.campaign for one in campaigns)
+    grounds = ", ".join(sorted({one.ground for one in campaigns}))
+    runs = sum(one.finished for one in campaigns)
+    claims = len(derived.tested)
+    count = "1 claim that is" if claims == 1 else f"{claims} claims that are"
+    body: dict[str, Any] = {
+        "title": f"{derived.title}: results of {names}"[:250],
+        "short_description": f"{runs} runs with figures, claims and their check"[:70],
+        "description": (
+            f"Runs, figures and claims regenerated by Hotbed {sources.version}: {runs} "
+            f"finished runs of {names} on the ground {grounds}, "
+            + (
+                f"with {count} computed from them and can be computed again."
+                if claims
+                else "and no claim that can be computed from them."
+            )
+        ),
+        "authors": sources.authors,
+        "date": max((one.ended_at for one in campaigns), default="")[:10],
+    }
+    try:
+        return About.model_validate(body | dict(stated))
+    except ValidationError as error:
+        raise mistake(error, About).error("--about") from error
 
 
-@dataclass
+def _refuse(findings: Sequence[Finding]) -> None:
+    """Raise if there are findings; name the first of them by file and line."""
+    if findings:
+        named = "; ".join(f"{one.file}:{one.line}: {one.what}" for one in findings[:_SHOWN])
+        more = f"; and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
+        raise UserError(
+            f"nothing was bundled, because it has content that must not leave: {named}{more}",
+            do="hide a host name with --hide; remove secrets from the runs, and anything private "
+            "from controllers, notebooks and constants, which are packed as they are",
+        )
+
+
+def _require(require: Require, stage: Path, campaign: str) -> None:
+    """Raise if a campaign could not be run again from the bundle."""
+    try:
+        require(stage, campaign)
+    except UserError as error:
+        why = str(error).replace(f"{stage}/", "")
+        raise UserError(f"nothing was bundled, as it could not be run again: {why}") from error
+
+
+def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:
+    """Return the attempts to pack: attempts at cells of the campaign's last plan, with any
+    result."""
+    try:
+        body = json.loads((campaign / "comparison.json").read_bytes())
+        planned: frozenset[str] | None = frozenset(str(cell["run_id"]) for cell in body["cells"])
+    except (OSError, ValueError, KeyError, TypeError):
+        planned = planned_runs(campaign)
+    every = list(run_folders(campaign))
+    taken = [one for one in every if planned is None or one.parent.name in planned]
+    left_out["attempts at cells that the campaign no longer holds"] += len(every) - len(taken)
+    left_out["unfinished attempts"] += sum(1 for _ in campaign.glob("*/.attempt-*.partial"))
+    return taken
+
+
+def _aliases(
+    artifacts: Path,
+    attempts: Mapping[Path, Sequence[Path]],
+    sources: Sources,
+    hidden: Sequence[str],
+) -> Aliases:
+    """Return the aliases for the folders and machines that sources and runs name."""
+    folders = {str(artifacts.resolve()): "$ARTIFACTS", **sources.hide}
+    host = socket.gethostname()
+    names = dict.fromkeys(sources.names)
+    names |= dict.fromkeys(
+        one for one in (host, host.partition(".")[0]) if len(one) >= 4 and is_distinct(one)
+    )
+    for attempt in (one for taken in attempts.values() for one in taken):
+        folders |= _folders(_body(attempt / "job.json"))
+        run = _body(attempt / "run.json")
+        if run.get("ground") != "sim":
+            said = [run.get("reason"), _body(attempt / "error.json")]
+            names |= dict.fromkeys(machines(json.dumps(said)))
+    folders.pop("/", None)
+    return Aliases(folders, filter(None, names), filter(None, hidden))
+
+
+def _folders(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the folders that a job names, with the word that stands for each."""
+    for key, word in _JOB_PATHS.items():
+        text = str(job.get(key) or "")
+        if text.startswith("/"):
+            ours = [text.rpartition(place)[0] for place in _KNOWN_PLACES if place in text]
+            folder = text if key == "controllers_dir" else str(PurePosixPath(text).parent)
+            yield (ours[0], "$HOTBED") if ours else (folder, word)
+
+
+def _body(file: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _json(body: object, indent: int = 2) -> bytes:
+    return (json.dumps(body, indent=indent, ensure_ascii=False) + "\n").encode()
+
+
 class Stage:
     """A folder with the files of the future bundle.
 
     Attributes:
-        folder: an empty folder.
-        aliases: replacements in runs and records.
-        with_logs: True to pack raw logs too.
         roles: role of each file by its name in the bundle.
         left_out: number of files that are not packed, by reason.
         found: content that must not be published.
     """
 
-    folder: Path
-    aliases: Aliases
-    with_logs: bool = False
-    roles: dict[str, Role] = field(default_factory=dict)
-    left_out: Counter[str] = field(default_factory=Counter)
-    found: list[Finding] = field(default_factory=list)
-    _names: set[str] = field(default_factory=set)
-    _digests: dict[str, archive.Digest] = field(default_factory=dict)
-    _checked: _Checked = field(default_factory=_Checked)
+    def __init__(
+        self,
+        folder: Path,
+        aliases: Aliases,
+        *,
+        with_logs: bool = False,
+        left_out: Counter[str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.roles: dict[str, Role] = {}
+        self.left_out = Counter() if left_out is None else left_out
+        self.found: list[Finding] = []
+        self._aliases, self._with_logs = aliases, with_logs
+        self._names: set[str] = set()
+        self._digests: dict[str, Digest] = {}
+        self._secrets = SecretSearch()
+        self._packers: dict[str, Callable[[Path, str], bytes | None]] = {
+            **dict.fromkeys(RECORDS, self._record),
+            **dict.fromkeys(TABLES, self._table),
+            "run.json": self._run,
+            "summary.json": self._summary,
+            "job.json": self._job,
+        }
 
     def put(self, name: str, data: bytes, role: Role) -> None:
         """Write a file."""
@@ -471,11 +353,13 @@ class Stage:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
         self.roles[name] = role
-        self._digests[name] = archive.Digest(hashlib.sha256(data).hexdigest(), len(data))
+        self._digests[name] = Digest(hashlib.sha256(data).hexdigest(), len(data))
 
-    def digest(self, name: str) -> archive.Digest:
+    def digest(self, name: str) -> Digest:
         """Return a file's digest."""
-        return self._digests.get(name) or archive.digest(self.folder / name)
+        if name not in self._digests:
+            self._digests[name] = archive.digest(self.folder / name)
+        return self._digests[name]
 
     def adopt(self, folder: str, role: Role) -> None:
         """Add the files that were written below `folder` without `put`."""
@@ -497,24 +381,20 @@ class Stage:
         Raises:
             UserError: it cannot be read.
         """
-        data = _read(file)
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            text = "\0"
-        if "\0" in text:
+        text = _text(_read(file))
+        if text is None:
             self.left_out["sources that are no text"] += 1
             return
-        record = name.startswith(("campaigns/", "specs/"))
-        if record:
-            text = self.aliases.text(text)
+        if name.startswith(("campaigns/", "specs/")):
+            text = self._aliases.text(text)
         else:
-            self._find(name, text, self.aliases.identifying(text))
+            for what, at in self._aliases.identifying(text):
+                self.found.append(Finding(name, text.count("\n", 0, at) + 1, what))
         self.found += (Finding(name, at, what) for what, at in secrets_in(text))
         self.put(name, text.encode(), "source")
 
     def add_campaign(
-        self, campaign: Path, attempts: Sequence[Path], progress: Callable[[float], None]
+        self, campaign: Path, attempts: Sequence[Path], progress: Progress = quiet
     ) -> None:
         """Add a campaign's records and attempts.
 
@@ -523,43 +403,27 @@ class Stage:
         """
         for name in CAMPAIGN_FILES:
             if (campaign / name).is_file():
-                made = self._record(campaign / name, f"artifacts/{campaign.name}/{name}")
-                self._take(f"artifacts/{campaign.name}/{name}", made)
+                target = f"artifacts/{campaign.name}/{name}"
+                self._take(target, self._record(campaign / name, target))
         for index, attempt in enumerate(attempts):
-            progress(index / len(attempts))
-            self._add_attempt(campaign, attempt)
+            progress("runs", index / len(attempts))
+            self._add_attempt(f"artifacts/{campaign.name}/{attempt.parent.name}", attempt)
 
-    def _add_attempt(self, campaign: Path, attempt: Path) -> None:
-        try:
-            run = Run.model_validate_json(_read(attempt / "run.json"))
-        except (UserError, ValidationError):
-            self.left_out["attempts without a valid run.json"] += 1
-            return
-        place = f"artifacts/{campaign.name}/{attempt.parent.name}/{attempt.name}"
-        self._take(
-            f"{place}/run.json",
-            self._json(f"{place}/run.json", _known(run.model_dump(mode="json"))),
-        )
-        for file in sorted(attempt.rglob("*")):
-            inner = file.relative_to(attempt).as_posix()
-            name, known = f"{place}/{inner}", self._packers.get(inner)
+    def _add_attempt(self, place: str, attempt: Path) -> None:
+        names = [file.relative_to(attempt).as_posix() for file in attempt.rglob("*")]
+        names.sort(key=lambda inner: (inner != "run.json", inner))
+        for inner in names:
+            file, name = attempt / inner, f"{place}/{attempt.name}/{inner}"
             if file.is_symlink():
                 self.left_out["links"] += 1
-            elif file.is_file() and inner != "run.json":
-                if known is None:
-                    self._take(f"{place}/{self.aliases.text(inner)}", self._log(file, name))
-                else:
-                    self._take(name, known(file, name))
-
-    @property
-    def _packers(self) -> Mapping[str, Callable[[Path, str], bytes | None]]:
-        """Methods for the known files of an attempt."""
-        return {
-            **dict.fromkeys((*RECORDS, *SERIES), self._record),
-            **dict.fromkeys(TABLES, self._table),
-            "summary.json": self._summary,
-            "job.json": self._job,
-        }
+            elif file.is_file() and inner in self._packers:
+                data = self._packers[inner](file, name)
+                if data is None and inner == "run.json":
+                    return
+                self._take(name, data)
+            elif file.is_file():
+                shown = f"{place}/{attempt.name}/{self._aliases.text(inner)}"
+                self._take(shown, self._log(file, name))
 
     def _take(self, name: str, data: bytes | None) -> None:
         """Put a run's file if it has data and its name is valid and free."""
@@ -572,323 +436,158 @@ class Stage:
         else:
             self.put(name, data, "run")
 
-    def _json(self, name: str, body: Any) -> bytes:
-        made = self.aliases.value(body)
-        self.found += self._checked.record(name, made)
-        return (json.dumps(made, indent=2, ensure_ascii=False) + "\n").encode()
+    # Packers of known files: they return the bytes to pack, or None.
+
+    def _run(self, file: Path, name: str) -> bytes | None:
+        try:
+            run = Run.model_validate_json(_read(file))
+        except (UserError, ValidationError):
+            self.left_out["attempts without a valid run.json"] += 1
+            return None
+        return self._clean(name, _with_known_facts(run.model_dump(mode="json")))
 
     def _summary(self, file: Path, name: str) -> bytes | None:
         try:
             summary = Summary.model_validate_json(_read(file))
         except ValidationError:
-            return self._unreadable("summary.json")
-        return self._json(name, summary.model_dump(mode="json"))
+            return self._unreadable(file)
+        return self._clean(name, summary.model_dump(mode="json"))
 
     def _job(self, file: Path, name: str) -> bytes | None:
         try:
             body = json.loads(_read(file))
             known = {key: body[key] for key in body if key in _JOB}
             if "provenance" in known:
-                known = _known(known)
+                known = _with_known_facts(known)
         except (ValueError, TypeError, AttributeError):
-            return self._unreadable("job.json")
-        for key, word in _JOB_PATHS.items():
-            if body.get(key):
-                known[key] = self._path(str(body[key]), word)
-        return self._json(name, known)
-
-    def _path(self, text: str, word: str) -> str:
-        """Return a path of this machine without its folder, unless the folder has an alias."""
-        made = self.aliases.text(text)
-        return f"{word}/{PurePosixPath(made).name}" if made.startswith("/") else made
+            return self._unreadable(file)
+        return self._clean(name, known | self._paths(body, _JOB_PATHS))
 
     def _record(self, file: Path, name: str) -> bytes | None:
         """Return a JSON or JSON Lines file with aliases in its texts, or its original bytes if
         nothing changes."""
         data = _read(file)
         lines = data.splitlines(keepends=True) if file.suffix == ".jsonl" else [data]
-        made, changed = [], False
+        made = []
         for number, line in enumerate(lines, 1):
             try:
                 body = parse(line)
             except ValueError:
                 if file.suffix != ".jsonl":
-                    return self._unreadable(file.name)
-                changed = True  # a torn line; readers of a journal skip it too
-                continue
-            if file.name == "campaign.json":
-                body = self._paths_of(body)
-            clean = self.aliases.value(body)
-            self.found += self._checked.record(name, clean, number)
-            if clean == body and file.name != "campaign.json":
-                made.append(line)
-            else:
-                changed = True
-                made.append((json.dumps(clean, ensure_ascii=False) + "\n").encode())
-        return b"".join(made) if changed else data
-
-    def _paths_of(self, record: Any) -> Any:
-        """Return a campaign's record, with `_path` applied to its spec and notebook."""
-        body = record.get("campaign") if isinstance(record, dict) else None
-        if not isinstance(body, dict):
-            return record
-        named = {key: body[key] for key in ("spec", "notebook") if body.get(key)}
-        paths = {key: self._path(str(text), _JOB_PATHS[key]) for key, text in named.items()}
-        return {**record, "campaign": {**body, **paths}}
+                    return self._unreadable(file)
+                continue  # a torn line; readers of a journal skip it too
+            clean = self._aliases.value(body)
+            own = clean.get("campaign") if isinstance(clean, dict) else None
+            if file.name == "campaign.json" and isinstance(own, dict):
+                clean["campaign"] = {**own, **self._paths(own, ("spec", "notebook"))}
+            self.found += self._secrets.findings(name, clean, number)
+            same = clean == body
+            made.append(line if same else (json.dumps(clean, ensure_ascii=False) + "\n").encode())
+        return b"".join(made)
 
     def _table(self, file: Path, name: str) -> bytes | None:
         """Return a table of known columns with aliases in its texts, or its original bytes if
-        nothing changes.
-
-        Raises:
-            UserError: it cannot be read.
-        """
-        import io
-
+        nothing changes."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = TABLES[file.name]
         try:
-            opened = pq.ParquetFile(file)
-            table = opened.read()
+            table = pq.ParquetFile(file).read()
             table.validate(full=True)
-            strange = [one for one in table.column_names if one not in columns | _INDEX]
-            rewrite = strange or _has_notes(table.schema, str(opened.metadata.created_by))
-            if rewrite:
-                table = table.select([one for one in table.column_names if one in columns])
-                table = table.cast(pa.schema([pa.field(f.name, f.type) for f in table.schema]))
-                self.left_out[f"columns of {file.name} that are not known"] += len(strange)
-            made = table
-            for index, column in enumerate(table.schema):
-                if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-                    return self._unreadable(file.name)
-                made = self._column(name, made, index)
+            known = [one for one in table.column_names if one in TABLES[file.name]]
+            if not all(_is_plain(table[one].type) for one in known):
+                return self._unreadable(file)
+            clean = {one: self._column(name, table[one]) for one in known}
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{file}: is no Parquet file that can be read ({error}).") from error
-        if made is table and not rewrite:
+            raise UserError(f"is no Parquet file that can be read ({error})", where=file) from error
+        strange = set(table.column_names) - set(known) - _INDEX
+        self.left_out[f"columns of {file.name} that are not known"] += len(strange)
+        noted = (table.schema.metadata or {}).keys() - {b"pandas"}
+        noted |= {field.name for field in table.schema if field.metadata}
+        if not strange and not noted and not any(clean.values()):
             return _read(file)
         sink = io.BytesIO()
-        pq.write_table(made, sink)
+        pq.write_table(pa.table({one: clean[one] or table[one] for one in known}), sink)
         return sink.getvalue()
 
-    def _column(self, name: str, table: Any, index: int) -> Any:
+    def _column(self, name: str, column: Any) -> list[str] | None:
+        """Return a column with aliases in its texts, or None if nothing changes."""
         import pyarrow as pa
 
-        column = table.column(index)
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            return table
-        texts = {text: self.aliases.text(text) for text in column.unique().to_pylist() if text}
-        self.found += self._checked.record(name, list(texts.values()))
+        if pa.types.is_primitive(column.type):
+            return None
+        texts = {text: self._aliases.text(text) for text in column.unique().to_pylist() if text}
+        self.found += self._secrets.findings(name, list(texts.values()))
         if all(old == new for old, new in texts.items()):
-            return table
-        values = [texts.get(text, text) for text in column.to_pylist()]
-        return table.set_column(index, table.column_names[index], [values])
+            return None
+        return [texts.get(text, text) for text in column.to_pylist()]
 
     def _log(self, file: Path, name: str) -> bytes | None:
         """Return a raw log with aliases, or None if it is not requested or no text."""
-        data = _read(file)
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            text = "\0"
-        if "\0" in text or file.suffix == ".parquet":
-            known = _HARMLESS_NAME.fullmatch(file.name) and self.aliases.text(file.name)
-            self.left_out[f"unknown file {known if known == file.name else ''}".strip()] += 1
+        text = None if file.suffix == ".parquet" else _text(_read(file))
+        if text is None:
+            harmless = _HARMLESS_NAME.fullmatch(file.name)
+            known = harmless and self._aliases.text(file.name) == file.name
+            self.left_out[f"unknown file {file.name if known else ''}".strip()] += 1
             return None
-        if not self.with_logs:
+        if not self._with_logs:
             self.left_out[_LOGS] += 1
             return None
-        made = self.aliases.text(text)
+        made = self._aliases.text(text)
         self.found += (Finding(name, at, what) for what, at in secrets_in(made))
         self.found += (Finding(name, 1, what) for what, _ in secrets_in(name))
         return made.encode()
 
-    def _unreadable(self, name: str) -> bytes | None:
-        self.left_out[f"{name} that cannot be read"] += 1
+    def _clean(self, name: str, body: Any) -> bytes:
+        made = self._aliases.value(body)
+        self.found += self._secrets.findings(name, made)
+        return _json(made)
+
+    def _paths(self, body: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
+        """Return paths in a record without folders of this machine that have no alias."""
+        found = {}
+        for key in keys:
+            if body.get(key):
+                text = self._aliases.text(str(body[key]))
+                absolute = text.startswith("/")
+                found[key] = f"{_JOB_PATHS[key]}/{PurePosixPath(text).name}" if absolute else text
+        return found
+
+    def _unreadable(self, file: Path) -> bytes | None:
+        self.left_out[f"{file.name} that cannot be read"] += 1
         return None
 
-    def _find(self, name: str, text: str, found: Iterable[tuple[str, int]]) -> None:
-        self.found += (Finding(name, text.count("\n", 0, at) + 1, what) for what, at in found)
+
+def _is_plain(kind: Any) -> bool:
+    """Return True if a column's type is one of numbers or texts."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(text or pa.types.is_primitive(kind))
 
 
-def _has_notes(schema: Any, created_by: str) -> bool:
-    """Return True if a table has other metadata than pandas and pyarrow write."""
-    notes = schema.metadata or {}
-    if not notes.keys() <= {b"pandas"} or not _WRITER.fullmatch(created_by):
-        return True
-    try:
-        about = json.loads(notes.get(b"pandas", b"{}"))
-        known = about.keys() <= _PANDAS and not about.get("attributes")
-    except (ValueError, AttributeError):
-        return True
-    return not known or any(one.metadata for one in schema)
-
-
-def _known(body: dict[str, Any]) -> dict[str, Any]:
+def _with_known_facts(body: dict[str, Any]) -> dict[str, Any]:
     """Return a record of a run or job, with only the known facts of its machines."""
     provenance = dict(body["provenance"])
-    hosts = provenance.get("hosts") or {}
     provenance["hosts"] = {
         node: {fact: value for fact, value in facts.items() if fact in _FACTS}
-        for node, facts in hosts.items()
+        for node, facts in (provenance.get("hosts") or {}).items()
     }
     return {**body, "provenance": provenance}
+
+
+def _text(data: bytes) -> str | None:
+    """Return the text of a file, or None if it is no text."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
 
 
 def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
-
-
-def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:
-    """Return the attempts to pack: attempts at cells of the campaign's last plan, with any
-    result."""
-    try:
-        body = json.loads((campaign / "comparison.json").read_bytes())
-        planned: frozenset[str] | None = frozenset(str(cell["run_id"]) for cell in body["cells"])
-    except (OSError, ValueError, KeyError, TypeError):
-        planned = planned_runs(campaign)
-    every = list(run_folders(campaign))
-    taken = [one for one in every if planned is None or one.parent.name in planned]
-    left_out["attempts at cells that the campaign no longer holds"] += len(every) - len(taken)
-    left_out["unfinished attempts"] += sum(1 for _ in campaign.glob("*/.attempt-*.partial"))
-    return taken
-
-
-def aliases_of(
-    attempts: Iterable[Path],
-    hide: Mapping[str, str],
-    names: Iterable[str],
-    hidden: Iterable[str] = (),
-) -> Aliases:
-    """Return the aliases for folders and machines that runs name.
-
-    Args:
-        attempts: folders of the runs.
-        hide: folders known to the caller, and the word that stands for each.
-        names: names known to the caller.
-        hidden: see `Aliases`.
-    """
-    folders, found = dict(hide), dict.fromkeys(filter(None, names))
-    host = socket.gethostname()
-    found |= dict.fromkeys(
-        one for one in (host, host.partition(".")[0]) if len(one) >= 4 and is_distinct(one)
-    )
-    ours: set[str] = set()
-    for attempt in attempts:
-        job, run = _body(attempt / "job.json"), _body(attempt / "run.json")
-        folders |= _folders(job)
-        provenance = run.get("provenance")
-        if isinstance(provenance, dict) and run.get("ground") != "sim":
-            groups = (provenance.get("calibration") or {}).get("groups") or {}
-            named = re.compile("|".join(rf"{re.escape(one)}-?\d*" for one in groups) or r"[^.]*")
-            hosts = provenance.get("hosts") or {}
-            ours |= {node for node in hosts if named.fullmatch(node)}
-            found |= dict.fromkeys(node for node in hosts if not named.fullmatch(node))
-            said = [run.get("reason"), _body(attempt / "error.json")]
-            found |= dict.fromkeys(_machines(json.dumps(said)))
-    folders.pop("/", None)
-    return Aliases(folders, [name for name in found if name not in ours], filter(None, hidden))
-
-
-def _machines(text: str) -> Iterator[str]:
-    """Yield machine names in a failure message, with and without their domain."""
-    for found in _PRIVATE.finditer(text):
-        if found.lastgroup == "host" and _identifies("host", found[0]):
-            yield found[0]
-            short = found[0].partition(".")[0]
-            if re.search(r"\d", short):
-                yield short
-
-
-def _folders(job: Mapping[str, Any]) -> dict[str, str]:
-    """Return the folders that a job names, and the word that stands for each."""
-    found: dict[str, str] = {}
-    for key, word in _JOB_PATHS.items():
-        text = str(job.get(key) or "")
-        if not text.startswith("/"):
-            continue
-        ours = [text.rpartition(place)[0] for place in _KNOWN_PLACES if place in text]
-        folder = text if key == "controllers_dir" else str(PurePosixPath(text).parent)
-        found[ours[0] if ours else folder] = "$HOTBED" if ours else word
-    found.pop("", None)
-    return found
-
-
-def _body(file: Path) -> dict[str, Any]:
-    try:
-        body = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-_SHOWN = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=]*")
-_NO_TEXT = (".png", ".pdf")
-
-
-def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
-    """Yield findings in a bundle, by file and line. Pictures are skipped: they are drawn again.
-
-    Args:
-        files: name in the bundle -> file.
-    """
-    checked = _Checked()
-    for name, file in sorted(files.items()):
-        for what, _ in (*identifying(name), *secrets_in(name)):
-            yield Finding(name, 1, f"{what}, in the file's name")
-        if name.endswith(_NO_TEXT):
-            continue
-        if name.endswith(".parquet"):
-            yield from _in_table(name, file, checked)
-            continue
-        data = file.read_bytes()
-        if name.endswith((".json", ".jsonl")) and "/attempt-" in name:
-            yield from _in_records(name, data, checked)
-            continue
-        text = _SHOWN.sub("", data.decode(errors="replace"))
-        for what, at in identifying(text):
-            yield Finding(name, text.count("\n", 0, at) + 1, what)
-        for what, number in secrets_in(text):
-            yield Finding(name, number, what)
-
-
-def _in_records(name: str, data: bytes, checked: _Checked) -> Iterator[Finding]:
-    lines = data.splitlines() if name.endswith(".jsonl") else [data]
-    for number, line in enumerate(lines, 1):
-        try:
-            body = parse(line)
-        except ValueError:
-            body = line.decode(errors="replace")
-        for text in dict.fromkeys(_texts(body)):
-            for what, _ in identifying(text):
-                yield Finding(name, number, what)
-        yield from checked.record(name, body, number)
-
-
-def _in_table(name: str, file: Path, checked: _Checked) -> Iterator[Finding]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(file)
-        table.validate(full=True)
-        notes = {**(table.schema.metadata or {})}
-        texts = [*table.column_names, *(str(note) for pair in notes.items() for note in pair)]
-        texts += [str(one.metadata) for one in table.schema if one.metadata]
-        for column in table.columns:
-            if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-                yield Finding(name, 1, "a table with columns that cannot be looked into")
-            elif not pa.types.is_primitive(column.type):
-                texts += [text for text in column.unique().to_pylist() if isinstance(text, str)]
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        yield Finding(name, 1, "a table that cannot be read")
-        return
-    for text in texts:
-        for what, _ in identifying(text):
-            yield Finding(name, 1, what)
-    yield from checked.record(name, texts)
+        raise UserError(f"cannot be read ({error.strerror})", where=file) from error

@@ -12,10 +12,11 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from analysis.bundle.differences import Difference, differences
+from analysis.bundle.verify import Difference, differences
 from analysis.comparison.build import read
 from analysis.core.claims import Claim, Evidence, Measured, evaluate
 from analysis.core.load import LoadedRun, load_campaign, run_folders
@@ -201,14 +202,13 @@ def _times(campaign: Path) -> set[tuple[str, str, str]]:
     return found
 
 
-def _key(loaded: LoadedRun) -> str:
-    body = [loaded.run.parameters, loaded.run.block, loaded.run.time_scale]
-    return json.dumps(body, sort_keys=True)
-
-
 def _pairs(bundled: Sequence[LoadedRun], again: Sequence[LoadedRun]) -> Pairs:
-    new = {_key(loaded): loaded for loaded in again}
-    return [(old, new[_key(old)]) for old in bundled if _key(old) in new]
+    def key(loaded: LoadedRun) -> str:
+        body = [loaded.run.parameters, loaded.run.block, loaded.run.time_scale]
+        return json.dumps(body, sort_keys=True)
+
+    new = {key(loaded): loaded for loaded in again}
+    return [(old, new[key(old)]) for old in bundled if key(old) in new]
 
 
 def _differing(one: LoadedRun, other: LoadedRun) -> Iterator[Difference]:
@@ -219,9 +219,11 @@ def _differing(one: LoadedRun, other: LoadedRun) -> Iterator[Difference]:
         found = list(differences(f"{cell} summary.json", first, second))
         yield from found or [Difference(f"{cell} summary.json", "", "", "last digits differ")]
     for name in _FILES:
-        contents = [_content(loaded.folder / name) for loaded in (one, other)]
+        files = [loaded.folder / name for loaded in (one, other)]
+        contents = [file.read_bytes() if file.is_file() else None for file in files]
         if contents[0] != contents[1]:
-            yield Difference(f"{cell} {name}", "contents", *map(_size, contents))
+            sizes = ("missing" if data is None else f"{len(data)} bytes" for data in contents)
+            yield Difference(f"{cell} {name}", "contents", *sizes)
 
 
 def _results(loaded: LoadedRun) -> dict[str, Any]:
@@ -231,20 +233,11 @@ def _results(loaded: LoadedRun) -> dict[str, Any]:
     return found | {"extra": {k: value for k, value in extra if not k.startswith(_COSTS)}}
 
 
-def _content(file: Path) -> bytes | None:
-    return file.read_bytes() if file.is_file() else None
-
-
-def _size(content: bytes | None) -> str:
-    return "missing" if content is None else f"{len(content)} bytes"
-
-
 def _all_claims(bundled: Path, again: Path, pairs: Pairs) -> Iterator[ClaimAgain]:
-    try:
-        data = (bundled / "comparison.json").read_bytes()
-    except FileNotFoundError:
+    file = bundled / "comparison.json"
+    if not file.is_file():
         return _claims(bundled, pairs)
-    return _ranked(bundled, again, pairs, Comparison.model_validate_json(data))
+    return _ranked(bundled, again, pairs, Comparison.model_validate_json(file.read_bytes()))
 
 
 def _ranked(
@@ -258,7 +251,7 @@ def _ranked(
     now = {one.id: one for one in read(again, comparison.model_copy(update={"cells": anew})).claims}
     for before in then:
         if before.id in now:
-            yield _result(before, now[before.id], _scale(before.unit), None)
+            yield _result(before, now[before.id], None)
 
 
 def _claims(bundled: Path, pairs: Pairs) -> Iterator[ClaimAgain]:
@@ -266,9 +259,12 @@ def _claims(bundled: Path, pairs: Pairs) -> Iterator[ClaimAgain]:
         mine = [pair for pair in pairs if part.takes(pair[0].run)]
         if not mine or not part.claims:
             continue
-        sides = [_Side(part, [pair[which] for pair in mine]) for which in (0, 1)]
+        old, new = (_Side(part, [pair[which] for pair in mine]) for which in (0, 1))
         for claim in part.claims:
-            yield _again(claim, sides[0], sides[1])
+            before, after = evaluate(claim, old.whole), evaluate(claim, new.whole)
+            scale = _scale(claim.unit)
+            both = before.measured is not None and after.measured is not None
+            yield _result(before, after, _paired(claim, old, new, scale) if both else None)
 
 
 class _Side:
@@ -277,36 +273,21 @@ class _Side:
     def __init__(self, part: Part, runs: list[LoadedRun]) -> None:
         self._part, self._runs = part, runs
         self.whole = Evidence(part.tabulate(runs), runs)
-        self._blocks: Mapping[int, Evidence] | None = None
 
-    @property
+    @cached_property
     def blocks(self) -> Mapping[int, Evidence]:
-        if self._blocks is None:
-            by_block: dict[int, list[LoadedRun]] = {}
-            for loaded in self._runs:
-                by_block.setdefault(loaded.run.block, []).append(loaded)
-            if len(by_block) > MOST_BLOCKS:
-                by_block = {}
-            self._blocks = {
-                block: Evidence(self._part.tabulate(runs), runs)
-                for block, runs in sorted(by_block.items())
-            }
-        return self._blocks
+        by_block: dict[int, list[LoadedRun]] = {}
+        for loaded in self._runs:
+            by_block.setdefault(loaded.run.block, []).append(loaded)
+        if len(by_block) > MOST_BLOCKS:
+            return {}
+        return {
+            block: Evidence(self._part.tabulate(runs), runs)
+            for block, runs in sorted(by_block.items())
+        }
 
 
-def _again(claim: Claim, old: _Side, new: _Side) -> ClaimAgain:
-    before, after = evaluate(claim, old.whole), evaluate(claim, new.whole)
-    scale = _scale(claim.unit)
-    both = before.measured is not None and after.measured is not None
-    return _result(before, after, scale, _paired(claim, old, new, scale) if both else None)
-
-
-def _result(
-    before: ClaimResult, after: ClaimResult, scale: Scale | None, paired: Estimate | None
-) -> ClaimAgain:
-    estimate = paired
-    if estimate is None and before.measured is not None and after.measured is not None:
-        estimate = _independent(before, after, scale)
+def _result(before: ClaimResult, after: ClaimResult, paired: Estimate | None) -> ClaimAgain:
     return ClaimAgain(
         id=before.id,
         figure=before.figure,
@@ -314,8 +295,8 @@ def _result(
         unit=before.unit,
         bundled=before,
         again=after,
-        change="difference" if scale is None else "ratio",
-        estimate=estimate,
+        change="difference" if _scale(before.unit) is None else "ratio",
+        estimate=paired or independent(before, after),
         paired=paired is not None,
     )
 
@@ -342,9 +323,7 @@ def _paired(claim: Claim, old: _Side, new: _Side, scale: Scale | None) -> Estima
     if scale is None:
         return mean([other - one for one, other in values])
     treated, baseline = [scale(b) for _, b in values], [scale(a) for a, _ in values]
-    if min(*treated, *baseline) <= 0:
-        return None
-    return ratio(treated, baseline)
+    return ratio(treated, baseline) if min(*treated, *baseline) > 0 else None
 
 
 def _value(claim: Claim, evidence: Evidence) -> float | None:
@@ -358,16 +337,15 @@ def _value(claim: Claim, evidence: Evidence) -> float | None:
     return measured.estimate.value
 
 
-def _independent(before: ClaimResult, after: ClaimResult, scale: Scale | None) -> Estimate | None:
-    """Estimate the change from two independent intervals."""
-    if before.ci95 is None or after.ci95 is None:
-        return None
-    assert before.measured is not None
-    assert after.measured is not None
+def independent(before: ClaimResult, after: ClaimResult) -> Estimate | None:
+    """Estimate the change from two intervals, taken to be independent; None if a value lacks one,
+    or has no logarithm and is a ratio."""
+    scale = _scale(before.unit)
     ends = []
     for one in (before, after):
-        assert one.ci95 is not None
-        values = [one.measured or 0.0, *one.ci95]
+        if one.measured is None or one.ci95 is None:
+            return None
+        values = [one.measured, *one.ci95]
         if scale is not None:
             values = [scale(value) for value in values]
             if min(values) <= 0:

@@ -1,40 +1,52 @@
 """Check of a bundle: nothing is missing or changed, and all its statements follow from its runs.
 
 The check needs only the archive: neither the machine nor the folder that the bundle came from.
+Every file that follows from runs is made again in a separate folder, and compared with its twin.
 """
 
 from __future__ import annotations
 
 import base64
-import errno
 import json
+import math
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata as installed
-from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
 
 from analysis.bundle import archive
-from analysis.bundle.derive import DATA, Derived, derive, ran
-from analysis.bundle.describe import described
-from analysis.bundle.differences import Difference, differences
-from analysis.bundle.publish import CAMPAIGN_FILES, parse, private_in
-from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Entry, Manifest
+from analysis.bundle.archive import Progress, quiet
+from analysis.bundle.describe import DATA, Derived, derive, described, ran
+from analysis.bundle.private import (
+    Finding,
+    SecretSearch,
+    identifying,
+    parse,
+    secrets_in,
+    texts_of,
+)
+from analysis.bundle.publish import CAMPAIGN_FILES
+from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
 
-Progress = Callable[[str, float], None]
-Otherwise = Callable[[Path, Sequence[str]], Iterable[Difference]]
+Otherwise = Callable[[Path, Sequence[str]], Iterable["Difference"]]
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM)
-"""Errors of this machine, not of a bundle."""
-_SHARES = {"unpacking": (0.0, 0.2), "deriving": (0.2, 0.8), "comparing": (0.8, 1.0)}
+
+@dataclass(frozen=True)
+class Difference:
+    """One place in which two values differ; `bundled` and `derived` as short texts."""
+
+    file: str
+    where: str
+    bundled: str
+    derived: str
 
 
 @dataclass(frozen=True)
@@ -79,19 +91,26 @@ class Verification:
         self.checks.append(Check(name, not more, f"{len(more)} differences" if more else good))
 
 
+# ---- opening -------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Opened:
-    """An unpacked bundle."""
+    """An unpacked bundle. `found` has the digest of every file."""
 
     path: Path
     folder: Path
     manifest: Manifest
     found: Mapping[str, archive.Digest]
 
+    def look(self) -> None:
+        """Raise a UserError unless every file can be read at a moderate cost."""
+        archive.look({name: self.folder / name for name in self.found}, self.path)
+
 
 @contextmanager
 def opened(
-    path: Path, *, most_bytes: int = 16 * archive.GIB, progress: Progress
+    path: Path, *, most_bytes: int = 16 * archive.GIB, progress: Progress = quiet
 ) -> Iterator[Opened]:
     """Unpack a bundle into a temporary folder, which is removed with the block.
 
@@ -107,7 +126,6 @@ def opened(
         folder = Path(place) / "bundle"
         folder.mkdir()
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=progress)
-        archive.require_moderate({name: folder / name for name in sorted(found)}, path)
         yield Opened(path, folder, _manifest(path, folder), found)
 
 
@@ -115,26 +133,26 @@ def _manifest(path: Path, folder: Path) -> Manifest:
     try:
         data = (folder / MANIFEST).read_bytes()
     except (FileNotFoundError, IsADirectoryError):
-        raise UserError(f"{path}: has no {MANIFEST}, so it is no bundle of Hotbed's.") from None
-    _refuse_later(path, data)
+        raise UserError(f"has no {MANIFEST}, so it is no bundle of Hotbed's", where=path) from None
+    try:  # a later version is reported before its unknown fields are
+        body = json.loads(data)
+        version, hotbed = int(body["schema_version"]), str(body["hotbed_version"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        version, hotbed = BUNDLE_VERSION, ""
+    if version > BUNDLE_VERSION:
+        raise UserError(
+            f"has version {version} of the format, which a later Hotbed made",
+            where=path,
+            allowed=f"up to {BUNDLE_VERSION}",
+            do=f"install Hotbed {hotbed}",
+        )
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
         raise mistake(error, Manifest).error(f"{path}: {MANIFEST}") from error
 
 
-def _refuse_later(path: Path, manifest: bytes) -> None:
-    """Raise if the format is a later version, before its unknown fields are refused."""
-    try:
-        body = json.loads(manifest)
-        version, hotbed = int(body["schema_version"]), str(body["hotbed_version"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return
-    if version > BUNDLE_VERSION:
-        raise UserError(
-            f"{path}: was made by a later Hotbed (version {version} of the format, here it is "
-            f"{BUNDLE_VERSION}): install Hotbed {hotbed}."
-        )
+# ---- checks --------------------------------------------------------------------------------------
 
 
 def verify(
@@ -142,7 +160,7 @@ def verify(
     *,
     most_bytes: int = 16 * archive.GIB,
     otherwise: Otherwise = lambda folder, campaigns: (),
-    progress: Progress = lambda phase, share: None,
+    progress: Progress = quiet,
 ) -> Verification:
     """Check a bundle.
 
@@ -156,44 +174,32 @@ def verify(
     Raises:
         UserError: it is no bundle, or one that should not be opened.
     """
-    phase = phases(progress, _SHARES)
-    with opened(path, most_bytes=most_bytes, progress=phase("unpacking")) as bundle:
+    with opened(path, most_bytes=most_bytes, progress=progress) as bundle:
+        bundle.look()
         made = Verification(path, archive.digest(path).sha256, bundle.manifest)
         made.record("files", changed(bundle), "every file has the SHA-256 that was stated")
         private = private_in({name: bundle.folder / name for name in bundle.found})
         found = [Difference(one.file, f"line {one.line}", one.what, "") for one in private]
         made.record("private", found, "no address, home folder or secret")
-        _check_runs(bundle, made, otherwise, phase)
+        try:
+            stated = otherwise(bundle.folder, bundle.manifest.campaigns)
+            made.record("campaigns", stated, "their files say what was run")
+            _make_again(bundle, made, progress)
+        except HotbedError as error:
+            made.checks.append(Check("runs", False, str(error)))
+        except MemoryError:
+            raise
+        except Exception as error:  # a foreign bundle may hold anything
+            if isinstance(error, OSError) and error.errno in archive.NO_ROOM:
+                raise UserError(
+                    f"could not be checked here ({error.strerror})",
+                    where=path,
+                    do=f"set TMPDIR to a folder with more room than {bundle.folder.parents[1]}",
+                ) from error
+            detail = f"cannot be analysed ({type(error).__name__}: {error})"
+            made.checks.append(Check("runs", False, detail))
     progress("done", 1.0)
     return made
-
-
-def _check_runs(
-    bundle: Opened, made: Verification, otherwise: Otherwise, phase: Callable[[str], Progress]
-) -> None:
-    """Check all results that follow from the runs; a result that cannot be computed fails."""
-    path = bundle.path
-    try:
-        made.record(
-            "campaigns",
-            otherwise(bundle.folder, bundle.manifest.campaigns),
-            "their files say what was run",
-        )
-        _derive_again(bundle, made, phase)
-    except HotbedError as error:
-        made.checks.append(Check("runs", False, str(error)))
-    except MemoryError:
-        raise
-    except OSError as error:
-        if error.errno in _NO_ROOM:
-            raise UserError(
-                f"{path}: could not be checked here ({error.strerror}); it is unpacked in "
-                f"{bundle.folder.parents[1]}: set TMPDIR to a folder with more room."
-            ) from error
-        made.checks.append(Check("runs", False, f"cannot be analysed ({error})"))
-    except Exception as error:  # a foreign bundle may hold anything
-        detail = f"cannot be analysed ({type(error).__name__}: {error})"
-        made.checks.append(Check("runs", False, detail))
 
 
 def changed(bundle: Opened) -> Iterator[Difference]:
@@ -209,47 +215,90 @@ def changed(bundle: Opened) -> Iterator[Difference]:
             yield Difference(name, "SHA-256", entry.sha256[:16], found.sha256[:16])
 
 
-def _derive_again(bundle: Opened, made: Verification, phase: Callable[[str], Progress]) -> None:
-    """Compute everything again from the runs alone, in a separate folder, and compare."""
+def _make_again(bundle: Opened, made: Verification, progress: Progress) -> None:
+    """Make everything again from the runs alone, in a separate folder, and compare."""
     manifest, fresh = bundle.manifest, bundle.folder.parent / "fresh"
-    _only_runs(bundle, fresh)
+    _move_runs(bundle, fresh)
     made.record("runs", _misplaced(fresh, manifest), "every run is what its folder says")
-    deriving = phase("deriving")
     derived = derive(
         fresh / "artifacts",
         manifest.report,
         comparison=manifest.comparison,
-        progress=deriving,
+        progress=progress,
         pdf=False,
     )
-    phase("comparing")("comparing", 0.0)
-    here = bundle.folder / "artifacts" / derived.folder.name
-    tested = f"{len(derived.tested)} of {len(derived.claims)} claims computed from {derived.runs} "
-    made.record("claims", _claims(here, derived), f"{tested}runs")
-    shown = f"the data of {len(derived.shown)} figures was computed again"
-    made.record("figures", _figures(here, derived), shown)
-    made.checks.append(_pictures(here, derived, manifest))
-    made.record("tables", _tables(here, derived), "the same")
-    found = [*_report(here, derived), *_programs(here, derived)]
-    made.record("report", found, "its words follow from the runs")
-    text = written(bundle, derived, fresh)
-    made.record("appendix and metadata", _documents(bundle.folder, text), "follow from the runs")
-    again = {
-        path.relative_to(fresh).as_posix() for path in derived.folder.rglob("*") if path.is_file()
+    progress("comparing", 0.0)
+    roles = {
+        path.relative_to(fresh).as_posix(): "derived"
+        for path in derived.folder.rglob("*")
+        if path.is_file()
     }
-    strange = misdeclared(manifest, again, {ABOUT, *(text or ())})
-    made.record("places", strange, "nothing lies where it is taken for something else")
-    made.checks += _same_libraries(manifest)
+    written = described_again(bundle, derived, fresh)
+    for name, text in written.items():
+        (fresh / name).write_bytes(text)
+    roles |= dict.fromkeys((ABOUT, *written), "metadata")
+    roles = {name: role for name, role in roles.items() if not is_run(name, manifest.campaigns)}
+
+    found: dict[str, list[Difference]] = {name: [] for name in _GOOD}
+    alike = 0
+    for name in sorted(roles.keys() - {ABOUT}):
+        there, here = bundle.folder / name, fresh / name
+        if name.endswith(".png"):
+            other = "" if same_picture(there, here) else "another picture"
+            if other and _other_matplotlib(manifest) and look_alike(there, here):
+                other, alike = "", alike + 1
+            found["pictures"] += [Difference(name, "picture", other, "drawn again")] * bool(other)
+        else:
+            found[_check_of(name)] += _compare(name, there, here)
+    if not written:
+        found["appendix and metadata"].append(Difference(ABOUT, "file", "stated", "cannot be read"))
+    found["report"] += _active(bundle, derived)
+    found["places"] += _misdeclared(manifest, roles)
+    good = _GOOD | {
+        "claims": f"{len(derived.tested)} of {len(derived.claims)} claims computed from "
+        f"{derived.runs} runs",
+        "figures": f"the data of {len(derived.shown)} figures was computed again",
+    }
+    for check, differing in found.items():
+        made.record(check, differing, good[check])
+    if alike:
+        versions = f"{manifest.libraries.get('matplotlib')}, here {installed.version('matplotlib')}"
+        detail = f"{alike} look alike and differ in pixels: drawn by matplotlib {versions}"
+        made.checks.append(Check("pictures", None, detail))
+    made.checks += _other_libraries(manifest)
 
 
-def _only_runs(bundle: Opened, fresh: Path) -> None:
+_GOOD = {
+    "claims": "",
+    "figures": "",
+    "pictures": "drawn again",
+    "tables": "the same",
+    "report": "its words follow from the runs",
+    "appendix and metadata": "follow from the runs",
+    "places": "nothing lies where it is taken for something else",
+}
+"""Checks of files that follow from the runs, and their detail if nothing differs."""
+
+
+def _check_of(name: str) -> str:
+    """Return the check that a derived or written file belongs to."""
+    if not name.startswith("artifacts/"):
+        return "appendix and metadata"
+    if name.endswith(".html"):
+        return "report"
+    if name.endswith(f"/{DATA}/{PurePosixPath(name).name}"):
+        return "figures"
+    return "claims" if name.endswith("/claims.json") else "tables"
+
+
+def _move_runs(bundle: Opened, fresh: Path) -> None:
     """Move the runs to a separate folder, so that no other file of the bundle is read."""
-    campaigns = bundle.manifest.campaigns
-    for path in {entry.path for entry in bundle.manifest.files if entry.role == "run"}:
-        if path in bundle.found and is_run(path, campaigns):
-            target = fresh / path
+    for entry in bundle.manifest.files:
+        there = entry.path in bundle.found and (bundle.folder / entry.path).is_file()
+        if there and entry.role == "run" and is_run(entry.path, bundle.manifest.campaigns):
+            target = fresh / entry.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            (bundle.folder / path).rename(target)
+            (bundle.folder / entry.path).rename(target)
 
 
 def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
@@ -269,131 +318,175 @@ def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
                     yield Difference(name, what, wanted, found)
 
 
-def written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] | None:
-    """Write the appendix and the metadata again from the runs and `about.json`; None if
+def described_again(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes]:
+    """Write the appendix and the metadata again from the runs and `about.json`; nothing if
     `about.json` cannot be read. Files that the manifest states and the bundle lacks are ignored."""
     try:
         about = About.model_validate_json((bundle.folder / ABOUT).read_bytes())
     except (OSError, ValidationError):
-        return None
+        return {}
     manifest = bundle.manifest
-    campaigns = tuple(ran(fresh / "artifacts" / name) for name in manifest.campaigns)
-    files = {
-        entry.path: bundle.folder / entry.path
+    campaigns = [ran(fresh / "artifacts" / name) for name in manifest.campaigns]
+    sizes = {
+        entry.path: bundle.found[entry.path].bytes
         for entry in manifest.files
         if entry.path in bundle.found and (entry.role != "metadata" or entry.path == ABOUT)
     }
-    return described(about, manifest, derived, campaigns, files)
+    return described(about, manifest, derived, campaigns, sizes)
 
 
-def _same_libraries(manifest: Manifest) -> list[Check]:
+def _other_libraries(manifest: Manifest) -> list[Check]:
+    known = ("matplotlib", "numpy", "pandas", "pyarrow", "scipy", "seaborn")
     other = [
         f"{name} {version} (here {installed.version(name)})"
         for name, version in manifest.libraries.items()
-        if name in ("matplotlib", "numpy", "pandas", "pyarrow", "scipy", "seaborn")
-        and installed.version(name) != version
+        if name in known and installed.version(name) != version
     ]
-    if not other:
-        return []
-    return [Check("libraries", None, f"made with other versions: {', '.join(other)}")]
+    detail = f"made with other versions: {', '.join(other)}"
+    return [Check("libraries", None, detail)] if other else []
 
 
-def phases(
-    progress: Progress, shares: Mapping[str, tuple[float, float]]
-) -> Callable[[str], Progress]:
-    """Return, for a phase's name, the progress of that phase as a part of the whole."""
+# ---- places --------------------------------------------------------------------------------------
 
-    def of(phase: str) -> Progress:
-        start, end = shares[phase]
-        return lambda what, share: progress(what, start + (end - start) * share)
-
-    return of
+_ATTEMPT = re.compile(r"attempt-\d+")
+_SOURCES = ("specs", "notebooks", "controllers", "models", "profiles", "environment")
 
 
-# ---- stated and computed -------------------------------------------------------------------------
+def is_run(path: str, campaigns: Sequence[str]) -> bool:
+    """Return True if a path is a campaign's record or a file in an attempt's folder."""
+    match path.split("/"):
+        case ["artifacts", campaign, name]:
+            return campaign in campaigns and name in CAMPAIGN_FILES
+        case ["artifacts", campaign, _, attempt, _, *_]:
+            return campaign in campaigns and _ATTEMPT.fullmatch(attempt) is not None
+    return False
+
+
+def _is_source(path: str, campaigns: Sequence[str]) -> bool:
+    """Return True if a path may be a campaign file, spec, program or lock file."""
+    top, _, inner = path.partition("/")
+    if top == "campaigns":
+        return inner in {f"{name}.yaml" for name in campaigns}
+    return path == "LICENSE" or (top in _SOURCES and bool(inner))
+
+
+def _misdeclared(manifest: Manifest, made: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield files with another role than the manifest states, and files that nothing reproduces.
+    `made` has the roles of the files that were made again."""
+    for entry in manifest.files:
+        path = entry.path
+        # A figure's PDF is not drawn again; its PNG is.
+        drawn = f"{path[:-4]}.png" if path.endswith(".pdf") else path
+        role = made.get(drawn)
+        if is_run(path, manifest.campaigns):
+            role = "run"
+        elif _is_source(path, manifest.campaigns):
+            role = "source"
+        if entry.role != role and path != MANIFEST:
+            yield Difference(path, "role", entry.role, role or "nothing that a bundle holds")
+
+
+# ---- identifying data and secrets ----------------------------------------------------------------
+
+_EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
+
+
+def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
+    """Yield findings in a bundle, by file and line. Pictures are skipped: they are drawn again.
+
+    Args:
+        files: name in the bundle -> file.
+    """
+    secrets = SecretSearch()
+    for name, file in sorted(files.items()):
+        for what, _ in (*identifying(name), *secrets_in(name)):
+            yield Finding(name, 1, f"{what}, in the file's name")
+        if name.endswith(".parquet"):
+            yield from _in_record(name, _table_texts(file), 1, secrets)
+        elif name.endswith((".json", ".jsonl")) and "/attempt-" in name:
+            data = file.read_bytes()
+            lines = data.splitlines() if name.endswith(".jsonl") else [data]
+            for number, line in enumerate(lines, 1):
+                try:
+                    body = parse(line)
+                except ValueError:
+                    body = line.decode(errors="replace")
+                yield from _in_record(name, body, number, secrets)
+        elif not name.endswith((".png", ".pdf")):
+            text = _EMBEDDED.sub(b"", file.read_bytes()).decode(errors="replace")
+            for what, at in identifying(text):
+                yield Finding(name, text.count("\n", 0, at) + 1, what)
+            yield from (Finding(name, number, what) for what, number in secrets_in(text))
+
+
+def _in_record(name: str, body: Any, line: int, secrets: SecretSearch) -> Iterator[Finding]:
+    if body is None:
+        yield Finding(name, line, "a table that cannot be read")
+        return
+    for text in dict.fromkeys(texts_of(body)):
+        yield from (Finding(name, line, what) for what, _ in identifying(text))
+    yield from secrets.findings(name, body, line)
+
+
+def _table_texts(file: Path) -> list[str] | None:
+    """Return all texts in a table, or None if it cannot be read, or is not of numbers and texts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(file)
+        table.validate(full=True)
+        notes = [table.schema.metadata, *(one.metadata for one in table.schema)]
+        texts = [*table.column_names, *(str(one) for one in notes if one)]
+        for column in table.columns:
+            if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+                return None
+            if not pa.types.is_primitive(column.type):
+                texts += [text for text in column.unique().to_pylist() if isinstance(text, str)]
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        return None
+    return texts
+
+
+# ---- comparison ----------------------------------------------------------------------------------
 
 _ACTIVE = (b"/JavaScript", b"/JS", b"/Launch", b"/OpenAction", b"/AA", b"/EmbeddedFile", b"/ObjStm")
 """Names in a PDF file (ISO 32000-1) that the drawing library never writes."""
+RELATIVE, ABSOLUTE = 1e-9, 1e-12
+"""The same runs give the same numbers; the arithmetic of another processor may round the last
+digits differently, also of a difference that is zero."""
 
 
-def _claims(here: Path, derived: Derived) -> Iterator[Difference]:
-    """Compare claims in order: if two claims had one name, readers would take either."""
-    file = f"artifacts/{derived.folder.name}/claims.json"
+def _compare(name: str, there: Path, here: Path) -> Iterator[Difference]:
+    """Yield the differences between a file of the bundle and the same file made again."""
+    read = _READERS.get(here.suffix, _lines)
     try:
-        stated = parse((here / "claims.json").read_bytes())
-        names = [str(claim["id"]) for claim in stated]
-    except (OSError, ValueError, KeyError, TypeError):
-        yield Difference(file, "file", "claims", "cannot be read")
+        stated = read(there)
+    except (OSError, ValueError):
+        yield Difference(name, "file", "missing or unreadable", "follows from the runs")
         return
-    wanted = [claim.id for claim in derived.claims]
-    for number, (name, known) in enumerate(zip_longest(names, wanted), 1):
-        if name != known:  # later claims are displaced too
-            yield from differences(
-                file, name or "missing", known or "none", where=f"claim {number}"
-            )
-            break
-    by_name = dict(zip(names, stated, strict=True))
-    for claim in derived.claims:
-        if claim.id in by_name:
-            computed = claim.model_dump(mode="json")
-            yield from differences(file, by_name[claim.id], computed, where=claim.id)
+    yield from differences(name, stated, read(here))
 
 
-def _figures(here: Path, derived: Derived) -> Iterator[Difference]:
-    """Compare the data of figures."""
-    place = f"artifacts/{derived.folder.name}/figures/{DATA}"
-    there = {path.stem for path in (here / "figures" / DATA).glob("*.json")}
-    for name in sorted(there | set(derived.shown)):
-        file = f"{place}/{name}.json"
-        if name not in derived.shown:
-            yield Difference(file, "figure", "stated", "not drawn from these runs")
-            continue
-        try:
-            stated = parse((here / "figures" / DATA / f"{name}.json").read_bytes())
-        except (OSError, ValueError):
-            yield Difference(file, "figure", "missing or unreadable", "drawn from these runs")
-            continue
-        yield from differences(file, stated, json.loads(json.dumps(derived.shown[name])))
+def _lines(file: Path) -> list[str]:
+    return file.read_bytes().decode(errors="replace").splitlines()
 
 
-def _pictures(here: Path, derived: Derived, manifest: Manifest) -> Check:
-    """Compare pictures: pixel by pixel with the same drawing library, otherwise by look."""
-    drawn = sorted(derived.folder.rglob("*.png"))
-    other = [
-        path for path in drawn if not same_picture(path, here / path.relative_to(derived.folder))
-    ]
-    if not other:
-        return Check("pictures", True, f"{len(drawn)} drawn again to the pixel")
-    stated, ours = manifest.libraries.get("matplotlib"), installed.version("matplotlib")
-    if stated == ours:
-        detail = f"{len(other)} of {len(drawn)} differ in pixels, such as {other[0].name}"
-        return Check("pictures", False, detail)
-    by = f"drawn by matplotlib {stated}, here it is {ours}"
-    unlike = [
-        path for path in other if not look_alike(path, here / path.relative_to(derived.folder))
-    ]
-    if unlike:
-        detail = f"{len(unlike)} of {len(drawn)} show something else, such as {unlike[0].name}"
-        return Check("pictures", False, f"{detail}; {by}")
-    detail = f"{len(other)} of {len(drawn)} differ in pixels and look alike"
-    return Check("pictures", None, f"{detail}; {by}")
+def _page(file: Path) -> list[str]:
+    """Return the lines of a page; an embedded picture is the name of the figure that it shows."""
+    figures = {
+        base64.b64encode(path.read_bytes()): path.name.encode()
+        for path in sorted((file.parent / "figures").glob("*.png"))
+    }
+    page = _EMBEDDED.sub(lambda found: figures.get(found[1], b"another"), file.read_bytes())
+    return page.decode(errors="replace").splitlines()
 
 
-def _tables(here: Path, derived: Derived) -> Iterator[Difference]:
-    """Compare the tables of the report."""
-    for path in sorted([*derived.folder.glob("*.csv"), *derived.folder.glob("*.md")]):
-        file = f"artifacts/{derived.folder.name}/{path.name}"
-        try:
-            stated = (here / path.name).read_text()
-        except (OSError, UnicodeDecodeError):
-            yield Difference(file, "table", "missing or unreadable", "computed from these runs")
-            continue
-        yield from differences(file, _cells(stated), _cells(path.read_text()))
-
-
-def _cells(text: str) -> list[list[object]]:
-    """Split a table into cells; numbers become floats."""
-    return [[_cell(part) for part in line.split(",")] for line in text.splitlines()]
+def _rows(file: Path) -> list[list[object]]:
+    """Return the cells of a table; numbers become floats."""
+    return [[_cell(part) for part in line.split(",")] for line in file.read_text().splitlines()]
 
 
 def _cell(text: str) -> object:
@@ -403,59 +496,66 @@ def _cell(text: str) -> object:
         return text
 
 
-def _report(here: Path, derived: Derived) -> Iterator[Difference]:
-    """Compare the words of the page, and the places of its pictures."""
-    known = {
-        base64.b64encode(path.read_bytes()): path.name
-        for path in (derived.folder / "figures").glob("*.png")
-    }
-    for path in sorted(derived.folder.glob("*.html")):
-        file = f"artifacts/{derived.folder.name}/{path.name}"
-        try:
-            stated = (here / path.name).read_bytes()
-        except OSError:
-            yield Difference(file, "page", "missing", "written from these runs")
-            continue
-        words, shown = shown_in(stated)
-        words_here, shown_here = shown_in(path.read_bytes())
-        yield from differences(file, _lines(words), _lines(words_here))
-        for number, (one, other) in enumerate(zip_longest(shown, shown_here), 1):
-            name = "" if other is None else known.get(other, "")
-            if one is None or not name or one != _encoded(here / "figures" / name):
-                yield Difference(file, f"picture {number}", "another one", name or "none")
+_READERS: Mapping[str, Callable[[Path], Any]] = {
+    ".json": lambda file: parse(file.read_bytes()),
+    ".csv": _rows,
+    ".md": _rows,
+    ".html": _page,
+}
 
 
-def _programs(here: Path, derived: Derived) -> Iterator[Difference]:
+def _active(bundle: Opened, derived: Derived) -> Iterator[Difference]:
     """Yield the PDF figures that hold more than a drawing; PDFs are not drawn again."""
-    for path in sorted((here / "figures").rglob("*.pdf")):
+    for path in sorted((bundle.folder / "artifacts" / derived.folder.name).rglob("*.pdf")):
         # A stream is a drawing; names in the objects around the streams make a file active.
         parts = path.read_bytes().split(b"endstream")
         around = b"".join(part.partition(b"stream\n")[0] for part in parts)
         if any(word in around for word in _ACTIVE):
-            file = f"artifacts/{derived.folder.name}/{path.relative_to(here).as_posix()}"
-            yield Difference(file, "PDF", "a script, a file or hidden objects", "a drawing")
+            name = path.relative_to(bundle.folder).as_posix()
+            yield Difference(name, "PDF", "a script, a file or hidden objects", "a drawing")
 
 
-def _encoded(picture: Path) -> bytes | None:
-    return base64.b64encode(picture.read_bytes()) if picture.is_file() else None
+def differences(file: str, bundled: Any, derived: Any, where: str = "") -> Iterator[Difference]:
+    """Yield every difference between two values of JSON types: numbers by value, everything else
+    literally.
+
+    Args:
+        file: file that holds the values.
+        bundled: the value from the bundle.
+        derived: the value derived again.
+        where: place within the file.
+    """
+    if isinstance(bundled, Mapping) and isinstance(derived, Mapping):
+        for key in [*bundled, *(key for key in derived if key not in bundled)]:
+            place = f"{where}.{key}" if where else str(key)
+            if key not in bundled or key not in derived:
+                sides = (_text(side.get(key, "missing")) for side in (bundled, derived))
+                yield Difference(file, place, *sides)
+            else:
+                yield from differences(file, bundled[key], derived[key], place)
+    elif isinstance(bundled, list) and isinstance(derived, list):
+        if len(bundled) != len(derived):
+            yield Difference(file, where, f"{len(bundled)} entries", f"{len(derived)} entries")
+            return
+        for index, pair in enumerate(zip(bundled, derived, strict=True)):
+            yield from differences(file, *pair, f"{where}[{index}]")
+    elif not _same(bundled, derived):
+        yield Difference(file, where, _text(bundled), _text(derived))
 
 
-def _documents(here: Path, written: Mapping[str, bytes] | None) -> Iterator[Difference]:
-    """Compare the appendix and the metadata; `written` is None if about.json cannot be read."""
-    if written is None:
-        yield Difference(ABOUT, "file", "stated", "cannot be read")
-        return
-    for name, text in written.items():
-        try:
-            stated = (here / name).read_bytes()
-        except OSError:
-            yield Difference(name, "file", "missing", "written from the runs")
-            continue
-        yield from differences(name, _lines(stated), _lines(text))
+def _same(one: Any, other: Any) -> bool:
+    numbers = (int, float)
+    if isinstance(one, bool) or isinstance(other, bool) or not isinstance(one, numbers):
+        return type(one) is type(other) and bool(one == other)
+    if not isinstance(other, numbers):
+        return False
+    close = math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return close or (math.isnan(one) and math.isnan(other))
 
 
-def _lines(text: bytes) -> list[str]:
-    return text.decode(errors="replace").splitlines()
+def _text(value: object) -> str:
+    text = repr(value) if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 # ---- pictures ------------------------------------------------------------------------------------
@@ -466,12 +566,10 @@ hinting, smoothing and fonts moved 0.0005 to 0.024. One bar with a tenth less he
 two exchanged bars 0.07. The figure's data show smaller changes."""
 _BLUR = 33  # points at 160 dpi: hides different letter shapes and small shifts
 _MARGIN = 4  # points by which the size of the same picture may differ
-_EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
 
 
-def shown_in(page: bytes) -> tuple[bytes, list[bytes]]:
-    """Split a page into the page without its PNG pictures, and the pictures in base64."""
-    return _EMBEDDED.sub(b"", page), _EMBEDDED.findall(page)
+def _other_matplotlib(manifest: Manifest) -> bool:
+    return manifest.libraries.get("matplotlib") != installed.version("matplotlib")
 
 
 def same_picture(one: Path, other: Path) -> bool:
@@ -482,96 +580,34 @@ def same_picture(one: Path, other: Path) -> bool:
     try:
         if one.read_bytes() == other.read_bytes():
             return True
-        first, second = imread(one), imread(other)
+        return bool(np.array_equal(imread(one), imread(other)))
     except Exception:  # a foreign picture may be anything
         return False
-    return first.shape == second.shape and bool(np.array_equal(first, second))
 
 
 def look_alike(one: Path, other: Path) -> bool:
     """Return True if two PNG files look alike: letters and edges may differ (see `UNLIKE`)."""
-    import numpy as np
-    from matplotlib.image import imread
-
     try:
-        first, second = (_inked(imread(file)) for file in (one, other))
+        first, second = _inked(one), _inked(other)
     except Exception:  # a foreign picture may be anything
         return False
-    room = [abs(a - b) for a, b in zip(first.shape[:2], second.shape[:2], strict=True)]
-    if max(room) > _MARGIN:
+    if any(abs(a - b) > _MARGIN for a, b in zip(first.shape, second.shape, strict=True)):
         return False
     height, width = (min(ends) for ends in zip(first.shape[:2], second.shape[:2], strict=True))
     first, second = first[:height, :width], second[:height, :width]
-    ink = float(np.sum(first) + np.sum(second))
-    return float(np.sum(np.abs(first - second))) <= UNLIKE * ink
+    return bool(abs(first - second).sum() <= UNLIKE * (first.sum() + second.sum()))
 
 
-def _inked(picture: Any) -> Any:
-    """Return the distance of each point from white, blurred."""
+def _inked(file: Path) -> Any:
+    """Return the distance of each point from white, blurred, with the shape (height, width, 3)."""
     import numpy as np
+    from PIL import Image
     from scipy.ndimage import uniform_filter
 
-    colours = np.atleast_3d(picture)
-    clear = colours[..., 3:4] if colours.shape[2] == 4 else 1.0
-    ink = (1.0 - colours[..., :3].astype(float)) * clear
+    with Image.open(file) as picture:
+        shown = picture.convert("RGBA")
+    white = Image.new("RGBA", shown.size, "white")
+    ink = 1.0 - np.asarray(Image.alpha_composite(white, shown).convert("RGB")) / 255
     for _ in range(2):
         ink = uniform_filter(ink, size=(_BLUR, _BLUR, 1), mode="constant")
     return ink
-
-
-# ---- places --------------------------------------------------------------------------------------
-
-_ATTEMPT = re.compile(r"attempt-\d+")
-_SOURCES = ("specs", "notebooks", "controllers", "models", "profiles", "environment")
-
-
-def is_run(path: str, campaigns: Collection[str]) -> bool:
-    """Return True if a path is a campaign's record or a file in an attempt's folder."""
-    top, campaign, *inner = (*PurePosixPath(path).parts, "", "")[:6]
-    if top != "artifacts" or campaign not in campaigns:
-        return False
-    names = [part for part in inner if part]
-    if len(names) == 1:
-        return names[0] in CAMPAIGN_FILES
-    return len(names) > 2 and _ATTEMPT.fullmatch(names[1]) is not None
-
-
-def misdeclared(
-    manifest: Manifest, derived: Collection[str], metadata: Collection[str]
-) -> Iterator[Difference]:
-    """Yield files with another role than the manifest states, and files that nothing reproduces.
-
-    Args:
-        manifest: the bundle's manifest.
-        derived: names of the files that were computed from its runs here.
-        metadata: names of the files that were written about it here.
-    """
-    for entry in manifest.files:
-        why = _why(entry, manifest.campaigns, derived, metadata)
-        if why is not None:
-            yield Difference(entry.path, "role", entry.role, why)
-
-
-def _why(
-    entry: Entry, campaigns: Collection[str], derived: Collection[str], metadata: Collection[str]
-) -> str | None:
-    path = entry.path
-    if entry.role == "run":
-        return None if is_run(path, campaigns) else "lies where no run does"
-    if entry.role == "derived":
-        # A figure's PDF is not drawn again; its PNG is.
-        known = path in derived or (path.endswith(".pdf") and f"{path[:-4]}.png" in derived)
-        return None if known else "does not follow from these runs"
-    if entry.role == "metadata":
-        return None if path in metadata or path == MANIFEST else "is not written about these runs"
-    if path.startswith("artifacts/"):
-        return "lies among the runs"
-    return None if _is_source(path, campaigns) else "lies where nothing that made runs does"
-
-
-def _is_source(path: str, campaigns: Collection[str]) -> bool:
-    """Return True if a path may be a campaign file, spec, program or lock file."""
-    top, _, inner = path.partition("/")
-    if top == "campaigns":
-        return inner in {f"{name}.yaml" for name in campaigns}
-    return path == "LICENSE" or (top in _SOURCES and bool(inner))

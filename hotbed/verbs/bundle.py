@@ -11,7 +11,7 @@ from hotbed.options import names
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
-    from analysis.bundle.build import Bundled
+    from analysis.bundle.publish import Bundled
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""Appendix of a bundle: order, expectations, untested claims, commands that make the runs."""
+"""Appendix and metadata of a bundle: claims, expectations, commands, and what the formats allow."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from synthetic_runs import finished
 
-from analysis.bundle.build import Inputs, about_of
-from analysis.bundle.derive import Derived, FigureCells, Ran, first_look, ran
-from analysis.bundle.describe import command_of, expected, numbered, pages, untested
+from analysis.bundle.describe import (
+    Cells,
+    Derived,
+    Ran,
+    command_of,
+    crate,
+    expected,
+    first_look,
+    numbered,
+    pages,
+    ran,
+    trovi,
+    zenodo,
+)
 from analysis.core.papers import SHORT_NAMES, paper
-from schemas.bundle import Author, Manifest
+from schemas.bundle import About, Author, Manifest
 from schemas.claim import ClaimResult
 
 LACKING = "no block has both"
@@ -30,26 +42,34 @@ def claim(figure: str, verdict: str, **more: Any) -> ClaimResult:
     return ClaimResult.model_validate(body | (none if verdict == "not run" else found) | more)
 
 
-def appendix(tmp_path: Path, *claims: ClaimResult, **about: str) -> tuple[str, str]:
-    """Return APPENDIX.md and appendix.html of a bundle with these claims and no campaigns."""
-    derived = Derived("A paper", claims, (), {}, tmp_path, 6)
-    authors = (Author(name="Hotbed maintainers"),)
-    inputs = Inputs({}, "0.1.0", None, authors, about={"date": "2026-01-01"} | about)
-    body: dict[str, Any] = {"report": "dlr-tiny", "campaigns": ("dlr-tiny",), "commit": None}
+def about_of(**more: Any) -> About:
+    body: dict[str, Any] = dict.fromkeys(("title", "short_description", "description"), "x")
+    body |= {"date": "2026-01-01", "authors": (Author(name="A group"),)}
+    return About.model_validate(body | more)
+
+
+def manifest_of(*campaigns: str) -> Manifest:
+    body: dict[str, Any] = {"report": "dlr-tiny", "campaigns": campaigns, "commit": None}
     body |= {"hotbed_version": "0.1.0", "libraries": {}, "files": ()}
-    manifest = Manifest.model_validate(body)
-    made = pages(about_of(inputs, derived, ()), manifest, derived, ())
-    return made["APPENDIX.md"].decode(), made["appendix.html"].decode()
+    return Manifest.model_validate(body)
 
 
-UNTESTED = tuple(claim(figure, "not run") for figure in ("3", "4", "7"))
+def derived_of(folder: Path, *claims: ClaimResult, **commands: str) -> Derived:
+    return Derived("A paper", claims, (), {}, folder / "dlr-tiny", 6, commands)
+
+
+def ran_of(name: str, *figures: str) -> Ran:
+    """Return a campaign with cells that feed these figures."""
+    parts = tuple(Cells(name, figure, (figure,), 3, 3, 3, 60.0) for figure in figures)
+    return Ran(name, "local", "local", "", (), 3, 60.0, "", "", (), parts)
 
 
 def test_claims_with_runs_come_first_and_everything_is_there_once(tmp_path: Path) -> None:
     note = "some runs never became stable: they count with all that was seen of them"
     place = "https://example.org/hotbed"
-    tested = claim("6", "reproduced", note=note)
-    text, page = appendix(tmp_path, *UNTESTED, tested, repository=place)
+    claims = (*(claim(one, "not run") for one in "347"), claim("6", "reproduced", note=note))
+    made = pages(about_of(repository=place), manifest_of("x"), derived_of(tmp_path, *claims), ())
+    text, page = made["APPENDIX.md"].decode(), made["appendix.html"].decode()
     assert text.index("| C4 | 6 |") < text.index("| C1 | 3 |") < text.index("## 3. ")
     assert page.index('id="C4"') < page.index('id="C1"') < page.index("<h2>3. ")
     for shown in (text, page):
@@ -57,17 +77,33 @@ def test_claims_with_runs_come_first_and_everything_is_there_once(tmp_path: Path
         assert place in shown[shown.index("Get Hotbed") : shown.index("make setup")]
 
 
-def ran_of(name: str, *figures: str) -> Ran:
-    """Return a campaign with cells that feed these figures."""
-    parts = tuple(FigureCells(name, figure, 3, 3, 60.0) for figure in figures)
-    return Ran(name, "local", "local", "", (), 3, 3, 60.0, "", "", (), parts)
+def test_every_verdict_has_its_reason_and_command(tmp_path: Path) -> None:
+    claims = (
+        claim("6a", "reproduced"),
+        claim("6a", "not reproduced"),
+        *(claim("6a", "not run", note=note) for note in ("no seq", "no seq", "no rand")),
+        claim("6a", "inconclusive", ci95=None, n=1),
+        claim("6a", "inconclusive", kind="within"),
+    )
+    known = {"6a": "hotbed run dlr-full --figure 6"}
+    derived, held = derived_of(tmp_path, *claims, **known), campaign(tmp_path / "dlr-tiny")
+    made = numbered(derived, [held])
+    assert made[0].command == "hotbed rerun BUNDLE --figure 6a"
+    assert {one.command for one in made[2:5]} == {"hotbed run dlr-full --figure 6"}
+    holds = [one.holds for one in made]
+    assert holds == ["yes", "no", *["not tested"] * 3, "undecided", "undecided"]
+    assert made[5].why == "a single run has no confidence interval"
+    assert "neither within the tolerance nor outside" in made[6].why
+    text = pages(about_of(), manifest_of("dlr-tiny"), derived, [held])["APPENDIX.md"].decode()
+    assert "**C3, C4** (not run): no seq: `hotbed run dlr-full --figure 6`" in text
+    assert "**C5** (not run): no rand" in text
+    assert "**C2** (not reproduced)" in text
 
 
 @pytest.mark.parametrize(
     ("figure", "command"),
     [
         ("6a", "hotbed rerun BUNDLE --figure 6a"),
-        ("6", "hotbed rerun BUNDLE --figure 6"),
         ("7-local", "hotbed rerun BUNDLE --figure 7"),
         ("7b", "hotbed rerun BUNDLE --figure 7"),
         ("bounds-local", "hotbed rerun BUNDLE"),
@@ -78,20 +114,18 @@ def ran_of(name: str, *figures: str) -> Ran:
         ("8a, 9", "hotbed run dlr-full --figure 8; hotbed run dlr-full --figure 9"),
     ],
 )
-def test_what_was_tested_is_run_again_from_the_bundle(
+def test_tested_claims_are_run_again_from_the_bundle(
     figure: str, command: str, tmp_path: Path
 ) -> None:
     """The catalogue's command does not apply: it names another campaign's runs."""
     commands = {"6a": "x", "7b": "x", "bounds-local": "x"}
     commands |= {name: f"hotbed run dlr-full --figure {name[0]}" for name in ("8a", "9")}
-    derived = Derived("x", (), (), {}, tmp_path, 6, commands)
     held = [] if "8" in figure else [ran_of("tiny", "6a", "7")]
-    assert command_of(figure, derived, held) == command
+    assert command_of(figure, derived_of(tmp_path, **commands), held) == command
 
 
-def test_of_several_campaigns_each_is_named(tmp_path: Path) -> None:
-    derived = Derived("x", (), (), {}, tmp_path, 6)
-    both = [ran_of("tiny", "6a"), ran_of("mine", "7")]
+def test_each_of_several_campaigns_is_named(tmp_path: Path) -> None:
+    derived, both = derived_of(tmp_path), [ran_of("tiny", "6a"), ran_of("mine", "7")]
     assert command_of("7", derived, both) == "hotbed rerun BUNDLE --campaign mine --figure 7"
     assert command_of("bounds", derived, both) == (
         "hotbed rerun BUNDLE --campaign tiny; hotbed rerun BUNDLE --campaign mine"
@@ -102,7 +136,7 @@ def test_of_several_campaigns_each_is_named(tmp_path: Path) -> None:
 def test_every_claim_has_a_command_that_makes_its_runs(short: str, tmp_path: Path) -> None:
     """No claim falls back to the bundle's own cells, which do not cover the claim."""
     chosen = paper(short)
-    derived = Derived("x", (), (), {}, tmp_path, 6, chosen.commands(simulated=False))
+    derived = derived_of(tmp_path, **chosen.commands(simulated=False))
     for figure in {one.figure for part in chosen.parts for one in part.claims}:
         assert command_of(figure, derived, ()).startswith("hotbed run ") or short == "dlr-scale"
         assert "BUNDLE" not in command_of(figure, derived, ())
@@ -129,7 +163,7 @@ def test_every_claim_has_a_command_that_makes_its_runs(short: str, tmp_path: Pat
         ({"paper_value": None, "no_effect": None}, "an effect as stated, with a 95 % interval"),
     ],
 )
-def test_what_is_expected_is_what_is_judged(more: dict[str, Any], text: str) -> None:
+def test_the_expectation_is_what_is_judged(more: dict[str, Any], text: str) -> None:
     assert expected(claim("6", "reproduced", **more)).startswith(text)
 
 
@@ -148,55 +182,80 @@ def campaign(folder: Path) -> Ran:
     return ran(folder)
 
 
-def test_the_first_look_takes_what_the_command_runs(tmp_path: Path) -> None:
-    made = campaign(tmp_path / "dlr-tiny")
-    grid = {one.grid: one.machine_s for one in made.experiments}
-    parts = {part.figure: part for part in made.parts}
-    assert (parts["6a"].cells, parts["6a"].attempts) == (6, 6)
-    assert parts["6a"].machine_s == pytest.approx(grid["fig6-seq"] + grid["fig6-rand"])
-    found = first_look([made])
-    assert found is not None
-    assert (found.figure, found.cells) == ("6b", 3)
-
-
-def test_the_first_look_prefers_what_claims_tell_of(tmp_path: Path) -> None:
+def test_the_first_look_is_quick_and_prefers_figures_of_claims(tmp_path: Path) -> None:
     """Reruns of other cells on machines would support no statement."""
     made = campaign(tmp_path / "dlr-tiny")
+    grids = {one.name: one.machine_s for one in made.experiments}
+    parts = {part.name: part for part in made.parts}
+    assert (parts["6a"].cells, parts["6a"].attempts) == (6, 6)
+    assert parts["6a"].machine_s == pytest.approx(grids["fig6-seq"] + grids["fig6-rand"])
 
     def first(*claimed: str) -> str:
         found = first_look([made], claimed)
         assert found is not None
-        return found.figure
+        return found.name
 
     assert [first(), first("9"), first("6b"), first("6a"), first("6a-local")] == [
         *("6b", "6b", "6b", "6a", "6a"),
     ]
     # Simulated cells are identical to the bit and need no testbed, even without a claim.
-    simulated = replace(made, ground="sim", parts=(replace(made.parts[0], figure="9"),))
+    simulated = replace(made, ground="sim", parts=(replace(made.parts[0], name="9"),))
     found = first_look([made, simulated], ["6b"])
     assert found is not None
-    assert found.figure == "9"
+    assert found.name == "9"
 
 
-def test_what_was_not_tested_is_no_failure(tmp_path: Path) -> None:
-    claims = (
-        claim("6a", "reproduced"),
-        claim("6a", "not reproduced"),
-        *(claim("6a", "not run", note=note) for note in ("no seq", "no seq", "no rand")),
-        claim("6a", "inconclusive", ci95=None, n=1),
-        claim("6a", "inconclusive", kind="within"),
-    )
-    known = {"6a": "hotbed run dlr-full --figure 6"}
-    held = campaign(tmp_path / "dlr-tiny")
-    made = numbered(Derived("DLR", claims, (), {}, tmp_path, 6, known), [held])
-    commands = [one.command for one in made]
-    assert commands[0] == "hotbed rerun BUNDLE --figure 6a"
-    assert set(commands[2:5]) == {"hotbed run dlr-full --figure 6"}
-    holds = [one.holds for one in made]
-    assert holds == ["yes", "no", *["not tested"] * 3, "undecided", "undecided"]
-    assert [(one.numbers, one.why) for one in untested(made)] == [
-        (("C3", "C4"), "no seq"),
-        (("C5",), "no rand"),
-    ]
-    assert made[5].why == "a single run has no confidence interval"
-    assert "neither within the tolerance nor outside" in made[6].why
+# ---- metadata ------------------------------------------------------------------------------------
+
+
+def test_files_are_identified_by_uris_and_have_their_known_sizes(tmp_path: Path) -> None:
+    path = "controllers/mine/read me 100%.md"
+    held = replace(ran_of("dlr-tiny"), spec="/x/mine.yaml")
+    sizes = {path: 42, "specs/mine.yaml": 7}
+    whole = crate(about_of(), manifest_of("dlr-tiny"), derived_of(tmp_path), [held], sizes)
+    graph = {one["@id"]: one for one in whole["@graph"]}
+    packed = graph["controllers/mine/read%20me%20100%25.md"]
+    assert (packed["@type"], packed["contentSize"]) == ("File", "42")
+    assert graph["artifacts/dlr-tiny/"]["@type"] == "Dataset"
+    assert "contentSize" not in graph["artifacts/dlr-tiny/"]
+    assert "Apache-2.0" in graph[graph["./"]["license"]["@id"]]["description"]
+    assert packed["@id"] in [part["@id"] for part in graph["./"]["hasPart"]]
+    assert graph["#run-dlr-tiny"]["object"] == [{"@id": "specs/mine.yaml"}]
+
+
+def test_trovi_finds_its_own_file() -> None:
+    """Trovi's importer expects a descriptor with the file's name and has its own limits."""
+    about = about_of(title="word " * 49, description="more " * 1200)
+    graph = {one["@id"]: one for one in trovi(about)["@graph"]}
+    assert graph["trovi.json"]["about"] == {"@id": "./"}
+    assert "ro-crate-metadata.json" not in graph
+    assert graph["#ChameleonJupyterLab"]["trovi_type"] == "jupyterhub"
+    assert len(graph["./"]["name"]) <= 140
+    assert len(graph["./"]["description"]) <= 5000
+    assert zenodo(about_of(description="a < b & c"))["description"] == "a &lt; b &amp; c"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"keywords": []},
+        {"keywords": ["Ceph", "Ceph"]},
+        {"license": "My-Own-1.0"},
+        {"license": "Apache-2.0+"},
+        {"license": "cc-by-4.0"},
+        {"doi": "10.5281/a b"},
+        *(
+            {"authors": [{"name": "x", "orcid": f"0000-0000-0000-{end}"}]}
+            for end in ("0000", "0010")
+        ),
+    ],
+)
+def test_values_that_the_formats_refuse_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        about_of(**wrong)
+    assert refused.value.errors()[0]["loc"][0] == next(iter(wrong))
+
+
+def test_an_orcid_has_its_check_digit() -> None:
+    for orcid in ("0000-0000-0000-0001", "0000-0000-0000-001X"):
+        assert Author(name="A group", orcid=orcid).orcid == orcid

@@ -13,7 +13,7 @@ import pytest
 from synthetic import write_run
 from test_bundle_appendix import claim
 
-from analysis.bundle.derive import Derived, Experiment, Figure, FigureCells, Ran
+from analysis.bundle.describe import Cells, Derived, Figure, Ran
 from analysis.bundle.describe import pages as documents
 from analysis.comparison.build import build as compare
 from analysis.core.report import Report, build, in_markdown
@@ -129,11 +129,10 @@ def test_appendices_hold_no_script(tmp_path: Path) -> None:
         claim("1", verdict).model_copy(update={**texts, "depends_on": [TEXT]})
         for verdict in ("inconclusive", "not run")
     ]
-    figures = (Figure(TEXT, TEXT, None, TEXT, TEXT), Figure(TEXT, TEXT, "dlr-fig1", None, TEXT))
+    figures = (Figure(TEXT, TEXT, None, TEXT), Figure(TEXT, TEXT, "dlr-fig1", None))
     derived = Derived(TEXT, tuple(found), figures, {}, tmp_path, 6, {TEXT: TEXT})
-    experiment = Experiment(TEXT, TEXT, (TEXT,), 1, 1, 1, 1.0)
-    part = FigureCells(TEXT, TEXT, 1, 1, 1.0)
-    ran = Ran(TEXT, TEXT, TEXT, TEXT, (experiment,), 1, 1, 1.0, TEXT, TEXT, (TEXT,), (part,))
+    part = Cells(TEXT, TEXT, (TEXT,), 1, 1, 1, 1.0)
+    ran = Ran(TEXT, TEXT, TEXT, TEXT, (part,), 1, 1.0, TEXT, TEXT, (TEXT,), (part,))
     said = dict.fromkeys(("title", "description", "version"), TEXT)
     said |= {"short_description": "x", "date": "2026-01-01"}
     by = (Author(name=TEXT, affiliation=TEXT),)

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from campaigns.bundled import Sources, sources
+from campaigns.bundled import sources
 from campaigns.engine.campaign_file import ROOT
+from schemas.bundle import Sources
 
 SPEC = ROOT / "testbed" / "specs" / "dlr.yaml"
 

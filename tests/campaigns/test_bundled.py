@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.bundled import Again, again, is_exact, profiles_of, require, sources
+from campaigns.bundled import again, is_exact, profiles_of, require, sources
 from campaigns.engine import session
 from campaigns.engine.attempts import Setting
 from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign, resolve
@@ -30,7 +31,7 @@ from tests.errors import raises
 POLICY = "NAME = 'shy'\n"
 
 
-def test_it_takes_along_what_made_the_runs(tmp_path: Path) -> None:
+def test_the_files_behind_the_runs_come_along(tmp_path: Path) -> None:
     digest = load_spec(SPEC).digest()
     folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"}, spec_digest=digest)
     found = found_in(tmp_path, folder)
@@ -41,12 +42,8 @@ def test_it_takes_along_what_made_the_runs(tmp_path: Path) -> None:
     assert found.hide[str(ROOT)] == "$HOTBED"
     assert not [note for note in found.notes if "spec" in note]
     assert found.authors == ({"name": "Hotbed maintainers"},)
-
-
-def test_a_spec_that_has_changed_is_told(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"}, spec_digest="another")
-    notes = found_in(tmp_path, folder).notes
-    assert any("dlr.yaml" in note for note in notes)
+    changed = folder_of(tmp_path / "x", dict(TINY) | {"ground": "local"}, spec_digest="another")
+    assert any("dlr.yaml" in note for note in found_in(tmp_path, changed).notes)
 
 
 def test_controllers_of_ones_own_come_along(tmp_path: Path) -> None:
@@ -90,7 +87,7 @@ def test_points_that_cells_plan_with_come_along(
     assert "mine" not in references()
 
 
-def test_a_folder_of_another_name_is_told_its_own(tmp_path: Path) -> None:
+def test_a_folder_must_have_its_campaigns_name(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"}).rename(tmp_path / "kept")
     with raises(UserError, where="kept"):
         found_in(tmp_path, folder)
@@ -110,7 +107,7 @@ def test_two_files_of_one_name_are_not_taken_for_each_other(tmp_path: Path) -> N
         found_in(tmp_path, *folders)
 
 
-def beside(place: Path, text: str) -> tuple[Path, dict[str, object]]:
+def next_to(place: Path, text: str) -> tuple[Path, dict[str, object]]:
     """Write a spec next to a user's own campaign file and return it with its campaign."""
     spec = place / "lab" / "mine.yaml"
     spec.parent.mkdir(parents=True)
@@ -118,11 +115,11 @@ def beside(place: Path, text: str) -> tuple[Path, dict[str, object]]:
     return spec, dict(TINY) | {"ground": "local", "spec": "mine.yaml"}
 
 
-def test_what_is_named_beside_the_campaigns_own_file_comes_along(
+def test_files_next_to_the_campaigns_own_file_come_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The place of the bundle and another file of the same name there do not matter."""
-    spec, body = beside(tmp_path, SPEC.read_text())
+    spec, body = next_to(tmp_path, SPEC.read_text())
     notebook = spec.with_name("mine.ipynb")
     notebook.write_text("{}")
     job = {"spec": str(spec), "notebook": str(notebook)}
@@ -137,18 +134,18 @@ def test_what_is_named_beside_the_campaigns_own_file_comes_along(
 
 
 @pytest.mark.parametrize("key", ["spec", "notebook"])
-def test_without_what_it_names_nobody_could_run_it_again(key: str, tmp_path: Path) -> None:
-    spec, body = beside(tmp_path, SPEC.read_text())
+def test_a_missing_file_of_a_campaign_is_named(key: str, tmp_path: Path) -> None:
+    spec, body = next_to(tmp_path, SPEC.read_text())
     gone = str(tmp_path / "gone" / "mine.x")
     folder = folder_of(tmp_path / "artifacts", body | {key: "mine.x"})
     with raises(UserError, f"{key} mine.x", gone, where="tiny"):
         found_in(tmp_path, ran(folder, {"spec": str(spec)} | {key: gone}))
 
 
-def test_what_a_spec_names_beside_it_is_written_into_it(tmp_path: Path) -> None:
+def test_files_next_to_a_spec_are_written_into_it(tmp_path: Path) -> None:
     """The spec could not be read without the proxy profile."""
     text = (ROOT / "testbed" / "specs" / "pm-local.yaml").read_text()
-    spec, body = beside(tmp_path, text.replace("kind: nfs", "kind: nfs\n  profile: disk.json"))
+    spec, body = next_to(tmp_path, text.replace("kind: nfs", "kind: nfs\n  profile: disk.json"))
     spec.with_name("disk.json").write_text(json.dumps({"type": "storageTable", "a": [1e-05]}))
     digest = load_spec(spec).digest()
     folder = folder_of(tmp_path / "artifacts", body, spec_digest=digest)
@@ -160,7 +157,7 @@ def test_what_a_spec_names_beside_it_is_written_into_it(tmp_path: Path) -> None:
     assert not [note for note in found.notes if "spec" in note]
 
 
-def test_what_only_other_attempts_had_does_not_come_along(tmp_path: Path) -> None:
+def test_files_of_other_attempts_do_not_come_along(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "artifacts", dict(TINY) | {"ground": "sim"})
     models = [tmp_path / "old.yaml", tmp_path / "new.yaml"]
     for model in models:
@@ -189,31 +186,22 @@ def test_a_bundles_points_are_what_its_cells_plan_with(tmp_path: Path) -> None:
         assert reference("local") == ours
 
 
-@pytest.mark.parametrize("text", ["- a\n", "{", "a: [\n"])
-def test_a_strangers_campaign_that_is_none_is_one_sentence(text: str, tmp_path: Path) -> None:
-    (tmp_path / "campaigns").mkdir()
-    (tmp_path / "campaigns" / "tiny.yaml").write_text(text)
-    with raises(UserError, where="tiny.yaml"):
-        again(tmp_path, "tiny", tmp_path / "new")
-
-
 @pytest.mark.parametrize("notebook", ["experiment", "dlr_experiment"])
 def test_it_is_run_again_from_the_bundle_alone(notebook: str, tmp_path: Path) -> None:
     named = {"notebook": f"notebooks/{notebook}.ipynb"}
     body = dict(TINY) | {"ground": "sim", "spec": str(SPEC)} | named
     bundle = unpacked(tmp_path, folder_of(tmp_path, body))
     asked = again(bundle, "tiny", tmp_path / "new", figure="6a")
-    file = Path(str(asked.request.campaign))
+    file = Path(str(asked.campaign))
     campaign = load_campaign(file)
     assert resolve(campaign.spec, file).resolve() == (bundle / "specs" / "dlr.yaml").resolve()
     assert Path(campaign.notebook) == ROOT / "notebooks" / "experiment.ipynb"
-    assert (asked.request.figure, asked.request.artifacts) == ("6a", tmp_path / "new")
-    assert asked.ground == "sim"
+    assert (asked.figure, asked.artifacts) == ("6a", tmp_path / "new")
     other = tmp_path / "other.yaml"
     other.write_text(SPEC.read_text())
     asked = again(bundle, "tiny", tmp_path / "new", spec=other, testbed="mine")
     assert resolve(load_campaign(file).spec, file) == other
-    assert asked.request.testbed == "mine"
+    assert asked.testbed == "mine"
 
 
 def test_a_bundle_names_no_file_of_this_machine(tmp_path: Path) -> None:
@@ -229,25 +217,16 @@ def test_a_bundle_names_no_file_of_this_machine(tmp_path: Path) -> None:
     assert campaign.notebook == "../notebooks/private.yaml.ipynb"
 
 
-@pytest.mark.parametrize(
-    ("campaign", "options", "said"),
-    [
-        ("other", {}, "holds no file of the"),
-        ("tiny", {"spec": Path("nowhere.yaml")}, "--spec nowhere.yaml"),
-    ],
-)
-def test_a_mistake_is_one_sentence(
-    campaign: str, options: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_a_mistake_is_one_sentence(tmp_path: Path) -> None:
     bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
-    with raises(UserError, said):
-        again(bundle, campaign, tmp_path / "new", **options)
-
-
-def asked_for(tmp_path: Path, body: dict[str, Any]) -> Again:
-    file = tmp_path / "x.yaml"
-    file.write_text(yaml.safe_dump(body))
-    return Again(Request(str(file)), str(body.get("ground", "sim")))
+    with raises(UserError, "other"):
+        again(bundle, "other", tmp_path / "new")
+    with raises(UserError, where="--spec nowhere.yaml"):
+        again(bundle, "tiny", tmp_path / "new", spec=Path("nowhere.yaml"))
+    for text in ("- a\n", "{", "a: [\n"):
+        (bundle / "campaigns" / "tiny.yaml").write_text(text)
+        with raises(UserError, where="tiny.yaml"):
+            again(bundle, "tiny", tmp_path / "new")
 
 
 @pytest.mark.parametrize(
@@ -259,24 +238,22 @@ def asked_for(tmp_path: Path, body: dict[str, Any]) -> Again:
         (dict(TINY) | {"ground": "local"}, False),
     ],
 )
-def test_what_must_be_the_same_to_the_bit(
+def test_results_that_must_agree_to_the_bit(
     body: dict[str, Any], exact: bool, tmp_path: Path
 ) -> None:
-    assert is_exact(asked_for(tmp_path, body)) is exact
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump(body))
+    assert is_exact(file) is exact
 
 
-def test_what_is_simulated_is_not_compared_with_what_was_measured(tmp_path: Path) -> None:
+def test_another_ground_or_site_is_a_real_one(tmp_path: Path) -> None:
     bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
     moved = again(bundle, "tiny", tmp_path / "new", ground="inventory")
-    assert (moved.request.ground, moved.ground) == ("inventory", "local")
-    with pytest.raises(UserError):
+    assert moved.ground == "inventory"
+    with raises(UserError, where="--ground sim"):
         again(bundle, "tiny", tmp_path / "new", ground="sim")
-
-
-def test_a_word_takes_it_to_another_site(tmp_path: Path) -> None:
-    bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
     asked = again(bundle, "tiny", tmp_path / "new", site="inventory")
-    file = Path(str(asked.request.campaign))
+    file = Path(str(asked.campaign))
     spec = load_spec(resolve(load_campaign(file).spec, file))
     assert spec.site.kind == "inventory"
     assert spec.digest() == load_spec(SPEC).digest()
@@ -302,31 +279,28 @@ def test_a_campaign_is_run_again_on_its_own_constants(tmp_path: Path) -> None:
     bundle = unpacked(tmp_path, *folders, ran(folder_of(tmp_path / "artifacts", dict(TWOCHOICE))))
     for name, model in wanted.items():
         require(bundle, name)
-        found = again(bundle, name, tmp_path / "new").request.model
+        found = again(bundle, name, tmp_path / "new").model
         assert found == (None if model is None else bundle / "models" / model.name)
     # This campaign is of another kind, which takes no constants.
     other = again(bundle, "twochoice-tiny", tmp_path / "new")
-    assert other.request.model is None
-    assert other.request.controllers_dir is None
+    assert other.model is None
+    assert other.controllers_dir is None
 
 
-def test_several_constants_in_one_campaign_are_told(tmp_path: Path) -> None:
+def test_several_or_lost_constants_are_named(tmp_path: Path) -> None:
     a, b = constants(tmp_path, "a", 2), constants(tmp_path, "b", 3)
     bundle = unpacked(
         tmp_path, simulated(tmp_path, "both", a, b), simulated(tmp_path, "usual", a, None)
     )
-    for name, said in (("both", "(a.yaml, b.yaml)"), ("usual", "(a.yaml, and its usual")):
+    gone = simulated(tmp_path / "gone", "gone", tmp_path / "gone.yaml")
+    shutil.copytree(gone, bundle / "artifacts" / "gone")
+    shutil.copy(bundle / "campaigns" / "usual.yaml", bundle / "campaigns" / "gone.yaml")
+    refused = {"both": "(a.yaml, b.yaml)", "usual": "(a.yaml, and its usual", "gone": "gone.yaml"}
+    for name, said in refused.items():
         with raises(UserError, name, said):
             require(bundle, name)
         with raises(UserError, name, said):
             again(bundle, name, tmp_path / "new")
-
-
-def test_constants_that_are_gone_are_told(tmp_path: Path) -> None:
-    gone = tmp_path / "gone.yaml"
-    bundle = unpacked(tmp_path, simulated(tmp_path, "tiny", gone))
-    with raises(UserError, "gone.yaml"):
-        require(bundle, "tiny")
 
 
 def test_controllers_are_those_of_the_campaign(tmp_path: Path) -> None:
@@ -340,11 +314,11 @@ def test_controllers_are_those_of_the_campaign(tmp_path: Path) -> None:
     ran(folders[0], {"controllers_dir": str(own), "parameters": {"controller": "shy"}})
     ran(folders[1], {"parameters": {"controller": "dlr"}})
     bundle = unpacked(tmp_path, *folders)
-    found = [again(bundle, name, tmp_path / "new").request for name in ("mine", "usual")]
+    found = [again(bundle, name, tmp_path / "new") for name in ("mine", "usual")]
     assert [one.controllers_dir for one in found] == [bundle / "controllers", None]
 
 
-def test_a_spec_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_spec_is_named(tmp_path: Path) -> None:
     bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
     require(bundle, "tiny")
     (bundle / "specs" / "dlr.yaml").write_text("name: [\n")
@@ -355,7 +329,7 @@ def test_a_spec_that_is_not_there_is_told(tmp_path: Path) -> None:
         require(bundle, "tiny")
 
 
-def test_jobs_of_every_kind_tell_where_their_spec_was(
+def test_jobs_of_every_kind_record_the_place_of_their_spec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bundle looks for the spec there."""

@@ -63,7 +63,7 @@ def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path: P
         pytest.raises(UserError) as told,
         bundling.unpacked(bundling.RerunRequest(archive)) as ready,
     ):
-        raise UserError(f"{ready.again.request.campaign}: has no figure '99'.")
+        raise UserError(f"{ready.request.campaign}: has no figure '99'.")
     assert "mine.zip: campaigns/dlr-tiny.yaml" in str(told.value)
     assert "'99'" in str(told.value)
     missing = "there is no testbed 'mine': bring it up with `hotbed up SPEC`."
@@ -79,8 +79,8 @@ def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path: P
 def hotbed(*words: object, code: int = 0) -> dict[str, Any]:
     ended = Runner().run([str(word) for word in (*words, "--json")])
     assert ended.exit_code == code, ended.output
-    told: dict[str, Any] = json.loads(ended.stdout)
-    return told
+    said: dict[str, Any] = json.loads(ended.stdout)
+    return said
 
 
 @pytest.mark.slow

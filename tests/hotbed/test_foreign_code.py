@@ -100,7 +100,7 @@ def test_a_strangers_policy_is_confined(
         pytest.skip("this machine allows no network namespace")
     monkeypatch.setenv("OS_PASSWORD", "hunter22")
     with unpacked(RerunRequest(archive, artifacts=tmp_path / "new")) as ready:
-        folder = ready.again.request.controllers_dir
+        folder = ready.request.controllers_dir
         assert folder is not None
         controller = available([folder])["shy"]
         with pytest.raises(UserError):

@@ -15,7 +15,7 @@ from tests.hotbed.runner import hotbed
 MISTAKES = {
     "bundle --artifacts HERE/artifacts": {
         "nonesuch": "nonesuch: no such campaign; run it first",
-        "artifacts/dlr-quick": "is a path; give the name of a campaign",
+        "artifacts/dlr-quick": "artifacts/dlr-quick: is a path",
     },
     "verify": {
         "nowhere.zip": "nowhere.zip: there is no such file",
