@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -100,12 +98,8 @@ def test_bootstrap_brings_nothing_that_would_disturb_a_measurement():
     assert pairs["--fsid"] == FSID
     assert pairs["--mon-ip"] == "10.1.0.10" and pairs["--mon-id"] == "admin"
     assert {"--skip-dashboard", "--skip-monitoring-stack", "--orphan-initial-daemons"} <= set(argv)
-    docker = CephadmCommand(FSID, engine="docker")
-    assert docker.command("ls") == [cephadm.PROGRAM, "--docker", "ls"], "the release's own image"
-    own = CephadmCommand(FSID, "example.org/ceph:x")
-    assert "example.org/ceph:x" in own.ask("status")
-    assert own.ask("orch", "ps")[-5:] == ["ceph", "orch", "ps", "--format", "json"]
-    assert "--zap-osds" in own.remove() and FSID in own.remove()
+    docker = CephadmCommand(FSID, engine="docker")  # with the release's own image
+    assert docker.command("ls") == [cephadm.PROGRAM, "--docker", "ls"]
 
 
 def test_keys_are_let_in_once_and_forgotten(tmp_path):
@@ -179,16 +173,15 @@ def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(bed, cluster, m
     assert shares == sorted(shares) and shares[-1] == 1.0
 
 
-def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(bed, machines):
+def test_hosts_with_sshd_at_another_port_are_reached_there(bed, machines):
     """For example in a lab or behind address translation; cephadm itself uses only port 22."""
     nodes = [replace(n, ssh_port=2222) if n.name == "osd1" else n for n in bed.nodes]
     moved = replace(bed, nodes=tuple(nodes))
     CephadmCluster(moved, TOOL, machines.run, **stepped_clock()).bring("tentacle", SETTINGS, silent)
     path = machines.bootstrapped[machines.bootstrapped.index("--ssh-config") + 1]
     text = machines.files[path].decode()
-    assert text.startswith("Host 10.1.0.12\n  Port 2222\nHost *\n"), "the first that fits wins"
-    # cephadm accepts no configuration without this setting.
-    assert "StrictHostKeyChecking no" in text
+    assert text.startswith("Host 10.1.0.12\n  Port 2222\nHost *\n")  # the first that fits wins
+    assert "StrictHostKeyChecking no" in text  # cephadm accepts no configuration without it
 
 
 def test_the_administrators_key_is_waited_for(cluster, machines):
@@ -239,13 +232,10 @@ def test_removal_goes_to_every_host_and_says_where_it_failed(bed, cluster, machi
     removed = [node for node, what in machines.log if what == "rm-cluster"]
     assert removed == [node.name for node in bed.nodes]
     assert machines.programs == set()
-    assert cluster.remove(silent) == []  # nothing is left
-
     machines.programs = {"osd0"}
     machines.fails["rm-cluster"] = "device is busy"
     (failed,) = cluster.remove(silent)
     assert (failed.node, failed.message) == ("osd0", "node osd0: ERROR: device is busy")
-    assert not failed.unreachable
 
 
 @pytest.mark.parametrize("away", ["admin", "osd1"])
@@ -270,47 +260,6 @@ def test_a_removal_needs_no_cluster_that_answers_and_no_monitors(bed, cluster, m
     left = replace(bed, nodes=(bed.node("osd1"),))
     assert CephadmCluster(left, TOOL, machines.run, **stepped_clock()).remove(silent) == []
     assert whats(machines) == ["test -f", "rm-cluster", "sh -c"]
-
-
-PARSE = """
-import importlib.machinery, importlib.util, json, sys
-sys.dont_write_bytecode = True
-loader = importlib.machinery.SourceFileLoader("cephadm_program", sys.argv[1])
-module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-sys.modules[loader.name] = module
-loader.exec_module(module)
-for argv in json.load(sys.stdin):
-    found = module._parse_args(argv)
-    print(found.func.__name__, found.fsid, found.image, *(getattr(found, "command", None) or ()))
-"""
-"""Debian's package cephadm (16.2) is one Python file with its own parser."""
-
-
-@pytest.mark.slow
-def test_cephadm_itself_understands_every_command_line() -> None:
-    program = os.environ.get("HOTBED_CEPHADM") or shutil.which("cephadm")
-    if program is None:
-        pytest.skip("this machine has no cephadm, and HOTBED_CEPHADM names none")
-    wanted = [
-        TOOL.bootstrap("10.1.0.10", "admin", "/root/x.conf", os.devnull),
-        TOOL.apply(),
-        TOOL.ask("orch", "ps"),
-        TOOL.remove(),
-    ]
-    done = subprocess.run(
-        [DEBIANS, "-c", PARSE, program],
-        input=json.dumps([argv[1:] for argv in wanted]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        f"command_bootstrap {FSID} {IMAGE}",
-        f"command_shell {FSID} {IMAGE} ceph orch apply -i -",
-        f"command_shell {FSID} {IMAGE} ceph orch ps --format json",
-        f"command_rm_cluster {FSID} {IMAGE}",
-    ]
 
 
 @pytest.mark.parametrize("answer", ["", "{", "{}", '{"osdmap": {}}', "[]", "[1]"])

@@ -42,7 +42,7 @@ from testbed.ssh import Completed
 from tests.errors import raises
 from tests.testbed.deployers.beds import GROUPS, bed_of, spec_with
 from tests.testbed.sites.fake_hosts import FakeHosts
-from tests.testbed.sites.inventory_support import OPTIONS, files, hosts
+from tests.testbed.sites.inventory_support import OPTIONS, files, hosts, make_spec
 
 __all__ = ["hosts"]
 
@@ -75,13 +75,11 @@ def test_another_deployer_by_option_is_held_to_the_same_rules():
 def test_networks_volumes_and_memory_of_a_bed(tmp_path):
     bed = bed_of(spec_with(), tmp_path)
     assert network_of(bed) == "10.1.0.8/29"  # 10.1.0.10 to .14
-    first = [volumes(bed, node) for node in bed.nodes]
-    assert first == [volumes(bed, node) for node in bed_of(spec_with("cephadm"), tmp_path).nodes]
-    assert [len(found) for found in first] == [0, 1, 1, 1, 0]
-    assert first[1][0]["device"] == "/dev/sdb2"
-    assert memory_target(2**34, 2) == 2**32
-    assert memory_target(2**30, 1) == DAEMON_BYTES
-    assert memory_target(None, 1) == 2**31
+    found = [volumes(bed, node) for node in bed.nodes]
+    assert [len(each) for each in found] == [0, 1, 1, 1, 0]
+    assert found[1][0]["device"] == "/dev/sdb2"
+    sizes = {(2**34, 2): 2**32, (2**30, 1): DAEMON_BYTES, (None, 1): 2**31}
+    assert all(memory_target(*given) == size for given, size in sizes.items())
 
 
 # -- order of steps, with playbooks that are only recorded -----------------------------------------
@@ -131,25 +129,21 @@ def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Noted:
 def test_ceph_ansible_stands_between_preparation_and_adoption(noted, tmp_path):
     spec = spec_with("ceph-ansible")
     bed = bed_of(spec, tmp_path)
-    told: list[float] = []
-    changed = CephAnsible().deploy(bed, spec, lambda phase, share: told.append(share), wipe=True)
+    shares: list[float] = []
+    changed = CephAnsible().deploy(bed, spec, lambda phase, x: shares.append(x), wipe=True)
     assert noted.books == ["prepare.yml", "site.yml", "adopt.yml"]
     assert changed == {"admin": 3}  # localhost is not a node
-    assert told == sorted(told)
+    assert shares == sorted(shares)
     assert noted.variables["prepare.yml"]["hotbed_wipe"] is True
     assert "adopt_pools" in noted.variables["adopt.yml"]
     assert spec_of(bed) == spec
-
-
-def test_mistakes_and_failures_end_before_the_next_playbook(noted, tmp_path):
-    spec = spec_with({"kind": "ceph-ansible", "variables": {"nonsense": 1}})
-    with raises(UserError, where="nonsense"):
-        CephAnsible().deploy(bed_of(spec, tmp_path), spec)
-    assert noted.books == []
+    noted.books.clear()
     noted.fails = "site.yml"
-    spec = spec_with("ceph-ansible")
     with pytest.raises(DeployError):
-        CephAnsible().deploy(bed_of(spec, tmp_path), spec)
+        CephAnsible().deploy(bed, spec)
+    wrong = spec_with({"kind": "ceph-ansible", "variables": {"nonsense": 1}})
+    with raises(UserError, where="nonsense"):
+        CephAnsible().deploy(bed, wrong)
     assert noted.books == ["prepare.yml", "site.yml"]
 
 
@@ -169,7 +163,7 @@ def test_the_purge_goes_to_machines_of_this_cluster_alone(noted, tmp_path, monke
     assert noted.books == ["leftovers.yml", "remove.yml"]
 
 
-def test_whose_a_machine_is_stands_in_its_ceph_conf(tmp_path, monkeypatch):
+def test_a_machines_ceph_conf_names_its_cluster(tmp_path, monkeypatch):
     bed = bed_of(spec_with("ceph-ansible"), tmp_path, user="cc")
     ours = cluster_id(bed)
     confs = {
@@ -194,20 +188,11 @@ def test_whose_a_machine_is_stands_in_its_ceph_conf(tmp_path, monkeypatch):
     assert ceph_ansible.nodes_with_its_conf(bed) == {"admin", "osd0"}
 
 
-@pytest.mark.parametrize(
-    ("fails", "said"),
-    [
-        (PURGE, "purge failed (it failed.)"),
-        ("leftovers.yml", "it failed"),
-        ("remove.yml", "it failed"),
-    ],
-)
-def test_a_node_that_fails_keeps_none_of_the_others_from_being_cleaned(
-    noted, tmp_path, fails, said
-):
+@pytest.mark.parametrize("fails", [PURGE, "leftovers.yml", "remove.yml"])
+def test_a_node_that_fails_keeps_none_of_the_others_from_being_cleaned(noted, tmp_path, fails):
     noted.fails, noted.failures = fails, (Failure("osd1", "", "x", "it failed"),)
     spec = spec_with("ceph-ansible")
-    with raises(DeployError, said) as error:
+    with raises(DeployError, "it failed") as error:
         CephAnsible().remove(bed_of(spec, tmp_path), spec)
     assert noted.books == [PURGE, "leftovers.yml", "remove.yml"]
     assert error.value.failures == noted.failures
@@ -225,9 +210,9 @@ def test_failures_of_all_steps_are_reported_together(tmp_path):
     with raises(DeployError, "no") as error:
         foreign.every(bed, fails("osd0"), lambda: {"admin": 1}, fails("osd1"))
     assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]
-    with pytest.raises(DeployError) as error:
+    with raises(DeployError, "no") as error:
         foreign.every(bed, fails("osd0"), fails())
-    assert error.value.failures == (), "the second may have failed on any node"
+    assert error.value.failures == ()  # the second may have failed on any node
 
 
 class MadeUp:
@@ -236,9 +221,8 @@ class MadeUp:
     def __init__(self, noted: Noted, failed: list[Failure]) -> None:
         self._noted, self._failed = noted, failed
 
-    def bring(self, release: str, settings: object, progress: Progress) -> None:
+    def bring(self, release: str, *_: object) -> None:
         self._noted.books.append(f"bring {release}")
-        progress("x", 1.0)
 
     def remove(self, progress: Progress) -> list[Failure]:
         self._noted.books.append("remove")
@@ -263,17 +247,11 @@ def test_cephadm_stands_between_preparation_and_adoption(noted, tmp_path, monkey
     assert settings["osd"]["osd_memory_target_autotune"] == "false"
     as_the_role = memory_target(bed.node("osd1").memory_bytes, 1)
     assert settings["osd/host:osd1"] == {"osd_memory_target": str(as_the_role)}
-    given = spec_with("cephadm", config={"osd": {"osd_memory_target": 2**30}})
-    Cephadm().deploy(bed, given)
-    settings = noted.variables["adopt.yml"]["adopt_settings"]
-    assert settings["osd"]["osd_memory_target"] == str(2**30)
-    assert "osd/host:osd1" not in settings
-
     noted.books.clear()
     failed.append(Failure("osd0", "cephadm", "Remove the cluster", "node osd0: busy"))
     noted.fails, noted.failures = "leftovers.yml", (Failure("osd1", "", "x", "it failed"),)
-    told = "could not remove its cluster from node osd0: busy. it failed."
-    with raises(DeployError, told) as error:
+    said = "could not remove its cluster from node osd0: busy. it failed."
+    with raises(DeployError, said) as error:
         Cephadm().remove(bed, spec)
     assert noted.books == ["remove", "leftovers.yml", "remove.yml"]
     assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]
@@ -282,24 +260,9 @@ def test_cephadm_stands_between_preparation_and_adoption(noted, tmp_path, monkey
 # -- release of a user's own machines --------------------------------------------------------------
 
 
-SPEC = TestbedSpec.model_validate(
-    {
-        "name": "small",
-        "groups": [
-            {"name": "admin", "roles": ["admin", "mon", "mgr", "client"], "memory": "512MiB"},
-            {
-                "name": "osd",
-                "count": 2,
-                "roles": ["osd"],
-                "memory": "512MiB",
-                "disk": {"size": "3GiB", "scratch": "1GiB"},
-            },
-        ],
-        "store": {"kind": "ceph"},
-        "site": {"kind": "inventory", "options": OPTIONS},
-    }
-)
-STRANGERS = "Node osd0 belongs to another Ceph cluster."
+BODY = make_spec().model_dump()
+BODY["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
+SPEC = TestbedSpec.model_validate({**BODY, "store": {"kind": "ceph"}})
 
 
 class Bed:
@@ -347,13 +310,12 @@ def deployment_ends(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Ends:
     return deploy
 
 
-def refusal() -> RefusedError:
-    return RefusedError(STRANGERS, (Failure("osd0", "validate", "Judge what was found", "x"),))
+REFUSAL = RefusedError("x", (Failure("osd0", "validate", "Judge what was found", "x"),))
 
 
 def test_nothing_is_removed_where_the_checks_refused_the_deployment(bed, hosts, deployment_ends):
     """A spec named another cluster's machine: it loses only our parts and keeps its own."""
-    deployment_ends(refusal())
+    deployment_ends(REFUSAL)
     assert ansible_folder(bed.testbed.directory).exists()
     bed.site.release("small")
     assert bed.taken == []
@@ -363,7 +325,7 @@ def test_nothing_is_removed_where_the_checks_refused_the_deployment(bed, hosts, 
 @pytest.mark.parametrize("error", [None, DeployError("it failed"), KeyboardInterrupt()])
 def test_what_was_begun_is_removed(bed, deployment_ends, error):
     deployment_ends(error)
-    deployment_ends(refusal())  # a later refused deployment does not undo the first one
+    deployment_ends(REFUSAL)  # a later refused deployment does not undo the first one
     bed.site.release("small")
     assert bed.taken == [["admin", "osd0", "osd1"]]
 
@@ -386,20 +348,16 @@ def test_what_was_removed_already_is_not_removed_again(bed, deployment_ends, mon
     assert bed.taken == []
 
 
-@pytest.mark.parametrize("kind", ["ceph-ansible", "cephadm"])
-def test_a_lost_machine_is_cleaned_when_it_is_back_and_the_others_at_once(
-    bed, hosts, monkeypatch, kind
-):
+def test_a_lost_machine_is_cleaned_when_it_is_back_and_the_others_at_once(bed, hosts, monkeypatch):
     """The first of two `down` commands does not reach osd1."""
-    spec = with_kind(SPEC, kind)
-    save_spec(bed.testbed, spec)
-    claim(bed.testbed, kind)
+    save_spec(bed.testbed, with_kind(SPEC, "cephadm"))
+    claim(bed.testbed, "cephadm")
     books: list[tuple[str, list[str]]] = []
     lost = {"osd1"}
 
     def play(
-        testbed: Testbed, folder: Path, book: str, made: dict[str, Any], *_: object, **__: object
-    ) -> dict[str, int]:
+        bed: Testbed, folder: Path, book: str, made: dict[str, Any], *_: Any, **__: Any
+    ) -> Any:
         names = sorted(made["all"]["hosts"])
         books.append((book, names))
         away = [Failure(name, "", "x", "no answer", True) for name in names if name in lost]
@@ -412,19 +370,16 @@ def test_a_lost_machine_is_cleaned_when_it_is_back_and_the_others_at_once(
         return []
 
     monkeypatch.setattr(foreign, "play", play)
-    monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda testbed: frozenset())
     monkeypatch.setattr(CephadmCluster, "remove", removed)
     monkeypatch.setattr(bed, "take", lambda testbed: deployment.take_away(bed.site, testbed))
-    ours = ["leftovers.yml", "remove.yml"]
-    first = [*(["rm-cluster"] if kind == "cephadm" else []), *ours]
+    steps = ["rm-cluster", "leftovers.yml", "remove.yml"]
     with raises(SiteError, "osd1", "hotbed down small"):
         bed.site.release("small")
-    assert books == [(book, ["admin", "osd0", "osd1"]) for book in first]
+    assert books == [(book, ["admin", "osd0", "osd1"]) for book in steps]
     held = [where for where, found in files(hosts).items() if "etc/hotbed-site.json" in found]
     assert held == ["192.0.2.3"]
-
     books.clear()
     lost.clear()
     bed.site.release("small")
-    assert books == [(book, ["osd1"]) for book in first]
+    assert books == [(book, ["osd1"]) for book in steps]
     assert bed.site.names() == ()

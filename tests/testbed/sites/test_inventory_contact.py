@@ -59,23 +59,21 @@ def test_no_answer_is_an_error_that_says_if_a_retry_helps(ssh_says, target, stde
         assert error.retry is again
 
 
-def test_without_ssh_it_is_a_sentence(tmp_path, monkeypatch, target):
+def test_a_client_that_hangs_or_is_missing(tmp_path, monkeypatch, target):
+    def hang(argv: list[str], **options: object) -> None:
+        raise subprocess.TimeoutExpired(argv, 60.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "run", hang)
+        with raises(RemoteError, "60 s") as lost:
+            OpenSsh().host_keys(target)
+        assert lost.value.retry
+        (tmp_path / "socket").touch()
+        OpenSsh().hang_up(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     for ask in (lambda: OpenSsh().host_keys(target), lambda: SshShell(target).run(["true"])):
         with raises(RemoteError, "'ssh'"):
             ask()
-
-
-def test_a_client_that_hangs_is_a_machine_that_does_not_answer(tmp_path, monkeypatch, target):
-    def hang(argv: list[str], **options: object) -> None:
-        raise subprocess.TimeoutExpired(argv, 60.0)
-
-    monkeypatch.setattr(subprocess, "run", hang)
-    with raises(RemoteError, "60 s") as lost:
-        OpenSsh().host_keys(target)
-    assert lost.value.retry
-    (tmp_path / "socket").touch()
-    OpenSsh().hang_up(tmp_path)
 
 
 # -- host keys ------------------------------------------------------------------------------------

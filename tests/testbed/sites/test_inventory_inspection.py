@@ -132,7 +132,7 @@ def test_a_firewall_between_machines_is_found(tmp_path, hosts):
     assert found_with_ceph(tmp_path, hosts)["network"].ok
 
 
-def test_a_machine_whose_sshd_the_others_do_not_find(tmp_path, hosts):
+def test_an_sshd_that_the_others_do_not_reach(tmp_path, hosts):
     options = {"hosts": [{"address": a, "port": 2200 + int(a[-1])} for a in hosts.hosts]}
     machines = make_site(tmp_path / "state", hosts, **options).inspect(make_spec(**options))
     network = next(each for each in machines[1].findings if each.name == "network")
@@ -190,40 +190,39 @@ def test_up_wipes_only_what_was_named(spec_file, hosts, capsys):
     assert "removed: small" in capsys.readouterr().out
 
 
-def test_consent_is_for_machines_that_are_there(tmp_path, monkeypatch, capsys):
+def test_consent_is_for_machines_of_ones_own(tmp_path, monkeypatch, capsys):
     path = tmp_path / "local.yaml"
     path.write_text(yaml.safe_dump(SPEC))
-    assert run("doctor", "--site", str(path), "--spec", str(path)) == 2
-    assert "not both" in capsys.readouterr().err
-    assert run("doctor", "--accept-host-keys", "--spec", str(path)) == 2
-    assert "--accept-host-keys" in capsys.readouterr().err
     monkeypatch.setattr("testbed.doctor.diagnose", lambda *_: [])
-    assert run("doctor", "--site", str(path), "--accept-host-keys") == 2
-    assert "a site of kind local" in capsys.readouterr().err
     monkeypatch.setattr("testbed.doctor.require", lambda *_, **more: None)
-    assert run("up", str(path), "--yes-wipe", "/dev/sdb@osd0") == 2
-    assert "a site of kind local" in capsys.readouterr().err
+    for fact, *words in (
+        ("not both", "doctor", "--site", str(path), "--spec", str(path)),
+        ("--accept-host-keys", "doctor", "--accept-host-keys", "--spec", str(path)),
+        ("site of kind local", "doctor", "--site", str(path), "--accept-host-keys"),
+        ("site of kind local", "up", str(path), "--yes-wipe", "/dev/sdb@osd0"),
+    ):
+        assert run(*words) == 2
+        assert fact in capsys.readouterr().err
 
 
-def test_what_a_person_is_asked(spec_file, hosts, monkeypatch, capsys):
+def test_a_person_is_asked_once_before_up_wipes(spec_file, hosts, monkeypatch, capsys):
     device = hosts.hosts["192.0.2.2"].root / "dev/sdb2"
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
     monkeypatch.setattr("hotbed.site_options._at_a_terminal", lambda: True)
     answers = ["y", "wipe"]
     monkeypatch.setattr("typer.prompt", lambda *_, **more: answers.pop(0))
     assert run("up", str(spec_file), "--accept-host-keys") == 2
-    told = capsys.readouterr().err
-    assert "/dev/sdb2 of node osd0 (16.0 GiB) holds ext4" in told
-    assert "nothing was wiped, and nothing was changed" in told
+    printed = capsys.readouterr().err
+    assert "/dev/sdb2 of node osd0 (16.0 GiB) holds ext4" in printed
+    assert "nothing was wiped, and nothing was changed" in printed
     assert device.open("rb").read(9) == b"SIGNATURE"
     assert run("up", str(spec_file), "--accept-host-keys") == 0
     assert device.open("rb").read(9) != b"SIGNATURE"
-    # The testbed is up already, so there is no question.
-    assert run("up", str(spec_file)) == 0
+    assert run("up", str(spec_file)) == 0  # it is up already: no question
     assert answers == []
 
 
-# -- kernel features -----
+# -- kernel features -------------------------------------------------------------------------------
 
 
 def test_what_each_store_needs():
@@ -276,9 +275,10 @@ def test_a_kernel_without_device_mapper_is_found(make, hosts):
     assert finding.found == "unknown: dm_mod"
 
 
-def test_a_machine_that_is_a_container_is_none_for_cephadm(make, hosts):
+def test_a_machine_that_is_a_container_is_refused_for_cephadm(make, hosts):
     hosts.hosts["192.0.2.1"].container = "lxc"
-    finding = findings_with(make, "cephadm")["admin"]["container"]
+    found = findings_with(make, "cephadm")
+    finding = found["admin"]["container"]
     assert (finding.ok, finding.needed, finding.found) == (False, True, "lxc")
-    assert findings_with(make, "cephadm")["osd0"]["container"].ok
+    assert found["osd0"]["container"].ok
     assert "container" not in findings_with(make, "ceph-ansible")["admin"]

@@ -104,15 +104,14 @@ def on(ground: Testbed, name: str, line: str) -> str:
     return SshShell(target).run(["sh", "-c", line], check=False).text
 
 
-def test_a_user_who_may_not_become_root_is_told(
+def test_a_user_who_may_not_become_root_is_refused(
     ground: Testbed, keeper: str, tmp_path: Path
 ) -> None:
     site = InventorySite(options_of(ground, keeper), records=Records("inventory", tmp_path))
-    machines = site.inspect(spec_of(options_of(ground, keeper)))
-    for machine in machines:
+    for machine in site.inspect(spec_of(options_of(ground, keeper))):
         [finding] = lacking(machine.findings)
         assert "may not become root" in finding.found
-    with pytest.raises(UserError):
+    with raises(UserError, "may not become root"):
         site.provision(spec_of(options_of(ground, keeper)))
 
 
@@ -153,9 +152,9 @@ def test_machines_are_inspected_taken_wiped_and_let_go(
 def call(capfd: pytest.CaptureFixture[str], *words: str) -> str:
     with pytest.raises(SystemExit) as stopped:
         cli.main(list(words))
-    told = capfd.readouterr()
-    assert stopped.value.code in (0, None), told.err
-    return told.out
+    printed = capfd.readouterr()
+    assert stopped.value.code in (0, None), printed.err
+    return printed.out
 
 
 @pytest.mark.timeout(900)

@@ -82,6 +82,7 @@ REFUSED: list[tuple[Callable[[FakeHost], object], tuple[str, ...], dict[str, Any
         {"wipe": ["/dev/sdb2@osd0"]},
     ),
     (lambda host: host.disk("/dev/sdb2", 2**30), ("/dev/sdb2", "osd0", "1.0 GiB", "1.8 GiB"), {}),
+    (lambda host: setattr(host, "wipefs", False), ("wipefs is missing", "osd0"), {}),
     (
         lambda host: None,
         ("/dev/sdz", "osd0"),
@@ -441,7 +442,7 @@ def deployed(
     return flags
 
 
-def test_a_deployment_wipes_named_devices_only(deployed, hosts, capsys):
+def test_a_deployment_wipes_named_devices_only(deployed, hosts, monkeypatch, capsys):
     for address in ("192.0.2.2", "192.0.2.3"):
         hosts.hosts[address].disk("/dev/sdb2", 16 * 2**30, "xfs")
     assert run("deploy", "--wipe") == 2
@@ -455,25 +456,19 @@ def test_a_deployment_wipes_named_devices_only(deployed, hosts, capsys):
     assert (head(hosts), head(hosts, "192.0.2.3")) == (b"", b"SIGNATURE:xfs\n")
     assert run("deploy", "--yes-wipe", "/dev/sdx@osd0") == 2
     assert "/dev/sdx@osd0" in capsys.readouterr().err
-
-
-def test_a_person_is_asked_before_a_deployment_wipes(deployed, hosts, monkeypatch):
-    hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "xfs")
+    # At a terminal a person is asked, once.
     monkeypatch.setattr("hotbed.site_options._at_a_terminal", lambda: True)
     answers = ["yes", "wipe"]
     monkeypatch.setattr("typer.prompt", lambda *_, **more: answers.pop(0))
     assert run("deploy", "--wipe") == 2
-    assert head(hosts)
+    assert head(hosts, "192.0.2.3")
     assert run("deploy", "--wipe") == 0
-    assert not head(hosts)
-    # No question is left.
     assert run("deploy", "--wipe") == 0
-    assert (deployed, answers) == ([False, False], [])
+    assert (deployed, answers) == ([False] * 3, [])
+    assert not head(hosts, "192.0.2.3")
 
 
-def test_no_question_about_devices_that_the_spec_or_the_command_allows(
-    spec_file, hosts, monkeypatch
-):
+def test_nobody_is_asked_about_devices_that_are_allowed(spec_file, hosts, monkeypatch):
     for address in ("192.0.2.2", "192.0.2.3"):
         hosts.hosts[address].disk("/dev/sdb2", 16 * 2**30, "xfs")
     body = yaml.safe_load(spec_file.read_text())
