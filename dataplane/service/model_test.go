@@ -29,16 +29,6 @@ func TestValidateNamesTheValueThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestSequentialPaysOnlyTheTransfer(t *testing.T) {
-	m := disk()
-	if got := m.Positioning(1<<20, 1<<20); got != 0 {
-		t.Errorf("sequential positioning %v, want 0", got)
-	}
-	if got, want := m.Service(0, 0, 60e6), time.Second; got != want {
-		t.Errorf("60 MB sequential took %v, want %v", got, want)
-	}
-}
-
 func TestPositioningGrowsWithDistanceAndIsSymmetric(t *testing.T) {
 	m := disk()
 	last := time.Duration(0)
@@ -80,25 +70,5 @@ func TestMeanPositioningIsTheStatedOne(t *testing.T) {
 		if e := squares/n/second - 1; math.Abs(e) > 0.004 {
 			t.Errorf("second moment is %+.3f %% off", 100*e)
 		}
-	}
-}
-
-func TestMomentsWithTransfer(t *testing.T) {
-	m := disk()
-	const n = 512 << 10
-	rng := rand.New(rand.NewPCG(3, 4))
-	var sum, squares float64
-	const draws = 200000
-	for range draws {
-		s := m.Service(rng.Int64N(m.Size), rng.Int64N(m.Size), n).Seconds()
-		sum += s
-		squares += s * s
-	}
-	mean, second := m.RandomMoments(n)
-	if e := sum/draws/mean - 1; math.Abs(e) > 0.002 {
-		t.Errorf("mean service off by %+.3f %%", 100*e)
-	}
-	if e := squares/draws/second - 1; math.Abs(e) > 0.004 {
-		t.Errorf("second moment off by %+.3f %%", 100*e)
 	}
 }

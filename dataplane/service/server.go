@@ -36,19 +36,19 @@ func (s *Server) Arrive(now time.Duration, offset, n int64) (start, end time.Dur
 	return start, s.free
 }
 
-// Backlog returns the work accepted but not finished at time now.
-func (s *Server) Backlog(now time.Duration) time.Duration {
+// backlog returns the work accepted but not finished at time now.
+func (s *Server) backlog(now time.Duration) time.Duration {
 	return max(0, s.free-now)
 }
 
 // Busy returns the disk's total service time up to time now.
 func (s *Server) Busy(now time.Duration) time.Duration {
-	return s.work - s.Backlog(now)
+	return s.work - s.backlog(now)
 }
 
 // Release drops the backlog at time now: every accepted request counts as finished. It exists to
 // switch shaping off; a real disk cannot do it.
 func (s *Server) Release(now time.Duration) {
-	s.work -= s.Backlog(now)
+	s.work -= s.backlog(now)
 	s.free = min(s.free, now)
 }

@@ -8,25 +8,6 @@ import (
 	"time"
 )
 
-func TestAnIdleDiskStartsAtOnceAndABusyOneQueues(t *testing.T) {
-	m := Model{PositioningMean: 0, Bandwidth: 1e6, Size: 1 << 30}
-	s := NewServer(m, 0)
-	start, end := s.Arrive(5*time.Second, 0, 1e6)
-	if start != 5*time.Second || end != 6*time.Second {
-		t.Fatalf("idle: %v to %v", start, end)
-	}
-	start, end = s.Arrive(5500*time.Millisecond, 0, 2e6)
-	if start != 6*time.Second || end != 8*time.Second {
-		t.Fatalf("queued: %v to %v", start, end)
-	}
-	if got := s.Busy(7 * time.Second); got != 2*time.Second {
-		t.Errorf("busy after 2 s of work: %v", got)
-	}
-	if got := s.Backlog(7 * time.Second); got != time.Second {
-		t.Errorf("backlog %v", got)
-	}
-}
-
 func TestSlowMultipliesTheServiceTime(t *testing.T) {
 	m := disk()
 	fast, slow := NewServer(m, 0), NewServer(m, 0)

@@ -62,18 +62,3 @@ func TestHelp(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
-
-func TestAMissingFolderIsASentence(t *testing.T) {
-	if _, err := os.Stat("/dev/fuse"); err != nil {
-		t.Skip("no /dev/fuse")
-	}
-	dir := t.TempDir()
-	out, err := exec.Command(os.Args[0], "--layer", filepath.Join(dir, "l"), "--size", "1MiB",
-		"--mount", filepath.Join(dir, "none")).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "the mount folder") {
-		t.Errorf("%v: %s", err, out)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "l")); err == nil {
-		t.Error("a layer was made before the mount folder was looked at")
-	}
-}

@@ -26,6 +26,7 @@ import (
 	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/replay"
+	"hotbed/dataplane/internal/traces"
 	"hotbed/dataplane/internal/units"
 )
 
@@ -163,7 +164,7 @@ func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
 }
 
 // play finds the file, replays the trace and prints the result.
-func (o *optionFlags) play(ctx context.Context, t replay.Target, options replay.Options, trace replay.Trace) (err error) {
+func (o *optionFlags) play(ctx context.Context, t replay.Target, options replay.Options, trace traces.Trace) (err error) {
 	if options.Handle, options.FileSize, err = t.Find(); err != nil {
 		return err
 	}
@@ -217,7 +218,7 @@ func run(ctx context.Context, args []string) error {
 	if *start > 0 {
 		options.Start = time.Unix(0, int64(*start*1e9))
 	}
-	opened, err := replay.OpenTrace(*trace, *strict)
+	opened, err := traces.Open(*trace, *strict)
 	if err != nil {
 		return command.Usage(err)
 	}
@@ -256,8 +257,8 @@ func load(ctx context.Context, args []string) error {
 		return command.Usagef("--duration is missing: say how long, such as 10s")
 	}
 	options.Closed, options.Repeat = *depth, true
-	one := replay.Request{Offset: -1, Size: bytes, Read: !*write}
-	return o.play(ctx, target, options, replay.Listed([]replay.Request{one}))
+	one := traces.Request{Offset: -1, Size: bytes, Read: !*write}
+	return o.play(ctx, target, options, traces.Listed([]traces.Request{one}))
 }
 
 // openLog makes the replay write every request to the log, if a log was requested. It refuses to

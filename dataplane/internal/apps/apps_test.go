@@ -160,17 +160,6 @@ func TestAStripeLiesWhereItsNumberSays(t *testing.T) {
 	}
 }
 
-func TestRanksAreThoseOfTheNodesAround(t *testing.T) {
-	p := Plan{Nodes: 4, Processes: 2}
-	a := Application{FirstNode: 3, Nodes: 2}
-	want := []int{2, 3, -1, -1, -1, -1, 0, 1}
-	for process, rank := range want {
-		if got := a.rank(&p, process); got != rank {
-			t.Errorf("process %d has rank %d, not %d", process, got, rank)
-		}
-	}
-}
-
 func TestPlansThatCannotBeAreOneSentence(t *testing.T) {
 	for want, text := range map[string]string{
 		"0 nodes":             `{"apps": []}`,

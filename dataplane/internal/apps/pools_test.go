@@ -3,7 +3,6 @@ package apps
 import (
 	"errors"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -115,66 +114,5 @@ func TestAPoolsFailuresAreTold(t *testing.T) {
 	p.Apps[0].Pool = "other"
 	if _, err := runOn(t.Context(), c, p, ceph.connect, os.Args[0]); err == nil || err.Error() != "the pool other cannot be opened" {
 		t.Error(err)
-	}
-}
-
-func TestAnObjectOfAnotherLengthIsNotWhatWasWritten(t *testing.T) {
-	ceph := &memory{objects: map[string][]byte{"bench|short": make([]byte, 3), "bench|long": make([]byte, 9)}}
-	p := memoryPool{ceph, "bench"}
-	for name, want := range map[string]string{"short": "3 bytes", "long": "more than the 5", "none": "no such"} {
-		if _, err := readWhole(p, name, 5); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if data, err := readWhole(p, "short", 3); err != nil || len(data) != 3 {
-		t.Error(data, err)
-	}
-}
-
-// meeting is a pool that answers no write before a given number are in flight, and stores nothing.
-type meeting struct {
-	here, open sync.WaitGroup
-	heaps      []uint64 // bytes in use, at each new connection
-}
-
-func (m *meeting) connect(Ceph, string, time.Duration) (pool, error) {
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&stats)
-	m.heaps = append(m.heaps, stats.HeapAlloc)
-	m.open.Add(1)
-	return m, nil
-}
-
-func (m *meeting) WriteFull(string, ...[]byte) error {
-	m.here.Done()
-	m.here.Wait()
-	return nil
-}
-
-func (m *meeting) Read(string, []byte, uint64) (int, error) { return 0, errors.New("nothing is kept") }
-
-func (m *meeting) Close() error {
-	m.open.Done()
-	return nil
-}
-
-func TestWhatOnlyWritersNeededIsGivenBackBeforeAnythingIsRead(t *testing.T) {
-	const size = 4 << 20
-	c := agents(t, 1)
-	t.Setenv(childVariable, "1")
-	p := pooled()
-	p.Apps = p.Apps[:1]
-	p.Apps[0].Writes, p.Apps[0].Size = 1, size
-	ceph := &meeting{}
-	ceph.here.Add(4)
-	r, err := runOn(t.Context(), c, p, ceph.connect, os.Args[0])
-	if err != nil || r.Apps[0].Writes != 4 || len(r.Verified.Bad) != 4 {
-		t.Fatalf("%v %+v", err, r)
-	}
-	ceph.open.Wait()
-	// The connections of two compute nodes and of the readers.
-	if h := ceph.heaps; len(h) != 3 || h[2] > h[0]+size {
-		t.Errorf("%d bytes in use before the writes, %d before the reads", h[0], h[len(h)-1])
 	}
 }

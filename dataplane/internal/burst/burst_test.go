@@ -1,7 +1,6 @@
 package burst
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -10,26 +9,6 @@ import (
 
 	"hotbed/dataplane/twochoice/protocol"
 )
-
-func TestTheBytesOfAWriteAreTheSeedsAndTheStripes(t *testing.T) {
-	fill := func(seed, stripe uint64, n int) []byte {
-		out := make([]byte, n)
-		Fill(out, seed, stripe)
-		return out
-	}
-	if !bytes.Equal(fill(1, 2, 100), fill(1, 2, 103)[:100]) {
-		t.Error("the same write has other bytes")
-	}
-	seen := map[string]bool{}
-	for seed := range uint64(20) {
-		for stripe := range uint64(20) {
-			seen[string(fill(seed, stripe, 64))] = true
-		}
-	}
-	if len(seen) != 400 {
-		t.Errorf("%d of 400 writes differ", len(seen))
-	}
-}
 
 func TestASummaryTellsWhatWasAcknowledged(t *testing.T) {
 	r := Result{Took: 2 * time.Second, Processes: []time.Duration{time.Second, 0},

@@ -40,24 +40,6 @@ func TestAPerfectDiskHasNoError(t *testing.T) {
 	}
 }
 
-// TestADiskOfAnotherSpeedIsFoundByFourShortChecks: their mean detects what one long check does.
-func TestADiskOfAnotherSpeedIsFoundByFourShortChecks(t *testing.T) {
-	for _, factor := range []float64{0.96, 1, 1.04} {
-		apart := 0.0
-		for seed := range uint64(4) {
-			c := checkConfig()
-			c.Requests, c.Seed = 2000, 1+seed
-			requests := Poisson(c.Model, c.Load, c.Requests, rand.New(rand.NewPCG(c.Seed, 1)))
-			other := c
-			other.Model.PositioningMean = time.Duration(factor * float64(c.Model.PositioningMean))
-			apart += estimate(c, requests, modelResponses(other, requests, 0)).RelativeError / 4
-		}
-		if within := math.Abs(apart) <= Tolerance; within != (factor == 1) {
-			t.Errorf("%g times the positioning: relative error %g", factor, apart)
-		}
-	}
-}
-
 func TestADiskOfAnotherSpeedIsFound(t *testing.T) {
 	c := checkConfig()
 	requests := Poisson(c.Model, c.Load, c.Requests, rand.New(rand.NewPCG(c.Seed, 1)))

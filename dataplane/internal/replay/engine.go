@@ -1,3 +1,5 @@
+// Package replay sends the requests of a trace to an NFS server, at the trace's times or one after
+// another, and reports their latencies (section 5.1 of PriorityMeister).
 package replay
 
 import (
@@ -17,7 +19,7 @@ import (
 
 // request is an issued request.
 type request struct {
-	Request
+	traces.Request
 	due    time.Duration
 	left   int  // pieces without a reply
 	second bool // it counts for the second half
@@ -41,7 +43,7 @@ type connection struct {
 type engine struct {
 	Options
 	loop        *reactor.Loop
-	trace       Trace
+	trace       traces.Trace
 	feed        *traces.Feed
 	issued      int64
 	ended       bool // no more requests are issued
@@ -70,7 +72,7 @@ type engine struct {
 }
 
 // Run replays a trace. On an error, the result covers the time until the error.
-func Run(ctx context.Context, o Options, trace Trace) (Result, error) {
+func Run(ctx context.Context, o Options, trace traces.Trace) (Result, error) {
 	loop, err := reactor.New()
 	if err != nil {
 		return Result{}, err
@@ -399,7 +401,7 @@ func (e *engine) issueNext(due time.Duration) bool {
 func (r *request) place(e *engine) {
 	r.Size = min(max(r.Size, 1), e.FileSize)
 	room := e.FileSize - r.Size
-	if r.Offset == unknownOffset {
+	if r.Offset == traces.UnknownOffset {
 		r.Offset = e.random.Int64N(room/align+1) * align
 	} else if r.Offset > room {
 		r.Offset = r.Offset % (room + 1) &^ (align - 1)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/nfs3"
-	"hotbed/dataplane/internal/reactor"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/internal/traces"
 	"hotbed/dataplane/tests/memnfs"
 )
 
@@ -37,9 +37,9 @@ func prepared(t *testing.T, server *memnfs.Server) Options {
 		Stable: nfs3.FileSync, Drain: 10 * time.Second}
 }
 
-func run(t *testing.T, o Options, trace []Request) Result {
+func run(t *testing.T, o Options, trace []traces.Request) Result {
 	t.Helper()
-	r, err := Run(context.Background(), o, Listed(trace))
+	r, err := Run(context.Background(), o, traces.Listed(trace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +50,10 @@ func run(t *testing.T, o Options, trace []Request) Result {
 }
 
 // spread is a trace of n requests, one every 200 microseconds, every third a write.
-func spread(n int) []Request {
-	var trace []Request
+func spread(n int) []traces.Request {
+	var trace []traces.Request
 	for i := range n {
-		trace = append(trace, Request{At: time.Duration(i) * 200 * time.Microsecond, Offset: int64(i) * 4096,
+		trace = append(trace, traces.Request{At: time.Duration(i) * 200 * time.Microsecond, Offset: int64(i) * 4096,
 			Size: 4096, Read: i%3 != 0})
 	}
 	return trace
@@ -111,9 +111,9 @@ func TestArrivalsNeverWaitAndLatencyCountsFromTheTracesTime(t *testing.T) {
 		return all
 	}
 	o := prepared(t, server)
-	trace := make([]Request, count)
+	trace := make([]traces.Request, count)
 	for i := range trace {
-		trace[i] = Request{At: time.Duration(i) * ms, Size: 4096, Read: true, Offset: unknownOffset}
+		trace[i] = traces.Request{At: time.Duration(i) * ms, Size: 4096, Read: true, Offset: traces.UnknownOffset}
 	}
 	o.SLO = 1
 	o.Log = func(at, latency time.Duration, _ bool, _ int64) {
@@ -131,7 +131,7 @@ func TestArrivalsNeverWaitAndLatencyCountsFromTheTracesTime(t *testing.T) {
 func TestLargeRequestsAreSeveralTransfers(t *testing.T) {
 	server := &memnfs.Server{}
 	o := prepared(t, server)
-	r := run(t, o, []Request{{Size: 300_001, Read: true, Offset: 0}, {Size: 200_003, Offset: 4096}})
+	r := run(t, o, []traces.Request{{Size: 300_001, Read: true, Offset: 0}, {Size: 200_003, Offset: 4096}})
 	if r.Whole.Requests != 2 || r.Bytes != 500_004 {
 		t.Errorf("%+v", r)
 	}
@@ -139,7 +139,7 @@ func TestLargeRequestsAreSeveralTransfers(t *testing.T) {
 
 func TestOffsetsBeyondTheFileAreFoldedIntoIt(t *testing.T) {
 	o := prepared(t, &memnfs.Server{})
-	r := run(t, o, []Request{{Size: 4096, Read: true, Offset: 1 << 50}, {Size: 1 << 40, Read: true},
+	r := run(t, o, []traces.Request{{Size: 4096, Read: true, Offset: 1 << 50}, {Size: 1 << 40, Read: true},
 		{Size: 1000, Read: true, Offset: 1<<20 - 1000}, {Size: 0, Read: true, Offset: 5}})
 	if r.Whole.Requests != 4 {
 		t.Errorf("%+v", r)
@@ -168,7 +168,7 @@ func TestClosedLoopKeepsSoManyInFlight(t *testing.T) {
 func TestSpeedAndDuration(t *testing.T) {
 	o := prepared(t, &memnfs.Server{})
 	o.Speed = 1e6
-	trace := []Request{{Size: 1, Read: true}, {At: 1000 * time.Second, Size: 1, Read: true},
+	trace := []traces.Request{{Size: 1, Read: true}, {At: 1000 * time.Second, Size: 1, Read: true},
 		{At: 1e6 * time.Second, Size: 1, Read: true}}
 	o.Duration = 500 * ms
 	r := run(t, o, trace)
@@ -181,7 +181,7 @@ func TestErrorsOfTheServerAreCounted(t *testing.T) {
 	o := prepared(t, &memnfs.Server{})
 	o.Handle = append([]byte(nil), o.Handle...)
 	o.Handle[15] = 99
-	r, err := Run(context.Background(), o, Listed(spread(10)))
+	r, err := Run(context.Background(), o, traces.Listed(spread(10)))
 	if err != nil || r.Errors["NFS status 70"] != 10 {
 		t.Errorf("%v, %v", r.Errors, err)
 	}
@@ -198,10 +198,10 @@ func TestALostServerIsOneSentence(t *testing.T) {
 		return 0
 	}
 	o := prepared(t, server)
-	if _, err := Run(context.Background(), o, Listed(spread(100_000))); err == nil || !strings.Contains(err.Error(), "was lost") {
+	if _, err := Run(context.Background(), o, traces.Listed(spread(100_000))); err == nil || !strings.Contains(err.Error(), "was lost") {
 		t.Errorf("the server went: %v", err)
 	}
-	if _, err := Run(context.Background(), o, Listed(spread(10))); err == nil || !strings.Contains(err.Error(), "cannot connect") {
+	if _, err := Run(context.Background(), o, traces.Listed(spread(10))); err == nil || !strings.Contains(err.Error(), "cannot connect") {
 		t.Errorf("no server: %v", err)
 	}
 }
@@ -210,7 +210,7 @@ func TestItCanBeInterrupted(t *testing.T) {
 	o := prepared(t, &memnfs.Server{})
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Log = func(time.Duration, time.Duration, bool, int64) { cancel() }
-	r, err := Run(ctx, o, Listed(spread(1_000_000)))
+	r, err := Run(ctx, o, traces.Listed(spread(1_000_000)))
 	if err == nil || err.Error() != "interrupted" || r.Whole.Requests == 0 {
 		t.Errorf("%v, %d requests", err, r.Whole.Requests)
 	}
@@ -224,7 +224,7 @@ func TestAServerThatDoesNotAnswer(t *testing.T) {
 		return 0
 	}})
 	o.Drain = 100 * ms
-	r, err := Run(context.Background(), o, Listed(spread(7)))
+	r, err := Run(context.Background(), o, traces.Listed(spread(7)))
 	if err == nil || !strings.Contains(err.Error(), "4 requests have no reply") || r.Errors["not answered"] != 4 {
 		t.Errorf("%v, %v", err, r.Errors)
 	}
@@ -233,7 +233,7 @@ func TestAServerThatDoesNotAnswer(t *testing.T) {
 func TestAStartThatIsPastIsRefused(t *testing.T) {
 	o := prepared(t, &memnfs.Server{})
 	o.Start = time.Now().Add(-time.Second)
-	if r, err := Run(context.Background(), o, Listed(spread(3))); err == nil ||
+	if r, err := Run(context.Background(), o, traces.Listed(spread(3))); err == nil ||
 		!strings.Contains(err.Error(), "give a later one") || r.Whole.Requests != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -255,24 +255,5 @@ func TestWhatIsNotAnsweredInTimeIsCounted(t *testing.T) {
 	if r.Whole.Requests != 30 || r.Whole.Unanswered.Count != 20 || *r.Whole.Misses < 20 ||
 		r.SecondHalf.Unanswered.Count == 0 || r.Whole.Reads.P50 < 0.05 || r.Whole.Bytes != 10*4096 {
 		t.Errorf("%+v", r)
-	}
-}
-
-func TestAReplyThatComesInTheRoundInWhichWaitingEndsCountsOnce(t *testing.T) {
-	loop, err := reactor.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer loop.End()
-	r := &request{Request: Request{Size: 8, Read: true}, left: 1}
-	e := &engine{loop: loop, pieces: map[uint32]piece{7: {r, 8}}, outstanding: 1, whole: newTally(),
-		second: newTally(), line: newTimeline(), lag: newTimes(), result: Result{Errors: map[string]int64{}}}
-	e.abandon()
-	reply := sunrpc.AppendReply(nil, 7, sunrpc.Success)
-	reply.Uint32(uint32(nfs3.ErrIO))
-	e.reply(reply.Bytes[4:])
-	got := e.tell()
-	if got.Whole.Requests != 1 || got.Whole.Unanswered.Count != 1 || len(got.Errors) != 0 || e.outstanding != 0 {
-		t.Errorf("%+v, %d outstanding", got.Whole, e.outstanding)
 	}
 }

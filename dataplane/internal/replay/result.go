@@ -8,6 +8,7 @@ import (
 
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/internal/traces"
 )
 
 // longest is the longest time that a histogram holds; longer times count as longest.
@@ -89,7 +90,7 @@ type Result struct {
 	Bytes          int64            `json:"bytes"`
 	Elapsed        float64          `json:"elapsed"` // first request's time to the last one's end
 	Errors         map[string]int64 `json:"errors"`
-	Trace          TraceReport      `json:"trace"`
+	Trace          traces.Report    `json:"trace"`
 	Started        float64          `json:"started"` // Unix time of the first request's time
 }
 

@@ -64,29 +64,6 @@ func TestTwoServersByHand(t *testing.T) {
 	}
 }
 
-func TestARedirectedWriteCountsWhenItIsRecorded(t *testing.T) {
-	p := pair(twochoice.TwoChoice)
-	p.Redirects = true
-	r := run(t, p).Rounds[0]
-	// One of the two has its home on the straggler; it is done first or last.
-	if r.Messages.Records != 2 || r.RedirectedShare != 0.5 {
-		t.Errorf("%+v", r)
-	}
-	if !near(r.ResponseS, 0.1025) && !near(r.ResponseS, 0.1075) {
-		t.Errorf("the response is %v", r.ResponseS)
-	}
-}
-
-func TestALinkSendsOneWriteAfterTheOther(t *testing.T) {
-	p := Defaults()
-	p.Scheduler, p.Servers, p.Processes, p.PerNode = twochoice.Fixed, 3, 3, 3
-	p.LoadMean, p.LoadSD, p.Link = 0, 0, 0.1
-	r := run(t, p).Rounds[0]
-	if !near(r.ResponseS, 0.3+0.005+0.02) || !near(r.MeanS, 0.2+0.005+0.02) {
-		t.Errorf("response %v, mean %v", r.ResponseS, r.MeanS)
-	}
-}
-
 // Writes that begin at random times over a long period arrive at a server as a Poisson process. Its
 // mean wait is that of M/D/1, load x service / (2 (1 - load)).
 func TestAServerIsAnMD1Queue(t *testing.T) {
@@ -158,24 +135,6 @@ func TestWhatServersOfALoadWereGivenAddsUp(t *testing.T) {
 	}
 	if last := result.Loads[len(result.Loads)-1]; !near(last.Servers, 10) {
 		t.Errorf("there are %v stragglers", last.Servers)
-	}
-}
-
-func TestWhatIsForgottenIsLearnedAnew(t *testing.T) {
-	p := Defaults()
-	p.Scheduler, p.Servers, p.Processes, p.Rounds = twochoice.Both, 50, 400, 3
-	told := func(r *Result) (n int64) {
-		for _, point := range r.History {
-			n += point.Told
-		}
-		return n
-	}
-	if n := told(run(t, p)); n != 3*800 {
-		t.Errorf("%d probes were learned from, there were %d", n, 3*800)
-	}
-	p.Forget = true
-	if n := told(run(t, p)); n != 800 {
-		t.Errorf("%d probes were learned from, of the last burst are %d", n, 800)
 	}
 }
 

@@ -64,23 +64,6 @@ func TestAMovedReplicaIsCopiedWithinTheLimits(t *testing.T) {
 	atRest(t, c)
 }
 
-func TestStoredBytesFollowTheReplicas(t *testing.T) {
-	c := build(t, testConfig(), 800)
-	c.Act([]Action{{Action: "SetReweight", OSD: 3, Value: 0.3}})
-	c.Settle(time.Hour)
-	want := make([]int64, 8)
-	for pg := range int32(128) {
-		for _, osd := range c.members(pg) {
-			want[osd] += c.pgs[pg].bytes
-		}
-	}
-	for i, o := range c.osds {
-		if o.stored != want[i] {
-			t.Errorf("osd.%d stores %d bytes, its PGs have %d", i, o.stored, want[i])
-		}
-	}
-}
-
 // The first changes of the real command on four deployments of the testbed (Ceph 16.2.15, eight
 // OSDs), and the reported number of moved bytes. The order of the hosts in the CRUSH map and the
 // process that wrote the objects follow uniquely from the recorded primaries and bytes.
@@ -124,29 +107,6 @@ func TestReweightDecidesAsRealClustersDid(t *testing.T) {
 		if !e.OK || e.Message != d.changed || e.Detail["bytes_moved"] != d.moved {
 			t.Errorf("%d objects of %d bytes: %+v, the real one: %s, %.0f bytes", d.objects, d.size, e,
 				d.changed, d.moved)
-		}
-	}
-}
-
-func TestReweightDoesNotWaitForPlacementGroups(t *testing.T) {
-	c := build(t, testConfig(), 1433)
-	for i := range 4 {
-		c.SetLoad(i, true, 0)
-	}
-	start(t, c, "seq", 16, 60)
-	c.Advance(5 * time.Second)
-	for range 3 {
-		e := c.Act([]Action{{
-			Action: "ReweightByUtilization", Oload: 105, MaxChange: 0.05, MaxOSDs: 4,
-		}})[0]
-		if !e.OK || e.Detail["weights_changed"] == 0 {
-			t.Fatalf("%+v", e)
-		}
-		if e.Seconds > c.cfg.Propose+0.01 {
-			t.Errorf("it takes %.2f s, a proposal %.2f s", e.Seconds, c.cfg.Propose)
-		}
-		if c.monitor.watched == 0 {
-			t.Error("no placement group was touched")
 		}
 	}
 }

@@ -217,18 +217,3 @@ func TestAClientsBytesInFlightAreLimited(t *testing.T) {
 	}
 	atRest(t, c)
 }
-
-func TestACommitTakesSeveralWrites(t *testing.T) {
-	mean := func(writes int) float64 {
-		config := testConfig()
-		config.CommitWrites = writes
-		c := build(t, config, 0)
-		start(t, c, "write", 1, 20)
-		return finish(t, c, 60*time.Second).Latency.Mean()
-	}
-	one, three := mean(1), mean(3)
-	// Two more writes that continue at the log's position, on a disk with the head already there.
-	if more := three - one; more <= 0 || more > 0.03 {
-		t.Errorf("a write takes %.4f s with one, %.4f s with three writes a commit", one, three)
-	}
-}

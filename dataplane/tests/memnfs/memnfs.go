@@ -1,6 +1,6 @@
 // Package memnfs is an in-memory NFS version 3 server for the tests and benchmarks of the proxy and
-// the replayer. It serves one export, trusts every client and has no owners, times, links or
-// devices.
+// the replayer. It serves the files of one folder, to any client that has mounted it; a kernel asks
+// for more than it answers.
 package memnfs
 
 import (
@@ -216,151 +216,49 @@ func mount(c sunrpc.Call, e *sunrpc.Encoder) uint32 {
 // MaxFile is the largest size of a file in bytes.
 const MaxFile = 1 << 32
 
-// node is a file, or a folder if entries is not nil.
+// MaxTransfer is the maximum of bytes of a READ or WRITE.
+const MaxTransfer = 1 << 20
+
+// node is a file, or the folder.
 type node struct {
-	id      uint64
-	data    []byte
-	entries map[string]*node
-	gone    bool
+	id   uint64
+	data []byte
 }
 
-// FS is a tree of files. Its methods may be called concurrently.
+// FS is a folder of files. Its methods may be called concurrently.
 type FS struct {
 	mutex sync.RWMutex
 	nodes map[uint64]*node
+	names map[string]*node
 	last  uint64
-}
-
-// NewFS returns a tree with an empty root.
-func NewFS() *FS {
-	fs := &FS{nodes: map[uint64]*node{}}
-	fs.add(true)
-	return fs
 }
 
 const rootID = 1
 
-func (fs *FS) add(folder bool) *node {
-	fs.last++
-	n := &node{id: fs.last}
-	if folder {
-		n.entries = map[string]*node{}
-	}
-	fs.nodes[n.id] = n
-	return n
+// NewFS returns an empty folder.
+func NewFS() *FS {
+	return &FS{nodes: map[uint64]*node{rootID: {id: rootID}}, names: map[string]*node{}, last: rootID}
 }
 
-func handleOf(id uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte("memnfs\x00\x01"), id)
-}
+const handlePrefix = "memnfs\x00\x01"
 
-func (fs *FS) find(handle []byte) (*node, nfs3.Status) {
-	if len(handle) != 16 || string(handle[:8]) != "memnfs\x00\x01" {
+func handleOf(id uint64) []byte { return binary.BigEndian.AppendUint64([]byte(handlePrefix), id) }
+
+// find returns the file (or, if folder is true, the folder) of a handle.
+func (fs *FS) find(handle []byte, folder bool) (*node, nfs3.Status) {
+	if len(handle) != 16 || string(handle[:8]) != handlePrefix {
 		return nil, nfs3.ErrBadHandle
 	}
 	n := fs.nodes[binary.BigEndian.Uint64(handle[8:])]
-	if n == nil || n.gone {
-		return nil, nfs3.ErrStale
-	}
-	return n, nfs3.OK
-}
-
-func (fs *FS) folder(handle []byte) (*node, nfs3.Status) {
-	n, status := fs.find(handle)
-	if status == nfs3.OK && n.entries == nil {
-		status = nfs3.ErrNotDir
-	}
-	return n, status
-}
-
-func (fs *FS) file(handle []byte) (*node, nfs3.Status) {
-	n, status := fs.find(handle)
-	if status == nfs3.OK && n.entries != nil {
-		status = nfs3.ErrIsDir
-	}
-	return n, status
-}
-
-func goodName(name string) nfs3.Status {
-	switch {
-	case name == "" || name == "." || name == "..":
-		return nfs3.ErrInvalid
-	case len(name) > nfs3.MaxName:
-		return nfs3.ErrNameTooLong
-	}
-	return nfs3.OK
-}
-
-func (fs *FS) create(handle []byte, name string, folder, exclusive bool) (*node, nfs3.Status) {
-	parent, status := fs.folder(handle)
-	if status == nfs3.OK {
-		status = goodName(name)
-	}
-	if status != nfs3.OK {
-		return nil, status
-	}
-	if n := parent.entries[name]; n != nil {
-		if folder || exclusive || n.entries != nil {
-			return nil, nfs3.ErrExists
-		}
-		return n, nfs3.OK
-	}
-	n := fs.add(folder)
-	parent.entries[name] = n
-	return n, nfs3.OK
-}
-
-func (fs *FS) remove(handle []byte, name string, folder bool) nfs3.Status {
-	parent, status := fs.folder(handle)
-	if status != nfs3.OK {
-		return status
-	}
-	n := parent.entries[name]
 	switch {
 	case n == nil:
-		return nfs3.ErrNoEntry
-	case folder && n.entries == nil:
-		return nfs3.ErrNotDir
-	case !folder && n.entries != nil:
-		return nfs3.ErrIsDir
-	case len(n.entries) > 0:
-		return nfs3.ErrNotEmpty
+		return nil, nfs3.ErrStale
+	case folder && n.id != rootID:
+		return n, nfs3.ErrNotDir
+	case !folder && n.id == rootID:
+		return n, nfs3.ErrIsDir
 	}
-	delete(parent.entries, name)
-	fs.forget(n)
-	return nfs3.OK
-}
-
-func (fs *FS) forget(n *node) {
-	n.gone = true
-	delete(fs.nodes, n.id)
-}
-
-func (fs *FS) rename(from []byte, oldName string, to []byte, newName string) nfs3.Status {
-	source, status := fs.folder(from)
-	if status != nfs3.OK {
-		return status
-	}
-	target, status := fs.folder(to)
-	if status == nfs3.OK {
-		status = goodName(newName)
-	}
-	if status != nfs3.OK {
-		return status
-	}
-	n := source.entries[oldName]
-	if n == nil {
-		return nfs3.ErrNoEntry
-	}
-	if old := target.entries[newName]; old != nil && old != n {
-		if old.entries != nil || n.entries != nil {
-			return nfs3.ErrExists
-		}
-		fs.forget(old)
-	}
-	delete(source.entries, oldName)
-	target.entries[newName] = n
-	return nfs3.OK
+	return n, nfs3.OK
 }
 
 // resize sets a file's size; new bytes are zero.
@@ -379,34 +277,20 @@ func (n *node) resize(size uint64) nfs3.Status {
 	return nfs3.OK
 }
 
-func (n *node) write(offset uint64, data []byte) nfs3.Status {
-	end := offset + uint64(len(data))
-	if end < offset || end > MaxFile {
-		return nfs3.ErrTooBig
-	}
-	if end > uint64(len(n.data)) {
-		n.resize(end)
-	}
-	copy(n.data[offset:], data)
-	return nfs3.OK
+// procedures return false if their arguments are malformed.
+var procedures = map[uint32]func(*FS, *sunrpc.Decoder, *sunrpc.Encoder) bool{
+	nfs3.ProcNull:    func(*FS, *sunrpc.Decoder, *sunrpc.Encoder) bool { return true },
+	nfs3.ProcGetattr: (*FS).getattr,
+	nfs3.ProcSetattr: (*FS).setattr,
+	nfs3.ProcLookup:  (*FS).lookup,
+	nfs3.ProcRead:    (*FS).read,
+	nfs3.ProcWrite:   (*FS).write,
+	nfs3.ProcCreate:  (*FS).create,
+	nfs3.ProcRemove:  (*FS).remove,
+	nfs3.ProcRename:  (*FS).rename,
 }
 
-// read returns a part of the file, valid as long as the file is locked.
-func (n *node) read(offset uint64, count uint32) (data []byte, end bool) {
-	size := uint64(len(n.data))
-	offset = min(offset, size)
-	stop := min(offset+uint64(count), size)
-	return n.data[offset:stop], stop == size
-}
-
-// MaxTransfer is the maximum of bytes of a READ or WRITE.
-const MaxTransfer = 1 << 20
-
-const (
-	typeFile   = 1
-	typeFolder = 2
-	setTime    = 2 // of sattr3: set to the time that follows
-)
+var readOnly = map[uint32]bool{nfs3.ProcNull: true, nfs3.ProcGetattr: true, nfs3.ProcLookup: true, nfs3.ProcRead: true}
 
 // serve appends the results of a call of the NFS program to a reply.
 func (fs *FS) serve(c sunrpc.Call, e *sunrpc.Encoder) (state uint32) {
@@ -428,45 +312,23 @@ func (fs *FS) serve(c sunrpc.Call, e *sunrpc.Encoder) (state uint32) {
 	return sunrpc.Success
 }
 
-// procedures return false if their arguments are malformed.
-var procedures = map[uint32]func(*FS, *sunrpc.Decoder, *sunrpc.Encoder) bool{
-	nfs3.ProcNull:     func(*FS, *sunrpc.Decoder, *sunrpc.Encoder) bool { return true },
-	nfs3.ProcGetattr:  (*FS).getattr,
-	nfs3.ProcSetattr:  (*FS).setattr,
-	nfs3.ProcLookup:   (*FS).lookup,
-	nfs3.ProcAccess:   (*FS).access,
-	nfs3.ProcRead:     (*FS).readProc,
-	nfs3.ProcWrite:    (*FS).writeProc,
-	nfs3.ProcCreate:   (*FS).createProc,
-	nfs3.ProcMkdir:    (*FS).mkdir,
-	nfs3.ProcRemove:   (*FS).removeProc,
-	nfs3.ProcRmdir:    (*FS).rmdir,
-	nfs3.ProcRename:   (*FS).renameProc,
-	nfs3.ProcReaddir:  (*FS).readdir,
-	nfs3.ProcFsinfo:   (*FS).fsinfo,
-	nfs3.ProcPathconf: (*FS).pathconf,
-	nfs3.ProcCommit:   (*FS).commit,
-}
-
-var readOnly = map[uint32]bool{nfs3.ProcNull: true, nfs3.ProcGetattr: true, nfs3.ProcLookup: true,
-	nfs3.ProcAccess: true, nfs3.ProcRead: true, nfs3.ProcReaddir: true, nfs3.ProcFsinfo: true,
-	nfs3.ProcPathconf: true, nfs3.ProcCommit: true}
+const (
+	typeFile   = 1
+	typeFolder = 2
+	setTime    = 2 // of sattr3: set to the time that follows
+)
 
 func attributes(e *sunrpc.Encoder, n *node) {
-	kind, size := uint32(typeFile), uint64(len(n.data))
-	if n.entries != nil {
-		kind, size = typeFolder, 4096
+	kind := uint32(typeFile)
+	if n.id == rootID {
+		kind = typeFolder
 	}
 	for _, v := range []uint32{kind, 0o777, 1, 0, 0} { // mode, links, owner, group
 		e.Uint32(v)
 	}
-	e.Uint64(size)
-	e.Uint64(size)
-	e.Uint64(0) // device
-	e.Uint64(1) // file system
-	e.Uint64(n.id)
-	for range 3 { // times
-		e.Uint64(0)
+	size := uint64(len(n.data))
+	for _, v := range []uint64{size, size, 0, 1, n.id, 0, 0, 0} { // used, device, file system, id, times
+		e.Uint64(v)
 	}
 }
 
@@ -503,7 +365,10 @@ func sized(d *sunrpc.Decoder) (size uint64, given bool) {
 }
 
 func (fs *FS) getattr(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
+	n, status := fs.find(d.Opaque(nfs3.MaxHandle), false)
+	if status == nfs3.ErrIsDir {
+		status = nfs3.OK
+	}
 	e.Uint32(uint32(status))
 	if status == nfs3.OK {
 		attributes(e, n)
@@ -512,17 +377,13 @@ func (fs *FS) getattr(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) setattr(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
+	n, status := fs.find(d.Opaque(nfs3.MaxHandle), false)
 	size, given := sized(d)
 	if !d.OK() {
 		return false
 	}
 	if status == nfs3.OK && given {
-		if n.entries != nil {
-			status = nfs3.ErrIsDir
-		} else {
-			status = n.resize(size)
-		}
+		status = n.resize(size)
 	}
 	e.Uint32(uint32(status))
 	change(e, n)
@@ -530,60 +391,51 @@ func (fs *FS) setattr(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) lookup(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	parent, status := fs.folder(d.Opaque(nfs3.MaxHandle))
-	name := d.String(nfs3.MaxPath)
-	var n *node
-	if status == nfs3.OK {
-		if n = parent.entries[name]; name == "." {
-			n = parent
-		}
-		if n == nil {
-			status = nfs3.ErrNoEntry
-		}
+	folder, status := fs.find(d.Opaque(nfs3.MaxHandle), true)
+	n := fs.names[d.String(nfs3.MaxPath)]
+	if status == nfs3.OK && n == nil {
+		status = nfs3.ErrNoEntry
 	}
 	e.Uint32(uint32(status))
 	if status == nfs3.OK {
 		e.Opaque(handleOf(n.id))
 		after(e, n)
 	}
-	after(e, parent)
+	after(e, folder)
 	return d.OK()
 }
 
-func (fs *FS) access(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
-	asked := d.Uint32()
-	e.Uint32(uint32(status))
-	after(e, n)
-	if status == nfs3.OK {
-		e.Uint32(asked)
-	}
-	return d.OK()
-}
-
-func (fs *FS) readProc(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.file(d.Opaque(nfs3.MaxHandle))
+func (fs *FS) read(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
+	n, status := fs.find(d.Opaque(nfs3.MaxHandle), false)
 	offset, count := d.Uint64(), d.Uint32()
 	e.Uint32(uint32(status))
 	after(e, n)
 	if status == nfs3.OK {
-		data, end := n.read(offset, min(count, MaxTransfer))
-		e.Uint32(uint32(len(data)))
-		e.Bool(end)
-		e.Opaque(data)
+		size := uint64(len(n.data))
+		start := min(offset, size)
+		end := min(start+uint64(min(count, MaxTransfer)), size)
+		e.Uint32(uint32(end - start))
+		e.Bool(end == size)
+		e.Opaque(n.data[start:end])
 	}
 	return d.OK()
 }
 
-func (fs *FS) writeProc(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.file(d.Opaque(nfs3.MaxHandle))
+func (fs *FS) write(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
+	n, status := fs.find(d.Opaque(nfs3.MaxHandle), false)
 	offset, count, _ := d.Uint64(), d.Uint32(), d.Uint32()
 	data := d.Opaque(MaxTransfer)
 	if !d.OK() || int(count) != len(data) {
 		return false
 	}
-	if status == nfs3.OK {
-		status = n.write(offset, data)
+	end := offset + uint64(len(data))
+	switch {
+	case status != nfs3.OK:
+	case end < offset || end > MaxFile:
+		status = nfs3.ErrTooBig
+	default:
+		n.resize(max(end, uint64(len(n.data))))
+		copy(n.data[offset:], data)
 	}
 	e.Uint32(uint32(status))
 	change(e, n)
@@ -595,19 +447,9 @@ func (fs *FS) writeProc(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 	return true
 }
 
-func made(e *sunrpc.Encoder, n *node, status nfs3.Status) {
-	e.Uint32(uint32(status))
-	if status == nfs3.OK {
-		e.Bool(true)
-		e.Opaque(handleOf(n.id))
-		after(e, n)
-	}
-	change(e, nil)
-}
-
-func (fs *FS) createProc(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	parent, name := d.Opaque(nfs3.MaxHandle), d.String(nfs3.MaxPath)
-	how := d.Uint32()
+func (fs *FS) create(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
+	_, status := fs.find(d.Opaque(nfs3.MaxHandle), true)
+	name, how := d.String(nfs3.MaxPath), d.Uint32()
 	var size uint64
 	var given bool
 	if how == 2 { // exclusive
@@ -618,118 +460,69 @@ func (fs *FS) createProc(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 	if !d.OK() {
 		return false
 	}
-	n, status := fs.create(parent, name, false, how != 0)
-	if status == nfs3.OK && given {
-		status = n.resize(size)
+	n := fs.names[name]
+	switch {
+	case status != nfs3.OK:
+	case name == "" || len(name) > nfs3.MaxName:
+		status = nfs3.ErrNameTooLong
+	case n != nil && how != 0:
+		status = nfs3.ErrExists
+	default:
+		if n == nil {
+			fs.last++
+			n = &node{id: fs.last}
+			fs.nodes[n.id], fs.names[name] = n, n
+		}
+		if given {
+			status = n.resize(size)
+		}
 	}
-	made(e, n, status)
-	return true
-}
-
-func (fs *FS) mkdir(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	parent, name := d.Opaque(nfs3.MaxHandle), d.String(nfs3.MaxPath)
-	sized(d)
-	if !d.OK() {
-		return false
-	}
-	n, status := fs.create(parent, name, true, true)
-	made(e, n, status)
-	return true
-}
-
-func (fs *FS) removeProc(d *sunrpc.Decoder, e *sunrpc.Encoder) bool { return fs.unlink(d, e, false) }
-func (fs *FS) rmdir(d *sunrpc.Decoder, e *sunrpc.Encoder) bool      { return fs.unlink(d, e, true) }
-
-func (fs *FS) unlink(d *sunrpc.Decoder, e *sunrpc.Encoder, folder bool) bool {
-	parent, name := d.Opaque(nfs3.MaxHandle), d.String(nfs3.MaxPath)
-	if !d.OK() {
-		return false
-	}
-	e.Uint32(uint32(fs.remove(parent, name, folder)))
-	change(e, nil)
-	return true
-}
-
-func (fs *FS) renameProc(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	from, oldName := d.Opaque(nfs3.MaxHandle), d.String(nfs3.MaxPath)
-	to, newName := d.Opaque(nfs3.MaxHandle), d.String(nfs3.MaxPath)
-	if !d.OK() {
-		return false
-	}
-	e.Uint32(uint32(fs.rename(from, oldName, to, newName)))
-	change(e, nil)
-	change(e, nil)
-	return true
-}
-
-// readdir lists a folder; its cookies are places in the sorted list of names.
-func (fs *FS) readdir(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.folder(d.Opaque(nfs3.MaxHandle))
-	cookie, _, count := d.Uint64(), d.Uint64(), d.Uint32()
 	e.Uint32(uint32(status))
-	after(e, n)
-	if status != nfs3.OK {
-		return d.OK()
-	}
-	names := make([]string, 0, len(n.entries))
-	for name := range n.entries {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	e.Uint64(0)
-	room := int(min(count, MaxTransfer)) - 128
-	place := min(cookie, uint64(len(names)))
-	for ; place < uint64(len(names)) && room > 0; place++ {
-		name := names[place]
+	if status == nfs3.OK {
 		e.Bool(true)
-		e.Uint64(n.entries[name].id)
-		e.String(name)
-		e.Uint64(place + 1)
-		room -= 24 + len(name)
+		e.Opaque(handleOf(n.id))
+		after(e, n)
 	}
-	e.Bool(false)
-	e.Bool(place == uint64(len(names)))
-	return d.OK()
+	change(e, nil)
+	return true
 }
 
-func (fs *FS) fsinfo(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
+func (fs *FS) remove(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
+	_, status := fs.find(d.Opaque(nfs3.MaxHandle), true)
+	name := d.String(nfs3.MaxPath)
+	if !d.OK() {
+		return false
+	}
+	if n := fs.names[name]; status == nfs3.OK && n == nil {
+		status = nfs3.ErrNoEntry
+	} else if status == nfs3.OK {
+		delete(fs.names, name)
+		delete(fs.nodes, n.id)
+	}
 	e.Uint32(uint32(status))
-	after(e, n)
-	if status == nfs3.OK {
-		for range 2 { // reads, then writes: most, preferred, multiple
-			e.Uint32(MaxTransfer)
-			e.Uint32(MaxTransfer)
-			e.Uint32(4096)
+	change(e, nil)
+	return true
+}
+
+func (fs *FS) rename(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
+	_, status := fs.find(d.Opaque(nfs3.MaxHandle), true)
+	from := d.String(nfs3.MaxPath)
+	d.Opaque(nfs3.MaxHandle)
+	to := d.String(nfs3.MaxPath)
+	if !d.OK() {
+		return false
+	}
+	if n := fs.names[from]; status == nfs3.OK && n == nil {
+		status = nfs3.ErrNoEntry
+	} else if status == nfs3.OK {
+		if old := fs.names[to]; old != nil && old != n {
+			delete(fs.nodes, old.id)
 		}
-		e.Uint32(MaxTransfer) // lists
-		e.Uint64(MaxFile)
-		e.Uint64(1)
-		e.Uint32(0)
+		delete(fs.names, from)
+		fs.names[to] = n
 	}
-	return d.OK()
-}
-
-func (fs *FS) pathconf(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	e.Uint32(uint32(status))
-	after(e, n)
-	if status == nfs3.OK {
-		for _, v := range []uint32{1, nfs3.MaxName, 1, 1, 0, 1} {
-			e.Uint32(v)
-		}
-	}
-	return d.OK()
-}
-
-func (fs *FS) commit(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.file(d.Opaque(nfs3.MaxHandle))
-	d.Uint64()
-	d.Uint32()
-	e.Uint32(uint32(status))
-	change(e, n)
-	if status == nfs3.OK {
-		e.Uint64(1)
-	}
-	return d.OK()
+	change(e, nil)
+	change(e, nil)
+	return true
 }

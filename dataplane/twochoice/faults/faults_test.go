@@ -90,13 +90,6 @@ func underFaults(t *testing.T, n int) {
 		"Misdirected", "Unreadable", "OfLogs", "OfBases", "OfFragments", "Repaired", "Missing", "Named")
 }
 
-// A disk that hung when faults ended is not yet well: in this seed a write's patience ended first.
-func TestWhatHungAmongFaultsIsWaitedFor(t *testing.T) {
-	if found := run(files, 9180, sound, nil); found.err != nil {
-		t.Error(found.err)
-	}
-}
-
 // onPools is the number of additional runs on RADOS pools.
 const onPools = 150
 
