@@ -121,8 +121,11 @@ def simulate(group: typer.Typer) -> None:
 
         Exits with 1 when a bound that applies was exceeded.
         """
-        from campaigns.papers.prioritymeister.scenario import SimulationSetting, closed_from
-        from campaigns.papers.prioritymeister.simulate import simulate_topology
+        from campaigns.papers.prioritymeister.simulate import (
+            SimulationSetting,
+            closed_from,
+            simulate_topology,
+        )
         from campaigns.papers.prioritymeister.topology import load_topology
         from hotbed.progress import progress
 
@@ -133,7 +136,7 @@ def simulate(group: typer.Typer) -> None:
             network=network,
             seed=seed,
             duration_s=duration,
-            closed=closed_from(closed or (), repeat=duration is not None),
+            closed=closed_from(closed or ()),
             noise_cv=noise,
         )
         with progress("simulate") as report:

@@ -19,7 +19,7 @@ from hotbed.views import TestbedOption
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from controllers.prioritymeister.plan import PriorityPlan
+    from controllers.prioritymeister.prioritizer import PriorityPlan
     from workloads.traces.reader import TraceReader
 
 TraceFile = Annotated[Path, typer.Argument(help="A trace, or a gzip of one.")]

@@ -21,11 +21,11 @@ import numpy.typing as npt
 import simulating
 
 from controllers.jit import COMPILED, njit
-from controllers.prioritymeister import lp, plan, system
-from controllers.prioritymeister.curve import rb_curve
-from controllers.prioritymeister.estimators import estimate
-from controllers.prioritymeister.limiters import Limiters
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister import linear_program as lp
+from controllers.prioritymeister import network_calculus as system
+from controllers.prioritymeister import prioritizer as plan
+from controllers.prioritymeister.estimators import load_profile
+from controllers.prioritymeister.limiters import Limiters, rb_curve
 from workloads.traces import arrivals
 from workloads.traces.reader import load
 
@@ -90,7 +90,7 @@ def traces() -> tuple[list[tuple[Floats, Floats]], str]:
         paths = sorted(TRACES.glob("trace*.gz"))
         for path in paths[:: 12 if SMALL else 1]:
             block, _ = load(path)
-            work = estimate(storage.estimator("storage"), [block])
+            work = storage.work("storage", block)
             found.append(((block.time_ns - block.time_ns[0]) * 1e-9, work))
         return found, "WorkloadCompactor's traces"
     for c2 in (1.3, 14.0, 145.0):

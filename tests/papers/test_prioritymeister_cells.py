@@ -58,8 +58,7 @@ from campaigns.papers.prioritymeister.mixes import (
 )
 from campaigns.papers.prioritymeister.simulate import PmSimGround
 from campaigns.papers.prioritymeister.traces import REFERENCE, window
-from controllers.prioritymeister.estimators import SizeProfile, StageCosts
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister.estimators import SizeProfile, StageCosts, load_profile
 from schemas.campaign import ReplayCampaign
 from schemas.cells.prioritymeister import INPUTS, PM, PmCell
 from schemas.errors import UserError
@@ -217,7 +216,7 @@ def standin(folder: Path, label: str, of: PmCell) -> RequestBlock:
 
 
 def disk_work(block: RequestBlock) -> np.ndarray:
-    return load_profile(REFERENCE).estimator("storage").work(block)
+    return load_profile(REFERENCE).work("storage", block)
 
 
 @pytest.mark.parametrize("label", ["F", "G", "H"])

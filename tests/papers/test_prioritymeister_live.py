@@ -45,7 +45,7 @@ from campaigns.papers.prioritymeister.measure import (
 from campaigns.papers.prioritymeister.mixes import Mix, PmMachines, build, larger
 from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
 from campaigns.papers.prioritymeister.topology import LINK_SHARE, Links, htb_links
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister.estimators import load_profile
 from schemas.cells.prioritymeister import PM, PmCell
 from schemas.errors import HotbedError, UserError
 from testbed.spec import TestbedSpec

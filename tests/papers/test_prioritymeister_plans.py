@@ -27,16 +27,19 @@ from campaigns.papers.prioritymeister.plan import (
     planned,
     storage_parameters,
 )
-from campaigns.papers.prioritymeister.scenario import SimulationSetting, scenario_of
-from campaigns.papers.prioritymeister.simulate import simulate_topology
+from campaigns.papers.prioritymeister.simulate import (
+    SimulationSetting,
+    scenario_of,
+    simulate_topology,
+)
 from campaigns.papers.prioritymeister.topology import (
     LINK_SHARE,
     Topology,
     htb_links,
     load_topology,
 )
-from controllers.prioritymeister.plan import FRAME, PriorityPlan, StagePlan, WorkloadPlan
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister.estimators import load_profile
+from controllers.prioritymeister.prioritizer import FRAME, PriorityPlan, StagePlan, WorkloadPlan
 from schemas.errors import StoreError, UserError
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
@@ -108,16 +111,13 @@ def test_the_proxy_has_priorities_buckets_slos_and_clients() -> None:
         (["10.0.0.9"], 0.02),
         ([], None),
     ]
-    more = {"reservations": {"a": 0.5}, "weights": {"b": 3}}
     mclock = storage_parameters(given, plan, "s:d", policy="mclock")["workloads"]
     assert [w["reservation"] for w in mclock] == [0.2, 0.2, 0.2]
-    mclock = storage_parameters(given, plan, "s:d", policy="mclock", **more)["workloads"]
-    assert [(w["reservation"], w["weight"]) for w in mclock] == [(0.5, 1.0), (0.0, 3.0), (0.0, 1.0)]
-    cake = storage_parameters(
-        given, None, "s:d", policy="cake", cake={"upper": 2}, slos={"a": 9.0}, only=["a", "l"]
-    )
-    assert [w["name"] for w in cake["workloads"]] == ["a", "l"]
-    assert cake["workloads"][0]["slo"] == 9.0 and cake["cake"] == {"upper": 2}
+    reserved = {"reservations": {"a": 0.5}}
+    mclock = storage_parameters(given, plan, "s:d", policy="mclock", **reserved)["workloads"]
+    assert [w["reservation"] for w in mclock] == [0.5, 0.0, 0.0]
+    cake = storage_parameters(given, None, "s:d", policy="cake", cake={"upper": 2})
+    assert cake["cake"] == {"upper": 2}
     assert "priority" not in cake["workloads"][0] and "mode" not in cake
     every = parameters_of(given, plan, mode="best-effort", depth=4)
     assert list(every.storage) == ["s:d"]
@@ -489,7 +489,7 @@ def test_packets_are_simulated_as_large_as_a_topology_says(tmp_path: Path) -> No
     plan = plan_of(topology, path)
     assert scenario_of(topology, path, plan, SimulationSetting()).document["frame"] == 9038
     longer = (
-        scenario_of(topology, path, plan, SimulationSetting(frame=9039.0)).proofs["web"].why_not
+        scenario_of(topology, path, plan, SimulationSetting(frame=9039.0)).bounds["web"].why_not
     )
     assert longer is not None and "longer than the 9038 bytes" in longer
     bounds = [one.bound for one in simulate_topology(topology, path, SimulationSetting()).workloads]

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from controllers.prioritymeister.estimators import NetworkCost
-from controllers.prioritymeister.profiles import parse_profile
+from controllers.prioritymeister.estimators import NetworkCost, parse_profile
 from schemas.errors import UserError
 from testbed.deploy import nfs_variables, swift_variables, twochoice_variables
 from testbed.deploy.inventory import agent_config, build_inventory
@@ -287,8 +286,8 @@ SIZES = [1, 512, 1000, *range(1024, 70_000, 1024), 1 << 18, (1 << 20) - 1, 1 << 
 
 def estimated(cost: NetworkCost, size: int, *, read: bool) -> tuple[float, float]:
     kind = np.array([read])
-    return float(cost.bytes_in(np.array([size]), kind)[0]), float(
-        cost.bytes_out(np.array([size]), kind)[0]
+    return float(cost.bytes(np.array([size]), ~kind)[0]), float(
+        cost.bytes(np.array([size]), kind)[0]
     )
 
 

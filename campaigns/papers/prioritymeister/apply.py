@@ -25,8 +25,8 @@ from campaigns.papers.prioritymeister.plan import (
 )
 from campaigns.papers.prioritymeister.topology import Links, Topology, htb_links, load_topology
 from campaigns.papers.prioritymeister.traces import check_new
-from controllers.prioritymeister.plan import PriorityPlan
-from controllers.prioritymeister.profiles import parse_profile
+from controllers.prioritymeister.estimators import parse_profile
+from controllers.prioritymeister.prioritizer import PriorityPlan
 from schemas.durable import write_file
 from schemas.errors import StoreError, UserError
 from testbed.agent.reach import LocalShell

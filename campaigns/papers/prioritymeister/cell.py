@@ -42,7 +42,7 @@ from campaigns.papers.prioritymeister.experiment import (
 )
 from campaigns.papers.prioritymeister.mixes import Mix, PmMachines, build, labels_of, larger
 from campaigns.papers.prioritymeister.traces import WholeTrace, file_of, measured, statistics
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister.estimators import load_profile
 from schemas.cells.prioritymeister import INPUTS, PM, PmCell
 from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError

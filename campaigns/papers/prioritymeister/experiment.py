@@ -38,10 +38,9 @@ from campaigns.papers.prioritymeister.mixes import (
 )
 from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
 from campaigns.papers.prioritymeister.topology import Topology
-from controllers.prioritymeister.curve import RbCurve
-from controllers.prioritymeister.demand import measure
-from controllers.prioritymeister.plan import PriorityPlan, StagePlan, WorkloadPlan
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister.estimators import load_profile, measure
+from controllers.prioritymeister.limiters import RbCurve
+from controllers.prioritymeister.prioritizer import PriorityPlan, StagePlan, WorkloadPlan
 from schemas.cells.prioritymeister import Buckets, OneBurst, OneDisk, PmCell
 from workloads.traces.reader import TraceReader
 

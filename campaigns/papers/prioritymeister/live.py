@@ -48,7 +48,7 @@ from campaigns.papers.prioritymeister.plan import (
 )
 from campaigns.papers.prioritymeister.replays import ClientLoad, NfsServer
 from campaigns.papers.prioritymeister.topology import Topology, htb_links
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister.estimators import load_profile
 from schemas.campaign import Limits
 from schemas.cells.prioritymeister import PmCell
 from schemas.durable import write_file

@@ -28,7 +28,7 @@ import numpy as np
 from campaigns.grounds.live import ShellTo
 from campaigns.papers.prioritymeister import replays
 from campaigns.papers.prioritymeister.replays import ClientLoad, NamedNode, NfsServer
-from controllers.prioritymeister.profiles import parse_profile
+from controllers.prioritymeister.estimators import parse_profile
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.contract import Agent
@@ -268,7 +268,7 @@ def _work(profile: Mapping[str, Any]) -> float:
     """Return the mean seconds of the disk, over reads and writes of all sizes."""
     nothing = np.zeros(len(_SIZES), np.int64)
     each = RequestBlock(nothing, _SIZES, _READS, nothing)
-    return float(parse_profile(profile).estimator("storage").work(each).mean())
+    return float(parse_profile(profile).work("storage", each).mean())
 
 
 def _loads(

@@ -26,8 +26,7 @@ from campaigns.papers.prioritymeister.topology import (
     TopologyHost,
 )
 from campaigns.papers.prioritymeister.traces import REFERENCE, window
-from controllers.prioritymeister.estimators import StageCosts
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister.estimators import StageCosts, load_profile
 from schemas.cells.prioritymeister import (
     Buckets,
     Copied,
@@ -212,8 +211,8 @@ class TraceMaker:
             arrive = partial(standins.sharp, sharpness=cell.sharpness)
         return standins.make(
             row,
-            lambda block: costs.estimator("storage").work(block),
-            lambda block: costs.estimator("network-out").work(block),
+            partial(costs.work, "storage"),
+            partial(costs.work, "network-out"),
             self.machines.link_of(server or self.machines.server) / 8,
             seconds=self._parameters.seconds,
             seed=seed_of(self._seed, row.label),
@@ -228,7 +227,7 @@ class TraceMaker:
             costs, row = self.ram, replace(row, storage_load=None)
         real = self._real(row, costs)
         block = self._cut(self.standin(row, costs, server).block if real is None else real)
-        work = float(costs.estimator("storage").work(block).sum())
+        work = float(costs.work("storage", block).sum())
         if costs is self.disk:
             self._on_disk.append((work, int(block.size.sum()), len(block)))
         file = f"{label}.csv"
@@ -248,7 +247,7 @@ class TraceMaker:
         assert isinstance(self._parameters, Copied)
         size, seconds = self._parameters.copy_kib << 10, self._parameters.seconds
         probe = arrivals.file_copy(64 * size, size, 1e9)
-        each = float(self.disk.estimator("storage").work(probe).mean())
+        each = float(self.disk.work("storage", probe).mean())
         most = COPY_LINK * self.machines.link_of(self.machines.server) / 8 / 1.1
         bandwidth = min(self._parameters.copy_share * size / each, most)
         total = max(2, round(bandwidth * seconds / size)) * size
@@ -274,7 +273,7 @@ class TraceMaker:
         """Return a workload that floods, far above its announcement (section 3.2, figure 4)."""
         made = self.standin(self.row(load.name), self.disk)
         block, seconds = self._cut(made.block), self._parameters.seconds
-        each = float(self.disk.estimator("storage").work(block).mean())
+        each = float(self.disk.work("storage", block).mean())
         length = min(FLOOD_S, seconds / 4)
         rate = FLOOD_LOAD / each
         seed = seed_of(self._seed, f"{load.name} flood")
@@ -295,7 +294,7 @@ class TraceMaker:
         if not self._on_disk:
             return
         probe = RequestBlock.of([(i, 1 << 20, True, i << 20) for i in range(64)])
-        bandwidth = (1 << 20) / float(self.disk.estimator("storage").work(probe)[1:].mean())
+        bandwidth = (1 << 20) / float(self.disk.work("storage", probe)[1:].mean())
         work, carried, count = (sum(column) for column in zip(*self._on_disk, strict=True))
         document = {
             "type": "storageConstant",

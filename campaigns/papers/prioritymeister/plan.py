@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,12 +16,20 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from campaigns.papers.prioritymeister.topology import Links, PmModel, PmWorkload, Topology
-from controllers.prioritymeister.curve import RbCurve
-from controllers.prioritymeister.demand import TraceDemand, measure
-from controllers.prioritymeister.estimators import STAGES, StageCosts
-from controllers.prioritymeister.limiters import Limiters, choose
-from controllers.prioritymeister.plan import PlannedWorkload, PriorityPlan, StagePlan, make_plan
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister.estimators import (
+    STAGES,
+    StageCosts,
+    TraceDemand,
+    load_profile,
+    measure,
+)
+from controllers.prioritymeister.limiters import Limiters, RbCurve, choose
+from controllers.prioritymeister.prioritizer import (
+    PlannedWorkload,
+    PriorityPlan,
+    StagePlan,
+    make_plan,
+)
 from schemas.errors import UserError
 from workloads.traces.reader import ReadingReport, TraceReader
 
@@ -462,10 +470,7 @@ def storage_parameters(
     depth: int = 1,
     addresses: Mapping[str, Sequence[str]] = _ANY,
     cake: Mapping[str, float] | None = None,
-    weights: Mapping[str, float] | None = None,
     reservations: Mapping[str, float] | None = None,
-    slos: Mapping[str, float] | None = None,
-    only: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """Return the ``parameters`` of nfsproxy's configuration, for the enforcer of a device.
 
@@ -478,11 +483,8 @@ def storage_parameters(
         depth: concurrent requests at the device; 0 means any number.
         addresses: clients' addresses, by workload or by host; a workload's own take precedence.
         cake: Cake's own parameters (interval, percentile, step, upper, floor).
-        weights: weights by workload, by default 1.
         reservations: mclock's by workload, seconds per second; by default the rate of the slowest
             bucket, which is the workload's mean.
-        slos: latency SLOs in seconds that replace the topology's.
-        only: leave out all other workloads.
 
     Raises:
         UserError: the policy, mode or device is unknown, or a plan is needed.
@@ -490,22 +492,22 @@ def storage_parameters(
     check_policy(policy, mode, plan)
     found = []
     for workload in topology.workloads:
-        chosen = only is None or workload.name in only
-        if workload.server is None or device_queue(topology, workload) != device or not chosen:
+        if workload.server is None or device_queue(topology, workload) != device:
             continue
         entry: dict[str, Any] = {
             "name": workload.name,
             "clients": list(addresses.get(workload.name) or addresses.get(workload.client) or ()),
-            "weight": float((weights or {}).get(workload.name, 1.0)),
+            "weight": 1.0,
         }
-        slo = (slos or {}).get(workload.name, workload.slo.latency)
-        if slo is not None:
-            entry["slo"] = slo
+        if workload.slo.latency is not None:
+            entry["slo"] = workload.slo.latency
         if policy == "pm":
             stage = _stage(plan, workload.name, "storage")
             entry |= {"priority": stage.priority, "pairs": [list(pair) for pair in stage.pairs]}
         if policy == "mclock":
-            entry["reservation"] = _reservation(plan, workload.name, reservations)
+            mean = min(rate for rate, _ in _stage(plan, workload.name, "storage").pairs)
+            given = {workload.name: mean} if reservations is None else reservations
+            entry["reservation"] = float(given.get(workload.name, 0.0))
         found.append(entry)
     if not found:
         raise UserError(
@@ -527,8 +529,6 @@ def network_parameters(
     policy: str = "pm",
     mode: NetworkMode | None = None,
     addresses: Mapping[str, Sequence[str]] = _ANY,
-    slos: Mapping[str, float] | None = None,
-    only: Collection[str] | None = None,
 ) -> NetworkParameters:
     """Return the parameters of hosts and switch ports.
 
@@ -543,11 +543,11 @@ def network_parameters(
     if chosen == "priority" and plan is None:
         raise UserError("the network's priorities come from a plan: make one first.")
     bandwidth = topology.queues()
-    by_slo = _levels_by_slo(topology, slos or {}) if chosen == "levels" else {}
+    by_slo = _levels_by_slo(topology) if chosen == "levels" else {}
     flows: dict[str, list[tuple[str, int, tuple[tuple[float, float], ...], PmWorkload]]] = {}
     ports: dict[str, float] = {}
     for workload in topology.workloads:
-        if workload.server is None or (only is not None and workload.name not in only):
+        if workload.server is None:
             continue
         routes = topology.routes(workload)
         for stage in ("network-in", "network-out"):
@@ -603,22 +603,10 @@ def _stage(plan: PriorityPlan | None, workload: str, stage: str) -> StagePlan:
     raise UserError(f"workload {workload} is not in the plan: make a plan with it.")
 
 
-def _reservation(
-    plan: PriorityPlan | None, workload: str, given: Mapping[str, float] | None
-) -> float:
-    if given is not None:
-        return float(given.get(workload, 0.0))
-    return min(rate for rate, _ in _stage(plan, workload, "storage").pairs)
-
-
-def _levels_by_slo(topology: Topology, slos: Mapping[str, float]) -> dict[str, int]:
+def _levels_by_slo(topology: Topology) -> dict[str, int]:
     """Return bySLO's levels: equal SLOs share a level, and workloads without a latency SLO get the
     last. If there are more SLOs than levels, SLOs are distributed evenly."""
-    infinite = float("inf")
-    each = {
-        w.name: slos.get(w.name, infinite if w.slo.latency is None else w.slo.latency)
-        for w in topology.workloads
-    }
+    each = {w.name: w.slo.latency or float("inf") for w in topology.workloads}
     ranks = {slo: rank for rank, slo in enumerate(sorted(set(each.values())))}
     count = topology.network_levels or len(ranks)
     fold = max(len(ranks), count)

@@ -1,4 +1,4 @@
-"""Simulation: the results of the simulator (dataplane/cmd/pmsim), its run, and the ground `sim` of
+"""Simulation of topologies by dataplane/cmd/pmsim: scenarios, results, and the ground `sim` of
 experiments. Times are in seconds, sizes in bytes.
 """
 
@@ -9,31 +9,97 @@ import math
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict, Field, field_validator
 
 from campaigns.papers.prioritymeister.experiment import MeasuredRequests, PmExperiment, PmOutcome
 from campaigns.papers.prioritymeister.mixes import PmMachines
-from campaigns.papers.prioritymeister.plan import PLANNED, Tell, plan_of
-from campaigns.papers.prioritymeister.scenario import (
-    Closed,
-    Scenario,
-    Service,
-    SimulationSetting,
-    Trace,
-    scenario_of,
+from campaigns.papers.prioritymeister.plan import (
+    NETWORK_OF,
+    PLANNED,
+    NetworkParameters,
+    Tell,
+    check_policy,
+    device_queue,
+    measure_trace,
+    network_parameters,
+    plan_of,
+    storage_parameters,
 )
-from campaigns.papers.prioritymeister.topology import PmModel, Topology
-from controllers.prioritymeister.plan import PriorityPlan
-from schemas.errors import StoreError, UserError
+from campaigns.papers.prioritymeister.topology import NETWORK_STAGES, PmModel, Topology
+from controllers.prioritymeister.estimators import STAGES, load_profile
+from controllers.prioritymeister.prioritizer import PriorityPlan
+from schemas.durable import read_json
+from schemas.errors import StoreError, UserError, not_allowed
 from testbed.simulated import sources
 from workloads.traces.reader import TraceReader
 from workloads.traces.requests import save
 
+SCENARIO_SCHEMA = 1
 RESULTS_SCHEMA = 1
+NETWORKS = ("auto", "priority", "levels", "fifo", "off")
+PROGRAM = sources.DATAPLANE / "bin" / "pmsim"
+LIMIT_S = 3600.0
+"""Real seconds that a simulation may take."""
+TOPOLOGY_FILE = "topology.yaml"
+
+Progress = Callable[[float], None]
+Trace = tuple[Path, str, int | None]
+"""File, format and disk of a workload's trace."""
+
+
+@dataclass(frozen=True)
+class SimulationSetting:
+    """Settings for simulating a topology.
+
+    Attributes:
+        policy: policy of the storage enforcers.
+        mode: mode of pm: ``hold`` or ``best-effort``.
+        depth: concurrent requests at a device; 0 means any number.
+        network: ``priority`` (levels and token buckets of the plan), ``levels`` (by SLO), ``fifo``,
+            ``off`` (messages take no time); ``auto`` means the policy's own.
+        seed: seed of noise.
+        duration_s: end of arrivals; requests in the system are still served.
+        closed: requests in flight of workloads that are replayed in a closed loop, whatever the
+            trace's times (workload L); with a duration the trace repeats until its end.
+        traces: replayed files instead of the planned ones (figures 4 and 8).
+        service: profile of the real service by device queue; by default the planned one, which the
+            enforcer always charges (figure 10).
+        noise_cv: coefficient of variation of a lognormal factor, with mean 1, of service times.
+        frame: bytes of a packet, infinite for whole messages; None means the topology's frames.
+        series_s: length of the windows of `WorkloadResult.series`; 0 for none.
+        cake: Cake's own parameters, by the enforcer's names.
+        reservations: mclock's, by workload; by default mean rates.
+    """
+
+    policy: str = "pm"
+    mode: str = "hold"
+    depth: int = 1
+    network: str = "auto"
+    seed: int = 1
+    duration_s: float | None = None
+    closed: Mapping[str, int] = field(default_factory=dict)
+    traces: Mapping[str, Path] = field(default_factory=dict)
+    service: Mapping[str, Path] = field(default_factory=dict)
+    noise_cv: float = 0.0
+    frame: float | None = None
+    series_s: float = 0.0
+    cake: Mapping[str, float] = field(default_factory=dict)
+    reservations: Mapping[str, float] | None = None
+
+
+# Results.
+
+
+class ResultModel(PmModel):
+    """Part of the results; a field may have another name in the simulator's answer."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
 
 class Latencies(PmModel):
@@ -54,16 +120,6 @@ class Latencies(PmModel):
     max: float
     buckets: tuple[tuple[int, int, int], ...] = ()
 
-    def quantile(self, q: float) -> float | None:
-        """Return the latency of rank ceil(q n), from the buckets; None without buckets."""
-        total = sum(count for _, _, count in self.buckets)
-        rank, seen = max(1, math.ceil(q * total)), 0
-        for low, high, count in self.buckets:
-            seen += count
-            if seen >= rank:
-                return min((low + high) / 2e9, self.max)
-        return None
-
 
 class ReplayPart(PmModel):
     """Requests of a whole replay or of its second half; `slo_misses` is counted one by one."""
@@ -75,21 +131,14 @@ class ReplayPart(PmModel):
     reads: Latencies
     writes: Latencies
 
-    @property
-    def met_share(self) -> float | None:
-        """Share of requests that met the SLO; None without an SLO or without requests."""
-        if self.slo_misses is None or not self.requests:
-            return None
-        return 1 - self.slo_misses / self.requests
 
-
-class Enforced(PmModel):
+class Enforced(ResultModel):
     """Counts of the device's enforcer: requests without room in a bucket on arrival, requests
     dispatched out of profile, seconds charged, and the weight at the end."""
 
     held: int
     out_of_profile: int
-    work_s: float
+    work_s: float = Field(validation_alias="work")
     weight: float
 
 
@@ -103,7 +152,7 @@ class Bound(PmModel):
 
     proven_s: float
     blocking_s: float
-    measured_s: float
+    measured_s: float = 0.0
     applies: bool
     why_not: str | None
 
@@ -125,7 +174,7 @@ class TraceRead(PmModel):
     first_malformed: str | None
 
 
-class WorkloadResult(PmModel):
+class WorkloadResult(ResultModel):
     """Results of a workload.
 
     A latency counts from the trace's time to the last byte of the reply (closed loop: from the time
@@ -138,8 +187,8 @@ class WorkloadResult(PmModel):
     name: str
     mode: str
     slo_s: float | None
-    completed_s: float
-    half_s: float
+    completed_s: float = Field(validation_alias="completed")
+    half_s: float = Field(validation_alias="half")
     max_backlog: int
     whole: ReplayPart
     second_half: ReplayPart
@@ -151,39 +200,34 @@ class WorkloadResult(PmModel):
     series: tuple[tuple[float, int, int, float], ...]
     trace: TraceRead
 
-    def met(self, q: float, *, whole: bool = False) -> bool | None:
-        """Return True if a share `q` of the requests (say 0.999) met the SLO; None without one."""
-        share = (self.whole if whole else self.second_half).met_share
-        return None if share is None else share >= q
 
-
-class DeviceResult(PmModel):
+class DeviceResult(ResultModel):
     """Results of a device. `utilisation` is its busy share of the time until arrivals ended,
     `charged_s` the estimated work, `max_queue` the most requests waiting or served at a time.
     `lag_s` is its largest delay relative to its charges (docs/prioritymeister.md, "What a profile
     leaves out"). A bound with this delay as the profile's ``overhead.latency`` holds."""
 
     name: str
-    requests: int
-    charged_s: float
-    busy_s: float
+    requests: int = Field(validation_alias="pieces")
+    charged_s: float = Field(validation_alias="cost")
+    busy_s: float = Field(validation_alias="busy")
     utilisation: float
     max_queue: int
-    lag_s: float
+    lag_s: float = Field(validation_alias="lag")
 
 
-class LinkResult(PmModel):
+class LinkResult(ResultModel):
     """Results of one direction of a link, as for a device, in frames and bytes."""
 
     name: str
-    frames: int
-    bytes: float
-    busy_s: float
+    frames: int = Field(validation_alias="pieces")
+    bytes: float = Field(validation_alias="cost")
+    busy_s: float = Field(validation_alias="busy")
     utilisation: float
     max_queue: int
 
 
-class Results(PmModel):
+class Results(ResultModel):
     """All results of a simulation. Only `cpu_s` and `wall_s` differ between equal simulations."""
 
     schema_version: int = RESULTS_SCHEMA
@@ -191,21 +235,19 @@ class Results(PmModel):
     mode: str
     network: str
     seed: int
-    length_s: float
-    end_s: float
+    length_s: float = Field(validation_alias="length")
+    end_s: float = Field(validation_alias="end")
     events: int
-    cpu_s: float
-    wall_s: float
+    cpu_s: float = Field(validation_alias="cpu")
+    wall_s: float = Field(validation_alias="wall")
     workloads: tuple[WorkloadResult, ...]
     devices: tuple[DeviceResult, ...]
     links: tuple[LinkResult, ...]
 
-    def workload(self, name: str) -> WorkloadResult:
-        """Return the workload with this name; raise KeyError if there is none."""
-        for one in self.workloads:
-            if one.name == name:
-                return one
-        raise KeyError(name)
+    @field_validator("links", "devices", mode="before")
+    @classmethod
+    def _none(cls, given: object) -> object:
+        return given or ()
 
     @property
     def broken_bounds(self) -> tuple[str, ...]:
@@ -215,11 +257,268 @@ class Results(PmModel):
         )
 
 
-PROGRAM = sources.DATAPLANE / "bin" / "pmsim"
-LIMIT_S = 3600.0
-"""Real seconds that a simulation may take."""
+# The simulator's input.
 
-Progress = Callable[[float], None]
+
+@dataclass(frozen=True)
+class Scenario:
+    """Input of the simulator: its JSON, except the traces' files, which `simulate` fills in.
+
+    `slos` are latencies in seconds, None for a completion SLO; `bounds` lack the measurement, and
+    are empty without a plan.
+    """
+
+    document: dict[str, Any]
+    traces: Mapping[str, Trace]
+    policy: str
+    mode: str
+    network: str
+    slos: Mapping[str, float | None]
+    bounds: Mapping[str, Bound]
+
+
+def scenario_of(
+    topology: Topology, file: Path, plan: PriorityPlan | None, setting: SimulationSetting
+) -> Scenario:
+    """Return the scenario of a topology.
+
+    Args:
+        topology: checked; workloads without a server are left out.
+        file: the topology's file; names in it are relative to its folder.
+        plan: plan of the topology, or of one that includes these workloads; pm, mclock and network
+            ``priority`` need it. With a plan, results have bounds.
+        setting: see `SimulationSetting`.
+
+    Raises:
+        UserError: a name or number in the setting is unknown or out of range, or a profile cannot
+            be read.
+    """
+    _check(topology, setting)
+    check_policy(setting.policy, setting.mode, plan)
+    base = file.resolve().parent
+    placed = tuple(w for w in topology.workloads if w.server is not None)
+    if not placed:
+        raise UserError("no workload with a server is left to simulate", where=file)
+    topology = topology.model_copy(update={"workloads": placed})
+    mode = setting.network
+    if mode == "auto":
+        mode = NETWORK_OF.get(setting.policy, "fifo")
+    frame = topology.kept.frame if setting.frame is None else setting.frame
+    profiles: dict[str, Any] = {}
+
+    def profile(name: str | Path) -> str:
+        path = base / name
+        if str(path) not in profiles:
+            load_profile(path)
+            profiles[str(path)] = read_json(path, f"profile {path}")
+        return str(path)
+
+    devices = {device_queue(topology, w): topology.device_of(w) for w in topology.workloads}
+    links: list[dict[str, Any]] = []
+    if mode != "off":
+        network = network_parameters(
+            topology,
+            plan,
+            policy=setting.policy,
+            mode=mode,  # type: ignore[arg-type]
+        )
+        links = _links(topology, network)
+    document = {
+        "schema": SCENARIO_SCHEMA,
+        "seed": setting.seed,
+        "duration": setting.duration_s or 0.0,
+        "frame": 0.0 if math.isinf(frame) else frame,
+        "series": setting.series_s,
+        "devices": [
+            {
+                "name": queue,
+                "charged": {"profile": profile(device.profile), "speed": device.speed},
+                "service": {
+                    "profile": profile(setting.service.get(queue, device.profile)),
+                    "speed": 1.0 if queue in setting.service else device.speed,
+                    "positioning": "stream",
+                    "noise": setting.noise_cv,
+                },
+                "parameters": _enforcer(topology, plan, setting, queue),
+            }
+            for queue, device in devices.items()
+        ],
+        "links": links,
+        "workloads": [
+            {
+                "name": w.name,
+                "trace": "",
+                "closed": setting.closed.get(w.name, 0),
+                "repeat": w.name in setting.closed and setting.duration_s is not None,
+                "slo": w.slo.latency or 0.0,
+                "network": profile(topology.device_of(w).profile),
+                "in": [] if mode == "off" else list(topology.routes(w)["network-in"]),
+                "device": device_queue(topology, w),
+                "out": [] if mode == "off" else list(topology.routes(w)["network-out"]),
+            }
+            for w in topology.workloads
+        ],
+        "profiles": profiles,
+    }
+    return Scenario(
+        document=document,
+        traces={
+            w.name: (setting.traces[w.name], "auto", None)
+            if w.name in setting.traces
+            else (base / w.trace, w.format, w.disk)
+            for w in topology.workloads
+        },
+        policy=setting.policy,
+        mode=setting.mode,
+        network=mode,
+        slos={w.name: w.slo.latency for w in topology.workloads},
+        bounds={} if plan is None else _bounds(topology, base, plan, setting, mode),
+    )
+
+
+def closed_from(texts: Sequence[str]) -> dict[str, int]:
+    """Return closed loops from the command line's ``WORKLOAD=N``.
+
+    Raises:
+        UserError: a text has another form.
+    """
+    found = {}
+    for text in texts:
+        name, _, count = text.partition("=")
+        if not name or not count.isdigit() or int(count) < 1:
+            raise not_allowed("--closed", text, "WORKLOAD=N, N requests in flight")
+        found[name] = int(count)
+    return found
+
+
+def _check(topology: Topology, setting: SimulationSetting) -> None:
+    if setting.network not in NETWORKS:
+        raise not_allowed("network", setting.network, ", ".join(NETWORKS))
+    names = {w.name for w in topology.workloads}
+    devices = {q for q in topology.queues() if ":" in q}
+    for what, given, known in (
+        ("closed", setting.closed, names),
+        ("traces", setting.traces, names),
+        ("service", setting.service, devices),
+    ):
+        for name in given:
+            if name not in known:
+                raise not_allowed(what, name, ", ".join(sorted(known)))
+    if setting.duration_s is not None and not 0 < setting.duration_s < math.inf:
+        raise not_allowed("duration", setting.duration_s, "seconds above 0")
+    if not 0 <= setting.noise_cv <= 10:
+        raise not_allowed("noise", setting.noise_cv, "a coefficient of variation from 0 to 10")
+    if not 0 <= setting.seed < 2**64:
+        raise not_allowed("seed", setting.seed, "a whole number from 0 to 2^64 - 1")
+
+
+def _enforcer(
+    topology: Topology, plan: PriorityPlan | None, setting: SimulationSetting, queue: str
+) -> dict[str, Any]:
+    made = storage_parameters(
+        topology,
+        plan,
+        queue,
+        policy=setting.policy,
+        mode=setting.mode,
+        depth=setting.depth,
+        cake=setting.cake,
+        reservations=setting.reservations,
+    )
+    for entry in made["workloads"]:
+        del entry["clients"]
+    return {"cake": {}, **made}
+
+
+def _links(topology: Topology, network: NetworkParameters) -> list[dict[str, Any]]:
+    """Return every link that a message passes: hosts with token buckets, ports only with levels."""
+    flows = {(f.workload, f.stage): f for host in network.hosts.values() for f in host.flows}
+    entries: dict[str, list[dict[str, Any]]] = {}
+    for workload in topology.workloads:
+        for stage in NETWORK_STAGES:
+            flow, route = flows[workload.name, stage], topology.routes(workload)[stage]
+            for queue in route:
+                entry: dict[str, Any] = {"name": f"{workload.name}/{stage.split('-')[1]}"}
+                if network.mode != "fifo":
+                    pairs = [list(pair) for pair in flow.pairs] if queue == route[0] else []
+                    entry |= {"priority": flow.level, "pairs": pairs}
+                entries.setdefault(queue, []).append(entry)
+    bandwidth = topology.queues()
+    policy = "none" if network.mode == "fifo" else "pm"
+    common: dict[str, Any] = {"policy": policy, "depth": 1, "cake": {}}
+    return [
+        {"name": queue, "rate": bandwidth[queue], "parameters": {**common, "workloads": each}}
+        for queue, each in entries.items()
+    ]
+
+
+def _bounds(
+    topology: Topology, base: Path, plan: PriorityPlan, setting: SimulationSetting, network: str
+) -> dict[str, Bound]:
+    """Return the bounds by workload.
+
+    A bound holds for a workload that keeps to its trace, if the requests of the other workloads are
+    no larger than planned. The others may do anything else (section 3.2).
+    """
+    planned = {w.name: w for w in plan.workloads}
+    general = _nothing_proven(topology, setting, network) or _larger(topology, base, setting)
+    found = {}
+    for workload in topology.workloads:
+        if workload.name not in planned:
+            continue
+        one = planned[workload.name]
+        left_out = [s for s in one.stages if network == "off" and s.stage != "storage"]
+        why_not = general
+        if why_not is None and workload.name in setting.traces:
+            why_not = "it replays another trace than was planned with"
+        elif why_not is None and workload.name in setting.closed:
+            why_not = "its requests come when others are answered, not at its trace's times"
+        elif why_not is None and device_queue(topology, workload) in setting.service:
+            why_not = "its device takes other times than were planned with"
+        elif why_not is None and one.slo_kind == "throughput" and setting.duration_s:
+            why_not = "its bound is of the whole trace"
+        found[workload.name] = Bound(
+            proven_s=one.bound - sum(s.bound for s in left_out),
+            blocking_s=one.bound_blocking - sum(s.bound_blocking for s in left_out),
+            applies=why_not is None,
+            why_not=why_not,
+        )
+    return found
+
+
+def _nothing_proven(topology: Topology, setting: SimulationSetting, network: str) -> str | None:
+    """Return a reason why no workload has a proven bound."""
+    if setting.policy != "pm":
+        return f"policy {setting.policy} proves nothing"
+    if setting.mode != "hold":
+        return "best effort lets out of profile what the bound does not count"
+    if setting.depth != 1:
+        return "more than one request may be at the device, and is not interrupted"
+    if network not in {"priority", "off"}:
+        return f"the network is {network}, not enforced as planned"
+    counted = topology.kept.frame
+    if (setting.frame or 0.0) > counted and network != "off":
+        return f"frames are longer than the {counted:g} bytes that the bound counts"
+    if setting.noise_cv > 0:
+        return "service times vary, and the bound is of estimated ones"
+    return None
+
+
+def _larger(topology: Topology, base: Path, setting: SimulationSetting) -> str | None:
+    """Return a reason if a workload replays another trace with larger requests than planned."""
+    for workload in (w for w in topology.workloads if w.name in setting.traces):
+        costs = load_profile(base / topology.device_of(workload).profile)
+        announced = TraceReader(base / workload.trace, format=workload.format, disk=workload.disk)
+        most, sent = (
+            measure_trace(reader, costs, curves=False)[0].largest
+            for reader in (announced, TraceReader(setting.traces[workload.name]))
+        )
+        if any(sent[stage] > most[stage] * (1 + 1e-12) for stage in STAGES):
+            return f"{workload.name} sends larger requests than were planned with"
+    return None
+
+
+# Runs of the simulator.
 
 
 def simulate(
@@ -245,13 +544,28 @@ def simulate(
         program = PROGRAM
         sources.require(program.name)
     with tempfile.TemporaryDirectory(prefix="hotbed-pm-") as folder:
-        files = _plain_files(scenario.traces, Path(folder))
-        document = dict(scenario.document)
-        document["workloads"] = [
-            {**w, "trace": str(files[w["name"]].resolve())} for w in document["workloads"]
-        ]
+        plain = _plain_files(scenario.traces, Path(folder))
+        workloads = [{**w, "trace": str(plain[w["name"]])} for w in scenario.document["workloads"]]
+        document = {**scenario.document, "workloads": workloads}
         answer = _run(program, json.dumps(document), progress, limit_s)
-    return _results(scenario, answer)
+    shared = {"policy": scenario.policy, "mode": scenario.mode, "network": scenario.network}
+    found = [_with_bound(scenario, one) for one in answer["workloads"]]
+    return Results.model_validate({**answer, **shared, "workloads": found})
+
+
+def _with_bound(scenario: Scenario, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the simulator's results of a workload with its SLO, its bound, and its trace."""
+    slo, bound = scenario.slos[found["name"]], scenario.bounds.get(found["name"])
+    if bound is not None:
+        measured = found["completed"] if slo is None else found["whole"]["latency"]["max"]
+        bound = bound.model_copy(update={"measured_s": measured})
+    trace = TraceRead(
+        requests=found["whole"]["requests"],
+        last_arrival_s=found["last_arrival"],
+        malformed=found["malformed"],
+        first_malformed=found["first_malformed"] or None,
+    )
+    return {**found, "slo_s": slo, "bound": bound, "trace": trace}
 
 
 def simulate_topology(
@@ -259,11 +573,10 @@ def simulate_topology(
     file: Path,
     setting: SimulationSetting,
     *,
-    plan: PriorityPlan | None = None,
     tell: Tell = lambda _: None,
     progress: Progress = lambda _share: None,
 ) -> Results:
-    """Simulate a topology; plan it first if no plan is given.
+    """Plan a topology and simulate it.
 
     Without a plan there are no bounds. A policy without need for a plan is simulated even if a
     queue's load is too high for planning.
@@ -271,27 +584,24 @@ def simulate_topology(
     Raises:
         UserError: as in `plan_of`, `scenario_of` and `simulate`.
     """
-    made = plan
-    if made is None:
-        try:
-            made = plan_of(topology, file, tell)
-        except UserError as error:
-            if setting.policy in PLANNED or setting.network == "priority":
-                raise
-            tell(f"no bounds: {str(error).rstrip('.')}")
-    return simulate(scenario_of(topology, file, made, setting), progress=progress)
+    plan = None
+    try:
+        plan = plan_of(topology, file, tell)
+    except UserError as error:
+        if setting.policy in PLANNED or setting.network == "priority":
+            raise
+        tell(f"no bounds: {str(error).rstrip('.')}")
+    return simulate(scenario_of(topology, file, plan, setting), progress=progress)
 
 
 def _plain_files(traces: Mapping[str, Trace], folder: Path) -> dict[str, Path]:
     """Return a file for each workload in the simulator's format, converted if necessary."""
     converted: dict[Trace, Path] = {}
-    for trace in traces.values():
-        if trace in converted:
-            continue
-        reader = TraceReader(trace.path, format=trace.format, disk=trace.disk)
-        if reader.detected() == "plain":
-            converted[trace] = trace.path
-        else:
+    for trace in dict.fromkeys(traces.values()):
+        path, form, disk = trace
+        reader = TraceReader(path, format=form, disk=disk)
+        converted[trace] = path.resolve()
+        if reader.detected() != "plain":
             converted[trace] = folder / f"{len(converted)}.csv"
             save(reader, converted[trace])
     return {name: converted[trace] for name, trace in traces.items()}
@@ -328,15 +638,14 @@ def _run(program: Path, text: str, progress: Progress, limit_s: float) -> dict[s
         raise StoreError(f"the simulation did not end within {limit_s:g} s of real time.")
     # A crashed Go program has the same exit code.
     if process.returncode == 2 and complaint.startswith("pmsim: "):
-        raise UserError(f"{complaint.removeprefix('pmsim: ').rstrip('.')}.")
+        raise UserError(complaint.removeprefix("pmsim: "))
     try:
-        answer = json.loads(out)
+        answer: dict[str, Any] = json.loads(out)
     except ValueError as error:
         why = f": {complaint[:200]}" if complaint else ""
         raise StoreError(
             f"the simulator ended with exit code {process.returncode}{why}."
         ) from error
-    assert isinstance(answer, dict)
     return answer
 
 
@@ -363,90 +672,6 @@ def _talk(process: subprocess.Popen[str], text: str, progress: Progress) -> tupl
     return "".join(out), complaint
 
 
-def _results(scenario: Scenario, answer: dict[str, Any]) -> Results:
-    return Results(
-        policy=scenario.policy,
-        mode=scenario.mode,
-        network=scenario.network,
-        seed=answer["seed"],
-        length_s=answer["length"],
-        end_s=answer["end"],
-        events=answer["events"],
-        cpu_s=answer["cpu"],
-        wall_s=answer["wall"],
-        workloads=tuple(_workload(scenario, w) for w in answer["workloads"]),
-        devices=tuple(
-            DeviceResult(
-                name=d["name"],
-                requests=d["pieces"],
-                charged_s=d["cost"],
-                busy_s=d["busy"],
-                utilisation=d["utilisation"],
-                max_queue=d["max_queue"],
-                lag_s=d["lag"],
-            )
-            for d in answer["devices"]
-        ),
-        links=tuple(
-            LinkResult(
-                name=d["name"],
-                frames=d["pieces"],
-                bytes=d["cost"],
-                busy_s=d["busy"],
-                utilisation=d["utilisation"],
-                max_queue=d["max_queue"],
-            )
-            for d in answer["links"]
-        ),
-    )
-
-
-def _workload(scenario: Scenario, found: dict[str, Any]) -> WorkloadResult:
-    name = found["name"]
-    proof = scenario.proofs.get(name)
-    bound = None
-    if proof is not None:
-        longest = found["whole"]["latency"]["max"]
-        bound = Bound(
-            proven_s=proof.proven_s,
-            blocking_s=proof.blocking_s,
-            measured_s=found["completed"] if proof.completion else longest,
-            applies=proof.why_not is None,
-            why_not=proof.why_not,
-        )
-    enforcer = found["enforcer"]
-    return WorkloadResult(
-        name=name,
-        mode=found["mode"],
-        slo_s=scenario.slos.get(name),
-        completed_s=found["completed"],
-        half_s=found["half"],
-        max_backlog=found["max_backlog"],
-        whole=found["whole"],
-        second_half=found["second_half"],
-        stages=found["stages"],
-        device_wait=found["device_wait"],
-        device_service=found["device_service"],
-        enforcer=Enforced(
-            held=enforcer["held"],
-            out_of_profile=enforcer["out_of_profile"],
-            work_s=enforcer["work"],
-            weight=enforcer["weight"],
-        ),
-        bound=bound,
-        series=tuple((row[0], int(row[1]), int(row[2]), row[3]) for row in found["series"]),
-        trace=TraceRead(
-            requests=found["whole"]["requests"],
-            last_arrival_s=found["last_arrival"],
-            malformed=found["malformed"],
-            first_malformed=found["first_malformed"] or None,
-        ),
-    )
-
-
-TOPOLOGY_FILE = "topology.yaml"
-
-
 class PmSimGround:
     """Virtual time: the real enforcers on a modelled disk and network."""
 
@@ -455,7 +680,7 @@ class PmSimGround:
 
     def carry_out(self, experiment: PmExperiment) -> PmOutcome:
         """See `PmGround.carry_out`."""
-        enforced = experiment.enforcement
+        enforced, replays = experiment.enforcement, experiment.replays
         announced = {w.name: experiment.base / w.trace for w in experiment.topology.workloads}
         setting = SimulationSetting(
             policy=enforced.policy,
@@ -463,37 +688,25 @@ class PmSimGround:
             depth=enforced.depth,
             seed=experiment.seed,
             duration_s=experiment.seconds,
-            closed={
-                name: Closed(in_flight=one.closed)
-                for name, one in experiment.replays.items()
-                if one.closed
-            },
-            traces={
-                name: one.file
-                for name, one in experiment.replays.items()
-                if one.file != announced[name]
-            },
-            service={queue: Service(profile=file) for queue, file in experiment.serves.items()},
+            closed={name: one.closed for name, one in replays.items() if one.closed},
+            traces={n: one.file for n, one in replays.items() if one.file != announced[n]},
+            service=experiment.serves,
             frame=experiment.frame,
             series_s=experiment.window_s,
             cake=enforced.cake,
             reservations=enforced.reservations or None,
         )
         file = experiment.base / TOPOLOGY_FILE
-        scenario = scenario_of(experiment.topology, file, experiment.plan, setting)
-        return outcome_of(simulate(scenario), experiment.window_s)
+        results = simulate(scenario_of(experiment.topology, file, experiment.plan, setting))
+        extra = {"simulated_cpu_s": results.cpu_s, "events": float(results.events)}
+        extra |= {f"utilisation {one.name}": one.utilisation for one in results.devices}
+        extra |= {f"utilisation {one.name}": one.utilisation for one in results.links}
+        found = {one.name: _measured(one, experiment.window_s) for one in results.workloads}
+        return PmOutcome(found, extra=extra)
 
 
-def outcome_of(results: Results, window_s: float) -> PmOutcome:
-    """Return the simulator's results in the form of every ground."""
-    found = {one.name: _measured_requests(one, window_s) for one in results.workloads}
-    extra = {"simulated_cpu_s": results.cpu_s, "events": float(results.events)}
-    extra |= {f"utilisation {one.name}": one.utilisation for one in results.devices}
-    extra |= {f"utilisation {one.name}": one.utilisation for one in results.links}
-    return PmOutcome(found, extra=extra)
-
-
-def _measured_requests(found: WorkloadResult, window_s: float) -> MeasuredRequests:
+def _measured(found: WorkloadResult, window_s: float) -> MeasuredRequests:
+    """Return a workload's results in the form of every ground."""
     half = found.second_half
     buckets = np.array(half.latency.buckets, np.int64).reshape(-1, 3)
     # A window without requests is missing in the simulator's series.

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from controllers.prioritymeister.plan import FRAME, PlannedWorkload
+from controllers.prioritymeister.prioritizer import FRAME, PlannedWorkload
 from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.yaml_file import read_mapping
@@ -28,7 +28,8 @@ from testbed.spec.quantities import BitsPerSecond, Bytes, Seconds
 from testbed.stores.nfs.shaping import MANAGEMENT_SHARE, bucket
 from testbed.stores.nfs.wire import ETHERNET_MTU, frame_of
 
-NETWORK_STAGES = ("network-in", "network-out")
+NetworkStage = Literal["network-in", "network-out"]
+NETWORK_STAGES: tuple[NetworkStage, ...] = ("network-in", "network-out")
 LINK_SHARE = 1 - MANAGEMENT_SHARE - 0.005
 """Share of a testbed's link that remains after ssh and HTB's small guarantee to every class."""
 

@@ -6,21 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from campaigns.papers.prioritymeister.plan import measure_trace
-from controllers.prioritymeister import profiles
-from controllers.prioritymeister.estimators import StageCosts
-from controllers.prioritymeister.profiles import load_profile
+from controllers.prioritymeister import estimators
+from controllers.prioritymeister.estimators import StageCosts, load_profile
 from schemas.errors import UserError
 from workloads.traces import arrivals, standins
 from workloads.traces.reader import ReadingReport, TraceReader
 from workloads.traces.requests import RequestBlock, save
 
-REFERENCE = Path(profiles.__file__).with_name("disk7200.json")
+REFERENCE = Path(estimators.__file__).with_name("disk7200.json")
 """A 7200 RPM disk like the paper's, for stand-ins without a given profile."""
 
 
@@ -213,8 +213,8 @@ def make_standin(
     try:
         made = standins.make(
             label,
-            lambda block: costs.estimator("storage").work(block),
-            lambda block: costs.estimator("network-out").work(block),
+            partial(costs.work, "storage"),
+            partial(costs.work, "network-out"),
             rate,
             seconds=seconds,
             seed=seed,
@@ -363,7 +363,7 @@ def measured(path: Path, costs: StageCosts | None) -> WholeTrace:
             begin = begin if count else int(block.time_ns[0])
             end = int(block.time_ns[-1])
             count += len(block)
-            work += 0.0 if estimator is None else float(estimator.work(block).sum())
+            work += 0.0 if estimator is None else float(estimator(block).sum())
     if end <= begin:
         raise UserError(f"{path}: has no two requests at different times, and so no rate.")
     return WholeTrace(path, count, None if estimator is None else work, begin, end - begin)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers.prioritymeister import curves, lp
-from controllers.prioritymeister.curve import rb_curve
-from controllers.prioritymeister.limiters import choose
-from controllers.prioritymeister.system import QueueFlow, System
+from controllers.prioritymeister import linear_program as lp
+from controllers.prioritymeister import network_calculus as curves
+from controllers.prioritymeister.limiters import choose, rb_curve
+from controllers.prioritymeister.network_calculus import QueueFlow, System
 from schemas.errors import UserError
 from tests.errors import raises
 
@@ -89,9 +89,10 @@ def usual(system: System, others: npt.NDArray[np.bool_]) -> float:
     path = system.flows[0].path
     services = system._services(path, others, 0, blocking=False)
     assert services is not None
-    sharing = system._members[path].total(others, 0)
-    left = curves.left_over(*curves.in_series(*services[0], *services[1]), *sharing)
-    return float(curves.delay(*system._arrivals[0], *left))
+    members = system._members[path]
+    sharing = system._sums[path].total(others[members], members.tolist().index(0))
+    left = curves.left_over(curves.in_series(services[0], services[1]), sharing)
+    return float(curves.delay(system._arrivals[0], left))
 
 
 @pytest.mark.parametrize(("seed", "above"), [(234, 1.149), (592, 1.128), (2750, 1.129)])
@@ -177,7 +178,7 @@ def test_arrival_curve_is_the_least_bucket(
     curve = curves.arrival(rates, bursts)
     assert (np.diff(curve[1]) > 0).all()
     for t in times:
-        assert curves.value(*curve, t) == pytest.approx(float((rates * t + bursts).min()))
+        assert curves.value(curve, t) == pytest.approx(float((rates * t + bursts).min()))
 
 
 @given(st.integers(0, 10_000))
@@ -186,17 +187,17 @@ def test_output_of_a_queue_is_the_worst_of_all_busy_periods(seed: int) -> None:
     random = np.random.default_rng(seed)
     a = curves.arrival(*concave(random, int(random.integers(1, 5)), 0.3))
     rest = curves.arrival(*concave(random, int(random.integers(1, 5)), 0.4))
-    service = curves.left_over(np.zeros(1), np.array([1.0]), *rest)
-    out = curves.through(*a, *service)
+    service = curves.left_over((np.zeros(1), np.array([1.0])), rest)
+    out = curves.through(a, service)
 
     def served(u: float) -> float:
-        return max(0.0, u - curves.value(*rest, u))
+        return max(0.0, u - curves.value(rest, u))
 
     corners = [0.0, *service[0], *a[1]]
     for t in (0.0, 0.3, 2.0, 17.0, 400.0):
         tried = {u for c in corners for u in (c, c - t) if u >= 0}
-        worst = max(curves.value(*a, t + u) - served(u) for u in tried)
-        assert curves.value(*out, t) == pytest.approx(worst, rel=1e-9)
+        worst = max(curves.value(a, t + u) - served(u) for u in tried)
+        assert curves.value(out, t) == pytest.approx(worst, rel=1e-9)
 
 
 def simulate(

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controllers.prioritymeister import curve as module
-from controllers.prioritymeister import tangents
-from controllers.prioritymeister.curve import CurveBuilder, RbCurve, rb_curve
-from controllers.prioritymeister.limiters import choose
+from controllers.prioritymeister import limiters as module
+from controllers.prioritymeister.limiters import CurveBuilder, RbCurve, choose, rb_curve
 from schemas.errors import UserError
 from tests.errors import raises
 
@@ -160,7 +158,7 @@ def test_tangents_and_hulls_have_the_same_windows(n: int, monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("short")
 def test_more_windows_than_replays_are_left_to_hulls() -> None:
     times = np.arange(700.0) ** 2
-    *_, whole = tangents.windows(times, np.ones(700), np.arange(701.0))
+    _, whole = module.tangent_windows(times, np.ones(700), np.arange(701.0))
     assert not whole
     assert len(rb_curve(times, np.ones(700)).corners()[0]) == 700
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controllers.prioritymeister.estimators import STAGES
-from controllers.prioritymeister.profiles import parse_profile
+from controllers.prioritymeister.estimators import STAGES, parse_profile
 from workloads.traces.requests import RequestBlock
 
 GOLDEN = Path(__file__).parents[3] / "dataplane" / "estimator" / "testdata" / "golden.json"
@@ -81,7 +80,7 @@ def _with_results(profile: dict[str, Any], requests: list[dict[str, Any]]) -> di
         np.array([r["read"] for r in requests], np.bool_),
         np.array([r["offset"] for r in requests], np.int64),
     )
-    work = {stage: costs.estimator(stage).work(block).tolist() for stage in STAGES}
+    work = {stage: costs.work(stage, block).tolist() for stage in STAGES}
     return {
         "profile": profile,
         "requests": requests,

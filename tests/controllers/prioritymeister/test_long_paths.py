@@ -6,8 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controllers.prioritymeister import lp, nested
-from controllers.prioritymeister.system import QueueFlow, System
+from controllers.prioritymeister import linear_program as lp
+from controllers.prioritymeister import network_calculus as nested
+from controllers.prioritymeister.network_calculus import QueueFlow, System
 
 pytestmark = pytest.mark.slow  # linear programmes
 

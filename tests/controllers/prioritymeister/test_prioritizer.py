@@ -10,11 +10,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controllers.prioritymeister import lp
+from controllers.prioritymeister import linear_program as lp
 from controllers.prioritymeister.limiters import Limiters
-from controllers.prioritymeister.plan import PlannedWorkload, PriorityPlan, make_plan
-from controllers.prioritymeister.prioritizer import Goal, Stop, levels, prioritize
-from controllers.prioritymeister.system import QueueFlow, System
+from controllers.prioritymeister.network_calculus import QueueFlow, System
+from controllers.prioritymeister.prioritizer import (
+    Goal,
+    PlannedWorkload,
+    PriorityPlan,
+    Stop,
+    levels,
+    make_plan,
+    prioritize,
+)
 from schemas.errors import UserError
 from tests.errors import raises
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controllers.prioritymeister.profiles import parse_profile
+from controllers.prioritymeister.estimators import parse_profile
 from schemas.errors import UserError
 from testbed.stores.nfs.wire import network_of
 from tests.errors import raises
