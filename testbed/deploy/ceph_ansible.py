@@ -173,11 +173,8 @@ def nodes_with_its_conf(testbed: Testbed) -> frozenset[str]:
 
 
 def tool(testbed: Testbed, progress: Progress = silent) -> Ansible:
-    """Return ceph-ansible with its Ansible, ready to run for a testbed.
-
-    Raises:
-        UserError: its sources or its Ansible are not available.
-    """
+    """Return ceph-ansible with its Ansible, ready to run for a testbed. UserError: its sources or
+    its Ansible are not available."""
     made = ensure_environment(progress)
     folder = ansible_folder(testbed.directory)
     root = export(folder / _FOLDER)
@@ -230,10 +227,7 @@ def _deployer_of(store: CephSpec) -> CephAnsibleDeployer:
 
 def check_names(deployer: CephAnsibleDeployer, known: Collection[str]) -> None:
     """Raise UserError for the first of the spec's variables that no role knows, or without effect.
-
-    Args:
-        known: names of all variables of the roles.
-    """
+    `known`: names of all variables of the roles."""
     for name in deployer.variables:
         where = f"store.deployer.variables: {name}"
         if name in TOLERATED:
@@ -291,10 +285,7 @@ def group_variables(testbed: Testbed, spec: TestbedSpec) -> dict[str, dict[str, 
 
 def inventory(testbed: Testbed, spec: TestbedSpec) -> dict[str, Any]:
     """Return ceph-ansible's inventory: its groups, how to reach the machines, and the variables.
-
-    Raises:
-        UserError: see `group_variables` and `build_inventory`.
-    """
+    UserError: see `group_variables` and `build_inventory`."""
     ours = build_inventory(testbed, spec)["all"]
     variables = group_variables(testbed, spec)
     hosts = {name: _connection(values) for name, values in ours["hosts"].items()}
@@ -356,11 +347,8 @@ def cache_folder() -> Path:
 
 
 def clone() -> Path:
-    """Return a repository that has the pinned commit, cloned first if necessary.
-
-    Raises:
-        UserError: the user's folder has no such commit, or it cannot be cloned.
-    """
+    """Return a repository that has the pinned commit, cloned first if necessary. UserError: the
+    user's folder has no such commit, or it cannot be cloned."""
     given = os.environ.get(SOURCES)
     if given:
         folder = Path(given)
@@ -390,10 +378,7 @@ def clone() -> Path:
 
 def export(target: Path) -> Path:
     """Put the pinned sources into `target`, with site.yml in their root as ceph-ansible wants it.
-
-    Raises:
-        UserError: see `clone`.
-    """
+    UserError: see `clone`."""
     mark = target / _MARK
     if mark.exists() and mark.read_text() == COMMIT:
         return target
@@ -461,12 +446,9 @@ def python() -> Path | None:
 
 
 def ensure_environment(progress: Progress = silent) -> Path:
-    """Return the environment's folder; make it first if necessary (a minute, 0.5 GB).
-
-    Raises:
-        UserError: no fitting Python, or the packages are not available; the message ends with the
-            installer's words.
-    """
+    """Return the environment's folder; make it first if necessary (a minute, 0.5 GB). UserError: no
+    fitting Python, or the packages are not available; the message ends with the installer's
+    words."""
     made = environment_folder()
     if (made / _COMPLETE).exists():
         return made

@@ -190,11 +190,8 @@ class CephadmCluster:
         self.first = (testbed.with_role("mon") or testbed.nodes)[0]
 
     def bring(self, release: str, settings: Settings, progress: Progress) -> None:
-        """Bring everything up to running OSDs and gateways.
-
-        Raises:
-            DeployError: a step failed or did not end in time; the message says which and why.
-        """
+        """Bring everything up to running OSDs and gateways. DeployError: a step failed or did not
+        end in time; the message says which and why."""
         progress("fetching cephadm", 0.0)
         for node in self._testbed.nodes:
             self._must(node, fetch_program(release), "cephadm cannot be fetched")
@@ -371,17 +368,11 @@ class CephadmCommand:
     def bootstrap(
         self, mon_ip: str, mon_id: str, config: str, ssh_config: str | None = None
     ) -> list[str]:
-        """Make the cluster's first monitor and manager on this host.
+        """Make the cluster's first monitor and manager on this host, named `mon_id` at `mon_ip`,
+        with the host's files `config` (a ceph.conf) and `ssh_config` (instead of cephadm's own).
 
         No dashboard, no monitoring and no daemon that the spec does not name: they would disturb
-        measurements. The next deployment removes a bootstrap that failed half-way.
-
-        Args:
-            mon_ip: where the monitor listens.
-            mon_id: its name, the host's.
-            config: path of a ceph.conf with settings, on the host.
-            ssh_config: path of an ssh_config instead of cephadm's own, there too.
-        """
+        measurements. The next deployment removes a bootstrap that failed half-way."""
         return self.command(
             *("bootstrap", "--fsid", self.fsid),
             *("--mon-ip", mon_ip, "--mon-id", mon_id),
@@ -486,11 +477,8 @@ def controls(testbed: Testbed) -> list[Specification]:
 
 def osds(testbed: Testbed, *, managed: bool = True) -> list[Specification]:
     """Return OSDs on the volumes of each node, whatever cephadm's inventory reports of the paths.
-
-    Args:
-        managed: True if cephadm makes them. It must not once they exist: it would make an OSD again
-            that an experiment took out.
-    """
+    `managed`: True if cephadm makes them. It must not once they exist: it would make an OSD again
+    that an experiment took out."""
     return [
         {
             **_on_hosts("osd", (node,)),

@@ -60,10 +60,7 @@ def choose(spec: TestbedSpec) -> Deployer:
 
 def with_kind(spec: TestbedSpec, kind: str) -> TestbedSpec:
     """Return `spec` with another deployer; its options are kept if it names that one already.
-
-    Raises:
-        UserError: no such deployer, or it cannot deploy this spec.
-    """
+    UserError: no such deployer, or it cannot deploy this spec."""
     deployer(kind)
     if not isinstance(spec.store, CephSpec):
         if kind == "own":
@@ -85,11 +82,8 @@ def with_kind(spec: TestbedSpec, kind: str) -> TestbedSpec:
 
 
 def claim(testbed: Testbed, kind: str) -> str | None:
-    """Note that `kind` deploys this testbed; return the deployer before, for `disclaim`.
-
-    Raises:
-        UserError: another deployer's store is on it.
-    """
+    """Note that `kind` deploys this testbed; return the deployer before, for `disclaim`. UserError:
+    another deployer's store is on it."""
     other = _deployed_by(testbed)
     if other not in (None, kind):
         raise UserError(

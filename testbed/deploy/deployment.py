@@ -38,11 +38,8 @@ class DeploymentResult:
 
 
 def asked(site: Site, testbed: Testbed, deployer: str | None) -> TestbedSpec:
-    """Return the testbed's spec, with `deployer` in place of its own deployer if given.
-
-    Raises:
-        UserError: there is no such deployer, or it cannot deploy this spec on this site.
-    """
+    """Return the testbed's spec, with `deployer` in place of its own deployer if given. UserError:
+    there is no such deployer, or it cannot deploy this spec on this site."""
     spec = spec_of(testbed)
     if deployer is not None:
         spec = deployers.with_kind(spec, deployer)
@@ -62,16 +59,9 @@ def bring(
     """Deploy the spec that the testbed was brought up from, and freeze it as `deployed`.
 
     The store is stopped cleanly before the snapshot, and serves again at the end. An existing
-    snapshot is left alone if nothing has changed.
-
-    Args:
-        deployer: replaces the spec's deployer. It is kept with the testbed, unless the deployment
-            was refused before it changed anything.
-
-    Raises:
-        UserError, DeployError: see `testbed.deploy.contract.Deployer.deploy`.
-        StoreError: the store is not healthy after it was frozen.
-    """
+    snapshot is left alone if nothing has changed. A `deployer` in place of the spec's is kept with
+    the testbed, unless the deployment was refused before it changed anything. UserError,
+    DeployError: see `Deployer.deploy`. StoreError: the store is not healthy after it was frozen."""
     kept, spec = spec_of(testbed), asked(site, testbed, deployer)
     chosen = deployers.choose(spec)
     before = deployers.claim(testbed, chosen.kind)
@@ -142,11 +132,8 @@ def freeze(site: SnapshotSite, testbed: Testbed, progress: Progress, *, again: b
 def take_away(
     site: Site, testbed: Testbed, progress: Progress = silent, *, packages: bool = False
 ) -> DeploymentResult:
-    """Remove the store, its data and the control plane.
-
-    Raises:
-        UserError, DeployError: see `testbed.deploy.contract.Deployer.remove`.
-    """
+    """Remove the store, its data and the control plane. UserError, DeployError: see
+    `testbed.deploy.contract.Deployer.remove`."""
     start = time.monotonic()
     spec = deployers.as_deployed(testbed, spec_of(testbed))
     chosen = deployers.choose(spec)

@@ -17,12 +17,7 @@ PLAIN = "fifo"
 
 
 class NfsEnforcement:
-    """Access to what is enforced on a testbed with the store NFS.
-
-    Args:
-        testbed: must be deployed.
-        agent: the admin node's agent; by default over ssh.
-    """
+    """Access to the enforcement on a deployed testbed with the store NFS, by its `agent`."""
 
     def __init__(self, testbed: Testbed, agent: Agent | None = None) -> None:
         self.testbed = testbed
@@ -46,11 +41,8 @@ class NfsEnforcement:
     # -- a proxy --------------------------------------------------------------------------------
 
     def put(self, server: str, parameters: Mapping[str, Any]) -> None:
-        """Put parameters into force (the JSON of PUT /parameters); connections stay.
-
-        Raises:
-            StoreError: the proxy refuses them (the message says why); the old ones stay in force.
-        """
+        """Put parameters into force (the JSON of PUT /parameters); connections stay. StoreError:
+        the proxy refuses them (the message says why); the old ones stay in force."""
         self._act([_put(server, parameters)])
 
     def default(self, server: str) -> None:
@@ -96,10 +88,7 @@ class NfsEnforcement:
 
     def network_apply(self, network: Mapping[str, Any]) -> None:
         """Put network parameters into force on the hosts they name; remove them on the others.
-
-        Raises:
-            StoreError: a host cannot enforce them; enforcement is then removed from all hosts.
-        """
+        StoreError: a host cannot enforce them; enforcement is then removed from all hosts."""
         hosts = _enforced(network)
         self._known(hosts)
         actions = [_set(node.name, hosts.get(node.name)) for node in self.testbed.nodes]
@@ -124,13 +113,9 @@ class NfsEnforcement:
     # -- both -----------------------------------------------------------------------------------
 
     def apply(self, parameters: Mapping[str, Any], *, unknown: str = "refuse") -> None:
-        """Put a plan's parameters (storage by device, network) into force; servers without
-        parameters get their default ones.
-
-        Args:
-            parameters: see docs/prioritymeister.md, "Parameters".
-            unknown: treatment of clients that no workload names: refuse or best-effort.
-        """
+        """Put a plan's parameters (storage by device, network; docs/prioritymeister.md) into force;
+        servers without parameters get their default ones. `unknown` is the treatment of clients
+        that no workload names: refuse or best-effort."""
         storage = storage_by_server(parameters)
         self._known(storage)
         actions = []
@@ -173,10 +158,7 @@ class NfsEnforcement:
 
 def storage_by_server(parameters: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the proxies' parameters by server, from parameters by device (``server:device``).
-
-    Raises:
-        UserError: two devices of one server are used; a proxy serves one device.
-    """
+    UserError: two devices of one server are used; a proxy serves one device."""
     found: dict[str, Mapping[str, Any]] = {}
     for device, given in parameters["storage"].items():
         server = str(device).partition(":")[0]

@@ -134,11 +134,8 @@ def volumes(testbed: Testbed, node: Node) -> list[dict[str, str]]:
 
 
 def network_of(testbed: Testbed) -> str:
-    """Return the smallest network that holds every node's address, such as 10.0.0.0/24.
-
-    Raises:
-        UserError: an address is a name, or the addresses are of both families.
-    """
+    """Return the smallest network that holds every node's address, such as 10.0.0.0/24. UserError:
+    an address is a name, or the addresses are of both families."""
     addresses = []
     for node in testbed.nodes:
         try:
@@ -161,13 +158,8 @@ def network_of(testbed: Testbed) -> str:
 def inventory(
     testbed: Testbed, spec: TestbedSpec, deployer: str, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the inventory of prepare.yml, adopt.yml and leftovers.yml.
-
-    OSDs are volumes instead of numbered devices: the foreign tool gives out the numbers.
-
-    Raises:
-        UserError: see `build_inventory`.
-    """
+    """Return the inventory of prepare.yml, adopt.yml and leftovers.yml. OSDs are volumes instead of
+    numbered devices: the foreign tool gives out the numbers."""
     made = build_inventory(testbed, spec, extra)
     hosts, everywhere = made["all"]["hosts"], made["all"]["vars"]
     for node in testbed.with_role("osd"):
@@ -185,12 +177,8 @@ def inventory(
 
 
 def packages(of_ceph: bool, *more: str) -> str:
-    """Return the list of packages that the role `base` brings, for each machine by its groups.
-
-    Args:
-        of_ceph: True for librados and the command `ceph` on admin node and clients too.
-        more: packages for every machine.
-    """
+    """Return the list of packages that the role `base` brings, for each machine by its groups:
+    `more` for every machine, and with `of_ceph` librados and `ceph` for admin node and clients."""
     ceph = "['ceph-common', 'python3-rados']" if of_ceph else "[]"
     return (
         f"{{{{ {json.dumps(['fio', *more])}"
@@ -232,12 +220,9 @@ def adopt(
 
 
 def every(testbed: Testbed, *steps: Step) -> dict[str, int]:
-    """Take all steps of a removal, also those after a failure; return changes by node.
-
-    Raises:
-        DeployError: the failures of all steps. A failure without a node may be any node's, and no
-            node is named then.
-    """
+    """Take all steps of a removal, also those after a failure; return changes by node. DeployError:
+    the failures of all steps. A failure without a node may be any node's, and no node is named
+    then."""
     done: list[dict[str, int]] = []
     failed: list[DeployError] = []
     for step in steps:

@@ -76,11 +76,8 @@ def osd_ids(testbed: Testbed) -> dict[str, tuple[int, ...]]:
 
 
 def fio_file_bytes(disk: DiskSpec, node: str) -> int:
-    """Return the size of each of fio's files on a node with this disk, in whole MiB.
-
-    Raises:
-        UserError: the scratch part is too small for them.
-    """
+    """Return the size of each of fio's files on a node with this disk, in whole MiB. UserError: the
+    scratch part is too small for them."""
     size = max(1, int(disk.size * FIO_SHARE_OF_DISK) // _MIB) * _MIB
     need = int(FIO_JOBS * size * 1.03) + 24 * _MIB  # ext4's own tables and journal
     if need > disk.scratch:
@@ -115,11 +112,8 @@ def agent_config(testbed: Testbed, spec: TestbedSpec) -> AgentConfig:
 
 
 def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[str, Any]:
-    """Return the variables of one node.
-
-    Raises:
-        UserError: a node with the role osd has no device for its OSD.
-    """
+    """Return the variables of one node. UserError: a node with the role osd has no device for its
+    OSD."""
     variables: dict[str, Any] = {
         "ansible_host": node.reached_at,
         "ansible_port": node.ssh_port,
@@ -190,10 +184,7 @@ def build_inventory(
     testbed: Testbed, spec: TestbedSpec, extra: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the inventory for Ansible's YAML plugin; `extra` adds variables for all nodes.
-
-    Raises:
-        UserError: the spec has no store, a device is missing, or scratch is too small.
-    """
+    UserError: the spec has no store, a device is missing, or scratch is too small."""
     if spec.store is None:
         raise UserError("store is empty; there is nothing to deploy", where=f"spec {spec.name}")
     store = spec.store

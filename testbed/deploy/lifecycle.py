@@ -34,11 +34,7 @@ _NFS_UNITS = ("hotbed-nfsproxy.service", "hotbed-ganesha.service", "hotbed-rpcbi
 
 def stop_store(testbed: Testbed) -> None:
     """Stop every daemon cleanly, in the order of their dependencies; for NFS and Swift the proxies
-    and servers.
-
-    Raises:
-        RemoteError: a node cannot be reached, or a daemon does not stop.
-    """
+    and servers. RemoteError: a node cannot be reached, or a daemon does not stop."""
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "stop", *_NFS_UNITS])
         return
@@ -55,11 +51,8 @@ def stop_store(testbed: Testbed) -> None:
 
 def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     """Start every daemon and wait until the store serves; return the seconds this took.
-
-    Raises:
-        RemoteError: a node cannot be reached.
-        StoreError: the store is not healthy in time; the message says what is missing.
-    """
+    RemoteError: a node cannot be reached. StoreError: the store is not healthy in time; the message
+    says what is missing."""
     start = time.monotonic()
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "start", *reversed(_NFS_UNITS[:2])])
@@ -78,11 +71,7 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
 @contextmanager
 def stopped_store(testbed: Testbed) -> Iterator[None]:
     """Stop the store inside this context and start it afterwards, also if the stop was incomplete
-    or the block failed.
-
-    Raises:
-        RemoteError, StoreError: from `stop_store` and `start_store`.
-    """
+    or the block failed. RemoteError, StoreError: from `stop_store` and `start_store`."""
     try:
         stop_store(testbed)
         yield
@@ -96,12 +85,9 @@ def stopped_store(testbed: Testbed) -> Iterator[None]:
 
 def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     """Wait until the store serves (Ceph: HEALTH_OK, all OSDs up, all PGs active+clean; NFS: every
-    server behind its proxy; object servers: every agent); return the seconds this took.
-
-    Raises:
-        StoreError: it does not serve in time; the message says what is missing.
-        RemoteError: the admin node or a node of an NFS server cannot be reached.
-    """
+    server behind its proxy; object servers: every agent); return the seconds this took. StoreError:
+    it does not serve in time; the message says what is missing. RemoteError: the admin node or a
+    node of an NFS server cannot be reached."""
     if testbed.with_role("nfs"):
         return _wait_nfs(testbed, timeout_s)
     if testbed.with_role("object"):
@@ -154,15 +140,9 @@ def _ready(testbed: Testbed, node: Node, argv: Sequence[str], timeout_s: float) 
 def restore_snapshot(
     site: SnapshotSite, name: str, label: str = DEPLOYED, progress: Progress = silent
 ) -> Testbed:
-    """Restore nodes and disks from a snapshot and wait until the store serves again.
-
-    Daemons start with their nodes, so this is the site's restore and a wait. A snapshot from before
-    the deployment has no store to wait for.
-
-    Raises:
-        SiteError, UserError: from the site.
-        StoreError: the store is not healthy afterwards.
-    """
+    """Restore nodes and disks from a snapshot and wait until the store serves again, if the
+    snapshot has one: daemons start with their nodes. StoreError: the store is not healthy
+    afterwards."""
     restored = site.restore(name, label, progress)
     if has_store(restored):
         progress("waiting for the store", 0.99)
@@ -173,12 +153,9 @@ def restore_snapshot(
 def save_snapshot(
     site: SnapshotSite, testbed: Testbed, label: str, progress: Progress = silent
 ) -> None:
-    """Freeze nodes and disks while the store is stopped; it serves again afterwards.
-
-    Raises:
-        UserError: the store is steered or loaded, so a snapshot would keep foreign state.
-        SiteError, RemoteError, StoreError: the store cannot be stopped, frozen or started.
-    """
+    """Freeze nodes and disks while the store is stopped; it serves again afterwards. UserError: the
+    store is steered or loaded, so a snapshot would keep foreign state. SiteError, RemoteError,
+    StoreError: the store cannot be stopped, frozen or started."""
     if not has_store(testbed):
         site.snapshot(testbed.name, label)
         return
@@ -196,21 +173,15 @@ def save_snapshot(
 
 
 def has_store(testbed: Testbed) -> bool:
-    """Return True if a deployment has brought the control plane to the testbed.
-
-    Raises:
-        RemoteError: the admin node cannot be reached.
-    """
+    """Return True if a deployment has brought the control plane to the testbed. RemoteError: the
+    admin node cannot be reached."""
     done = shell_to(testbed, testbed.admin).run(["test", "-e", AGENT_ROOT], check=False)
     return done.returncode == 0
 
 
 def unrest(testbed: Testbed) -> list[str]:
     """Return what steers or loads a deployed store, with one sentence of advice for each.
-
-    Raises:
-        UserError, RemoteError, StoreError: from the admin node's agent.
-    """
+    UserError, RemoteError, StoreError: from the admin node's agent."""
     from testbed.client import agent_client
 
     agent = agent_client(testbed)

@@ -54,11 +54,8 @@ BINARIES = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
 
 
 def variables_of(store: NfsSpec) -> dict[str, Any]:
-    """Return the variables of all nodes.
-
-    Raises:
-        UserError: the programs that go to the nodes are not built.
-    """
+    """Return the variables of all nodes. UserError: the programs that go to the nodes are not
+    built."""
     for name in ("nfsproxy", "replay"):
         if not (BINARIES / name).is_file():
             raise UserError(f"{BINARIES / name} is missing", do="build the data plane (make setup)")
@@ -92,10 +89,7 @@ def host_of(
     testbed: Testbed, node: Node, disk: DiskSpec, store: NfsSpec, mtu: int = ETHERNET_MTU
 ) -> dict[str, Any]:
     """Return the variables of one server. Its whole disk or its scratch part holds the export.
-
-    Raises:
-        UserError: its site names no device.
-    """
+    UserError: its site names no device."""
     device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
     if device is None:
         raise UserError(

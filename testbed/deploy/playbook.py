@@ -300,11 +300,8 @@ class Ansible:
 
 @contextmanager
 def private_data(testbed: Testbed) -> Iterator[Path]:
-    """Hold the testbed's Ansible folder for this command alone.
-
-    Raises:
-        UserError: another command deploys this testbed.
-    """
+    """Hold the testbed's Ansible folder for this command alone. UserError: another command deploys
+    this testbed."""
     folder = ansible_folder(testbed.directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -353,19 +350,10 @@ def play(
     *,
     ansible: Ansible,
 ) -> dict[str, int]:
-    """Run `playbook` of the folder `ansible.root` on the nodes of `inventory`.
-
-    Args:
-        folder: the testbed's private Ansible folder (`ansible_folder`).
-        progress: gets role and task, with the finished share of the expected time.
-
-    Returns:
-        Changed tasks by node.
-
-    Raises:
-        RefusedError: a role of `ansible.refusing` says why the rest could not succeed.
-        DeployError: a task failed.
-    """
+    """Run `playbook` of the folder `ansible.root` on the nodes of `inventory`, with the testbed's
+    private Ansible `folder`; return changed tasks by node. `progress` gets role and task, with the
+    finished share of the expected time. RefusedError: a role of `ansible.refusing` says why the
+    rest could not succeed. DeployError: a task failed."""
     path = ansible.root / playbook
     tracker = Tracker(playbook_tasks(ansible.root, playbook))
     progress(tracker.phase, 0.0)

@@ -47,24 +47,11 @@ def deploy(
     site: Site | None = None,
     wipe: bool = False,
 ) -> dict[str, int]:
-    """Bring the store, the load generators' files and the control plane to the nodes.
-
-    A second run resumes an interrupted deployment and changes nothing on a finished one.
-
-    Args:
-        testbed: its nodes answer ssh.
-        spec: the spec that the nodes were made from.
-        progress: gets role and task, with the finished share of the expected time.
-        site: if it has `Capability.SHAPING`, disks are filled at full speed.
-        wipe: take devices that hold other data, and destroy the data.
-
-    Returns:
-        Changed tasks by node; all 0 in a second run.
-
-    Raises:
-        UserError: the spec cannot be deployed, or a node is not fit for it (`RefusedError`).
-        DeployError: a task failed.
-    """
+    """Bring the store, the load generators' files and the control plane to the nodes; return
+    changed tasks by node. A second run resumes an interrupted deployment and changes nothing on a
+    finished one. With a `site` that shapes, disks are filled at full speed. `wipe` takes devices
+    that hold other data, and destroys the data. UserError: the spec cannot be deployed, or a node
+    is not fit for it (`RefusedError`). DeployError: a task failed."""
     save_spec(testbed, spec)
     with private_data(testbed) as folder:
         extra = {**control_plane(testbed, spec, folder), "validate_wipe": wipe}
@@ -74,11 +61,8 @@ def deploy(
 
 
 def control_plane(testbed: Testbed, spec: TestbedSpec, folder: Path) -> dict[str, Any]:
-    """Return the variables of the role `agent`, and write its archive into `folder`.
-
-    Raises:
-        UserError: a node lacks what the spec asks of it.
-    """
+    """Return the variables of the role `agent`, and write its archive into `folder`. UserError: a
+    node lacks what the spec asks of it."""
     archive = folder / "bundle.tar"
     digest = bundle.write(archive)
     return {
@@ -98,13 +82,7 @@ def remove(
     site: Site | None = None,
 ) -> dict[str, int]:
     """Remove everything that `deploy` brought, also after a failed or interrupted deployment.
-
-    Args:
-        packages: also remove Ceph's and fio's packages.
-
-    Raises:
-        DeployError: a task failed.
-    """
+    `packages`: also remove Ceph's and fio's packages. DeployError: a task failed."""
     with private_data(testbed) as folder:
         inventory = build_inventory(testbed, spec, {"remove_packages": packages})
         with unshaped(testbed, site):
@@ -114,13 +92,9 @@ def remove(
 def remove_agents(
     testbed: Testbed, spec: TestbedSpec, progress: Progress = silent, *, site: Site | None = None
 ) -> dict[str, int]:
-    """Remove the two-choice scheduler's agents, with their data, pools and keys; the store
-    stays, and the next `deploy` of the same spec brings the agents again.
-
-    Raises:
-        UserError: the spec asks for none.
-        DeployError: a task failed.
-    """
+    """Remove the two-choice scheduler's agents, with their data, pools and keys; the store stays,
+    and the next `deploy` of the same spec brings the agents again. UserError: the spec asks for
+    none. DeployError: a task failed."""
     if twochoice_variables.asked(spec.store) is None:
         raise UserError(
             "has no agents of the two-choice scheduler: its spec asks for none",
@@ -138,11 +112,8 @@ def save_spec(testbed: Testbed, spec: TestbedSpec) -> None:
 
 
 def spec_of(testbed: Testbed) -> TestbedSpec:
-    """Return the spec that the testbed was brought up from.
-
-    Raises:
-        UserError: it was not kept, or is another version's.
-    """
+    """Return the spec that the testbed was brought up from. UserError: it was not kept, or is
+    another version's."""
     path = testbed.directory / SPEC_FILE
     try:
         return TestbedSpec.model_validate_json(path.read_text())

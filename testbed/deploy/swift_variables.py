@@ -54,10 +54,7 @@ def cache_folder() -> Path:
 
 def ensure_packages(lock: Path = PACKAGES_LOCK, cache: Path | None = None) -> Packages:
     """Return the archive for `lock`, and make it first if it is not cached (half a minute).
-
-    Raises:
-        UserError: the packages cannot be downloaded; the message ends with the installer's output.
-    """
+    UserError: the packages cannot be downloaded; the message ends with the installer's output."""
     machine = platform.machine()
     recipe = f"{_RECIPE}\n{PYTHON}\n{machine}\n{lock.read_text()}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:16]
@@ -138,13 +135,8 @@ def variables_of(
     packages: Callable[[], Packages] = ensure_packages,
 ) -> dict[str, Any]:
     """Return the variables of all nodes. Secrets appear only as names of files, never as values.
-
-    Args:
-        packages: makes the archive of Swift's packages if it is not cached.
-
-    Raises:
-        UserError: Swift's packages are not available.
-    """
+    `packages`: makes the archive of Swift's packages if it is not cached. UserError: Swift's
+    packages are not available."""
     found = packages()
     return {
         "swift_packages": str(found.archive),
@@ -157,11 +149,7 @@ def variables_of(
 
 
 def hosts_of(testbed: Testbed, spec: TestbedSpec) -> dict[str, dict[str, Any]]:
-    """Return the variables of each storage node: its disks.
-
-    Raises:
-        UserError: its site names no device.
-    """
+    """Return the variables of each storage node: its disks. UserError: its site names no device."""
     sizes = {
         name: group.disk.size - group.disk.scratch
         for group in spec.groups

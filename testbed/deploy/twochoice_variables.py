@@ -67,11 +67,8 @@ def cluster_text(document: Mapping[str, Any]) -> bytes:
 
 
 def variables_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, Any]:
-    """Return the variables of all nodes.
-
-    Raises:
-        UserError: the programs that go to the nodes are not built.
-    """
+    """Return the variables of all nodes. UserError: the programs that go to the nodes are not
+    built."""
     spec = asked(store)
     if spec is None:
         return {}
@@ -123,11 +120,7 @@ def folders(node: Node, numbers: Sequence[int]) -> tuple[str, ...]:
 
 def disk_of(node: Node, disk: DiskSpec, numbers: Sequence[int]) -> dict[str, Any]:
     """Return the variables of an object server's disk (its scratch part, or the whole disk), or of
-    each of several disks.
-
-    Raises:
-        UserError: its site names no device.
-    """
+    each of several disks. UserError: its site names no device."""
     if disks_of(node) > 1:
         places = zip(numbers, node.osd_devices, folders(node, numbers), strict=True)
         return {

@@ -116,11 +116,8 @@ def _candidates(
 
 
 def _match(wanted: Mapping[str, Sequence[str]], where: Mapping[str, Hashable]) -> dict[str, str]:
-    """Choose a name for each node from its candidates, by augmenting paths.
-
-    Args:
-        where: the machine behind each name that may be used: two names may be one machine's.
-    """
+    """Choose a name for each node from its candidates, by augmenting paths. `where`: the machine
+    behind each name that may be used: two names may be one machine's."""
     chosen: dict[str, str] = {}
     holders: dict[Hashable, str] = {}
 
@@ -186,11 +183,8 @@ def _some(names: Iterable[str], most: int = 12) -> str:
 
 
 def devices_of(group: GroupSpec, node: str, options: Mapping[str, DevicesOfNode]) -> dict[str, str]:
-    """Return paths by use, as in `testbed.sites.contract.Node.devices`.
-
-    Raises:
-        UserError: the spec's disks and the devices in the options do not fit.
-    """
+    """Return paths by use, as in `testbed.sites.contract.Node.devices`. UserError: the spec's disks
+    and the devices in the options do not fit."""
     keys = (node, group.name, *group.roles)
     given = next((options[key] for key in keys if key in options), DevicesOfNode())
     if group.disk is None:

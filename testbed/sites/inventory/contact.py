@@ -104,14 +104,9 @@ class OpenSsh:
 
 
 def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
-    """Do something on a machine (a key of `hostside.ACTIONS`) as root.
-
-    Args:
-        root: True if the shell is root's already; else sudo is used.
-
-    Raises:
-        RemoteError: the machine cannot be reached, or the action failed there.
-    """
+    """Do something on a machine (a key of `hostside.ACTIONS`) as root. `root`: True if the shell is
+    root's already; else sudo is used. RemoteError: the machine cannot be reached, or the action
+    failed there."""
     argv = ["python3", "-", json.dumps({"do": do, **request})]
     if not root:
         argv = ["sudo", "-n", *argv]
@@ -183,11 +178,8 @@ def everywhere(
     phase: str = "machines",
     span: tuple[float, float] = (0.0, 1.0),
 ) -> Answers[R]:
-    """Call `function` for all names in parallel; a failure does not stop the others.
-
-    Args:
-        span: share of the whole work at the beginning and at the end.
-    """
+    """Call `function` for all names in parallel; a failure does not stop the others. `span`: share
+    of the whole work at the beginning and at the end."""
     found: dict[str, R] = {}
     lost: dict[str, HotbedError] = {}
     start, end = span
@@ -208,12 +200,8 @@ def everywhere(
 
 
 def all_or_error(answers: Answers[R], action: str) -> Mapping[str, R]:
-    """Return all answers.
-
-    Raises:
-        SiteError: some machines did not answer; the error names them, and says to try again if
-            that may help.
-    """
+    """Return all answers. SiteError: some machines did not answer; the error names them, and says
+    to try again if that may help."""
     found, lost = answers
     if not lost:
         return found
@@ -279,18 +267,12 @@ def judge(
     expected: str | None = None,
     accept: bool = False,
 ) -> list[str]:
-    """Return the keys to pin for the machine `name`.
+    """Return the keys to pin for the machine `name`, which shows the keys `shown`.
 
-    Args:
-        shown: keys that it shows.
-        vouched: keys that files have for it.
-        revoked: keys that files revoke.
-        expected: a public key, or the fingerprint of a key, that the user gave for it.
-        accept: True if a key that nobody vouches for is taken at first sight.
-
-    Raises:
-        UserError: the machine shows a revoked key or another key than it should, or nobody vouches
-            for it.
+    Files vouch for the keys `vouched` and revoke `revoked`; the user gave the public key or
+    fingerprint `expected`; with `accept` a key that nobody vouches for is taken at first sight.
+    UserError: the machine shows a revoked key or another key than it should, or nobody vouches for
+    it.
     """
 
     def refused(keys: Sequence[str], why: str, do: str) -> UserError:
@@ -361,12 +343,9 @@ class FirstLook:
     problems: dict[str, HotbedError] = field(default_factory=dict)
 
     def require(self) -> None:
-        """Raise the first problem, with the names of the other machines that have one.
-
-        Raises:
-            UserError: a machine, or an option about it, is wrong.
-            SiteError: a machine could not be reached; says if trying again may help.
-        """
+        """Raise the first problem, with the names of the other machines that have one. UserError: a
+        machine, or an option about it, is wrong. SiteError: a machine could not be reached; says if
+        trying again may help."""
         if not self.problems:
             return
         (_, first), *more = self.problems.items()
@@ -433,15 +412,9 @@ def look(
     folder: Path,
     progress: Progress = silent,
 ) -> FirstLook:
-    """Look at the machines of `members` in parallel.
-
-    Args:
-        folder: gets the file of host keys.
-
-    Raises:
-        UserError: a gateway's host key, or a login key, is wrong.
-        SiteError: a gateway cannot be reached; says if trying again may help.
-    """
+    """Look at the machines of `members` in parallel. `folder`: gets the file of host keys.
+    UserError: a gateway's host key, or a login key, is wrong. SiteError: a gateway cannot be
+    reached; says if trying again may help."""
     for member in members:
         key = member.host.key_file
         if key is not None and not key.is_file():
@@ -519,11 +492,8 @@ def address_of(member: Member, login: ShellRights) -> str:
 
 
 def addresses_of(members: Sequence[Member], logins: Mapping[str, ShellRights]) -> dict[str, str]:
-    """Return where the nodes reach one another, by node.
-
-    Raises:
-        UserError: two would have the same address, or an address is each machine's own.
-    """
+    """Return where the nodes reach one another, by node. UserError: two would have the same
+    address, or an address is each machine's own."""
     found: dict[str, str] = {}
     for member in members:
         address = address_of(member, logins[member.node])

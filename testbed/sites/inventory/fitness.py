@@ -68,12 +68,8 @@ def device_problem(found: Mapping[str, Any], least_bytes: int = 0) -> str | None
 def device_findings(
     spec: TestbedSpec, member: Member, seen: Mapping[str, Any], *, ours: bool = False
 ) -> Iterator[CheckResult]:
-    """Check a node's devices.
-
-    Args:
-        seen: the devices by path, as `hostside.device` describes them.
-        ours: True if the testbed has the machine already: its data is no obstacle.
-    """
+    """Check a node's devices, `seen` by path (`hostside.device`). If they are `ours`, because the
+    testbed has the machine already, their data is no obstacle."""
     disk = spec.disks().get(member.node)
     for use, path in member.devices.items():
         found, least = seen[path], 0
@@ -156,11 +152,7 @@ def require(spec: TestbedSpec, members: Sequence[Member], surveys: Surveys) -> N
 def survey_findings(
     spec: TestbedSpec, member: Member, surveys: Surveys, own: str | None
 ) -> Iterator[CheckResult]:
-    """Check one machine.
-
-    Args:
-        own: identity of the testbed's own mark, if the testbed is up.
-    """
+    """Check one machine. `own`: identity of the testbed's own mark, if the testbed is up."""
     survey = surveys[member.node]
     ours = own is not None and (survey["mark"] or {}).get("id") == own
     answer = survey["root_login"]
@@ -307,13 +299,9 @@ def _kernel_findings(
 
 
 def signal_of(wanted: str | None, surveys: Surveys) -> str:
-    """Choose how pressure on disks is sensed, the same way on every machine.
-
-    %iowait as in the DLR paper (section 3) if every machine has few CPUs, else io.pressure.
-
-    Raises:
-        UserError: a machine cannot give the wanted signal, or any.
-    """
+    """Choose how pressure on disks is sensed, the same way on every machine: %iowait as in the DLR
+    paper (section 3) if every machine has few CPUs, else io.pressure. UserError: a machine cannot
+    give the wanted signal, or any."""
     many = [f"{node} ({s['cpus']})" for node, s in surveys.items() if s["cpus"] > IOWAIT_CPUS]
     without = [node for node, survey in surveys.items() if not survey["pressure"]]
     chosen = wanted or ("io_pressure" if many else "iowait")
@@ -332,11 +320,7 @@ def signal_of(wanted: str | None, surveys: Surveys) -> str:
 
 def offset_of(shell: Shell, clock: Clock) -> Offset:
     """Measure a machine's clock, by the quickest of a few looks: it is read between question and
-    answer.
-
-    Raises:
-        RemoteError: the machine does not answer, or not with a time.
-    """
+    answer. RemoteError: the machine does not answer, or not with a time."""
     looks = []
     for _ in range(CLOCK_LOOKS):
         before, began = clock.now(), clock.monotonic()
@@ -408,13 +392,9 @@ def inspect(
     signal: str | None,
     clock: Clock,
 ) -> tuple[HostFindings, ...]:
-    """Check every machine, in the spec's order.
-
-    Args:
-        look: machines with a problem in it get one finding.
-        own: identity of the testbed's own mark, if the testbed is up.
-        signal: the wanted signal; None: the best.
-    """
+    """Check every machine, in the spec's order. A machine with a problem in `look` gets one
+    finding. `own` is the identity of the testbed's own mark if it is up, `signal` the wanted
+    signal."""
     by_node = {member.node: member for member in members}
     addresses = {}
     for node, login in look.logins.items():

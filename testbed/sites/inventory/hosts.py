@@ -258,12 +258,8 @@ class ListedMachines(ShortFile):
 
 
 def machines_of(options: InventoryOptions) -> ListedMachines:
-    """Return the machines that the options name.
-
-    Raises:
-        UserError: the options name no machine, the file cannot be read or understood, or it names
-            a machine twice.
-    """
+    """Return the machines that the options name. UserError: the options name no machine, the file
+    cannot be read or understood, or it names a machine twice."""
     if options.inventory is not None:
         found = read_file(Path(options.inventory).expanduser())
         if not (found.hosts or found.unusable):
@@ -360,12 +356,8 @@ def _by_ansible(path: Path) -> ListedMachines:
 
 
 def ansible_listing(path: Path) -> Mapping[str, Any]:
-    """Return the output of ``ansible-inventory --list`` for a file.
-
-    Raises:
-        UserError: Ansible does not understand the file. The error quotes nothing of the file, which
-            may hold passwords.
-    """
+    """Return the output of ``ansible-inventory --list`` for a file. UserError: Ansible does not
+    understand the file. The error quotes nothing of the file, which may hold passwords."""
     program = Path(sys.executable).with_name("ansible-inventory")
     try:
         done = subprocess.run(
@@ -392,11 +384,8 @@ def ansible_listing(path: Path) -> Mapping[str, Any]:
 
 
 def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
-    """Return a machine from its variables in an Ansible inventory.
-
-    Raises:
-        UserError: a variable makes no sense, or is not supported.
-    """
+    """Return a machine from its variables in an Ansible inventory. UserError: a variable makes no
+    sense, or is not supported."""
     where = f"{path}: machine {name}"
     used = [variable for names in _VARIABLES.values() for variable in names]
     for variable in (*used, "ansible_connection", *_ARGUMENTS):
@@ -437,12 +426,9 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
 
 
 def proxy_jump(arguments: str, where: str) -> str | None:
-    """Return the machine that ssh arguments go through; None if they name no machine.
-
-    Raises:
-        UserError: they go through something by another way than one ProxyJump. The error does not
-            quote them: they may hold a password.
-    """
+    """Return the machine that ssh arguments go through; None if they name no machine. UserError:
+    they go through something by another way than one ProxyJump. The error does not quote them: they
+    may hold a password."""
     found = None
     for flag, value in _parsed(arguments, where)[0]:
         # ssh takes both `Name=value` and `Name value`.

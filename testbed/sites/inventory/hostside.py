@@ -104,10 +104,7 @@ def read_mark(machine: HostMachine, name: str = MARK) -> dict[str, Any] | None:
 
 def read_whole(path: Path) -> str:
     """Return a file's text, empty if there is no file, so that `replace` keeps its every byte.
-
-    Raises:
-        OSError: the file exists and cannot be read.
-    """
+    OSError: the file exists and cannot be read."""
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
@@ -381,12 +378,8 @@ def _keeps_time(machine: HostMachine) -> bool:
 
 
 def connect(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
-    """Try TCP connections to ``targets`` (name to [address, port]).
-
-    Returns:
-        By name: None if connected, `REFUSED` if the machine answers that nobody listens, else the
-        reason.
-    """
+    """Try TCP connections to ``targets`` (name to [address, port]). Returns, by name, None if
+    connected, `REFUSED` if the machine answers that nobody listens, else the reason."""
     targets, end = request["targets"], time.monotonic() + CONNECTING_S
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         found = pool.map(lambda target: _connection(target, end), targets.values())

@@ -67,15 +67,9 @@ TakeAway = Callable[[Testbed, Progress], None]
 
 
 class InventorySite:
-    """Site of existing machines; also a `CautiousSite`, `InspectingSite` and `UsageSite`.
-
-    Args:
-        options: see `testbed.sites.inventory.hosts`; testbeds that are up need none.
-        records: records of testbeds; by default the user's.
-        contact: access to machines; by default OpenSSH.
-        clock: gives the time of marks.
-        take_away: removes a deployed store; by default `testbed.deploy.deployment.take_away`.
-    """
+    """Site of existing machines; also a `CautiousSite`, `InspectingSite` and `UsageSite`. Testbeds
+    that are up need no options. `contact` reaches machines, `take_away` removes a deployed
+    store."""
 
     kind = fitness.KIND
     capabilities = frozenset({Capability.USAGE})
@@ -172,11 +166,8 @@ class InventorySite:
 
     def release(self, name: str, progress: Progress = silent) -> None:
         """See `Site.release`. Where a machine does not answer, the others are let go and this one
-        is kept on record: repeat it when the machine is back.
-
-        Raises:
-            SiteError: a machine could not be cleaned; says which, and when to try again.
-        """
+        is kept on record: repeat it when the machine is back. SiteError: a machine could not be
+        cleaned; says which, and when to try again."""
         if name in self._records.names():
             with self._records.open(name) as record:
                 if record.data:
@@ -214,12 +205,8 @@ class InventorySite:
         return _leftovers(known, self._surveys(testbed, progress))
 
     def wipe(self, name: str, devices: Collection[str], progress: Progress = silent) -> None:
-        """See `CautiousSite.wipe`.
-
-        Raises:
-            UserError: a name is of no device of the testbed, or of a device in use.
-            SiteError: a machine did not answer, or a device became another in between.
-        """
+        """See `CautiousSite.wipe`. UserError: a name is of no device of the testbed, or of a device
+        in use. SiteError: a machine did not answer, or a device became another in between."""
         testbed = self._ready(name)
         with self._records.open(name) as record:
             fitness.require_known(devices, members_of(record.data))
@@ -337,10 +324,7 @@ class InventorySite:
         self, spec: TestbedSpec, members: Sequence[Member], found: FirstLook
     ) -> dict[str, Any]:
         """Return the record of a new testbed on machines that were looked at. Changes nothing.
-
-        Raises:
-            UserError, SiteError: the machines are not fit; one sentence says why.
-        """
+        UserError, SiteError: the machines are not fit; one sentence says why."""
         found.require()
         surveys = found.surveys
         fitness.require(spec, members, surveys)
@@ -402,11 +386,8 @@ class InventorySite:
         ask(shell, do, root=root, **request)
 
     def _take(self, record: Record, progress: Progress) -> Testbed:
-        """Take the machines on record, or resume taking them.
-
-        Raises:
-            SiteError: a machine cannot be taken; says if trying again may help.
-        """
+        """Take the machines on record, or resume taking them. SiteError: a machine cannot be taken;
+        says if trying again may help."""
         known, by_node = record.data, {member.node: member for member in members_of(record.data)}
         for left in ("releasing", "store_removed"):
             known.pop(left, None)
@@ -448,11 +429,8 @@ class InventorySite:
         return testbed
 
     def _wipe_allowed(self, record: Record, progress: Progress) -> None:
-        """Wipe what the record allows to wipe, each device once.
-
-        Raises:
-            SiteError: a machine did not answer, or a device became another in between.
-        """
+        """Wipe what the record allows to wipe, each device once. SiteError: a machine did not
+        answer, or a device became another in between."""
         doomed: list[dict[str, Any]] = record.data["doomed"]
         if not doomed:
             return
@@ -488,11 +466,8 @@ class InventorySite:
     # -- letting go: the store first, then mark, names and key; nothing else is touched ----------
 
     def _let_go(self, record: Record, progress: Progress) -> None:
-        """Let every machine go that is still held.
-
-        Raises:
-            SiteError: some machines could not be cleaned and stay on record; it names them.
-        """
+        """Let every machine go that is still held. SiteError: some machines could not be cleaned
+        and stay on record; it names them."""
         known, name = record.data, record.name
         known["ready"], known["releasing"] = False, True
         record.save()

@@ -12,12 +12,8 @@ _CONTAINER = "container "
 
 
 def counters(answers: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, float]:
-    """Return counters in seconds by ``part:node`` (`hostside.usage` of every node), and ``wall``.
-
-    Args:
-        answers: answer of every node.
-        now: seconds on a clock that is never set.
-    """
+    """Return counters in seconds by ``part:node``, from the answers of `hostside.usage` by node,
+    and ``wall``: `now` on a clock that is never set."""
     found = {"wall": now}
     for node, answer in answers.items():
         found |= {f"{part}:{node}": answer[part] for part in _PARTS}
