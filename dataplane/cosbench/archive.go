@@ -199,6 +199,13 @@ func ratio(m *Metrics) string {
 	return percent(m.SuccessRatio())
 }
 
+func share(done, all int64) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(done) / float64(all)
+}
+
 func count(n int64) string { return strconv.FormatInt(n, 10) }
 
 // states formats a history, one field per state.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"hotbed/dataplane/cosbench/store"
 )
@@ -44,26 +43,5 @@ func BenchmarkEngine(b *testing.B) {
 			n := result.Stages[0].Operations[0].Samples
 			b.ReportMetric(float64((processorTime()-before).Nanoseconds())/float64(n), "CPU-ns/op")
 		})
-	}
-}
-
-// BenchmarkMeasure measures the measuring goroutine's cost per sample.
-func BenchmarkMeasure(b *testing.B) {
-	p, err := Read(strings.NewReader(workload(reading)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	made, err := MakePlan(p, store.All())
-	if err != nil {
-		b.Fatal(err)
-	}
-	run := &workRun{workPlan: made.stages[0].works[0], window: windowOf(made.stages[0].works[0].Work)}
-	t, s := newWorkTally(run), &series{}
-	for i := range b.N {
-		at := time.Duration(i) * time.Microsecond
-		t.add(i%2, &sample{begin: at, end: at + time.Millisecond, response: time.Millisecond}, s)
-		if i%100_000 == 0 {
-			s.close(at, false)
-		}
 	}
 }

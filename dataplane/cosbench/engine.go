@@ -176,7 +176,7 @@ func (e *engine) runStages(ctx context.Context) error {
 		}
 		states[s.State]++
 		if len(s.History) > 2 { // else it never began
-			e.tell(s)
+			e.report(s)
 		}
 	}
 	switch {
@@ -204,7 +204,7 @@ func (e *engine) runStage(ctx context.Context, index int, s *StageResult) error 
 	}
 	after := s.State
 	s.enter("sleeping")
-	e.tell(s)
+	e.report(s)
 	timer := time.NewTimer(time.Duration(s.ClosureDelay) * time.Second)
 	defer timer.Stop()
 	select {
@@ -250,14 +250,12 @@ func (e *engine) open(ctx context.Context, run *workRun, stage int) error {
 	return nil
 }
 
-func closeAll(runs []*workRun) error {
-	var failed []error
+func closeAll(runs []*workRun) {
 	for _, run := range runs {
 		for _, w := range run.workers {
-			failed = append(failed, w.store.Close())
+			w.store.Close()
 		}
 	}
-	return errors.Join(failed...)
 }
 
 // The time that requests get to end after the end of their work (as in COSBench), and after the run
@@ -280,7 +278,7 @@ type liveStage struct {
 
 func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error {
 	s.enter("booting")
-	e.tell(s)
+	e.report(s)
 	l := &liveStage{engine: e, result: s}
 	s.enter("submitting")
 	for _, work := range e.stages[index].works {
@@ -291,7 +289,7 @@ func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error 
 	s.enter("authing")
 	for _, run := range l.runs {
 		if err := e.open(ctx, run, index); err != nil {
-			_ = closeAll(l.runs) // the first error is more useful
+			closeAll(l.runs)
 			if ctx.Err() != nil {
 				s.enter("aborted")
 				return nil
@@ -308,9 +306,7 @@ func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error 
 	err := l.run(ctx)
 	s.Processor = processorTime() - before
 	s.enter("closing")
-	if failed := closeAll(l.runs); failed != nil {
-		e.Warn(fmt.Sprintf("stage %s: closing connections: %v", s.ID, failed))
-	}
+	closeAll(l.runs)
 	l.finish()
 	switch {
 	case ctx.Err() != nil:
@@ -355,7 +351,7 @@ func (l *liveStage) run(ctx context.Context) error {
 		l.interval = min(l.interval, time.Duration(run.Interval)*time.Second)
 	}
 	l.result.enter("running")
-	l.engine.tell(l.result)
+	l.engine.report(l.result)
 	var once sync.Once
 	stop := func() { // stops all works: a worker failed, or the run was cancelled
 		once.Do(func() {
@@ -393,7 +389,6 @@ func (r *workRun) work(ctx context.Context, stop func()) error {
 		})
 	}
 	all.Wait()
-	r.ended.Store(true)
 	return errors.Join(errs...)
 }
 
@@ -426,7 +421,7 @@ func (l *liveStage) measure(ended <-chan error) error {
 				nextRow += l.interval
 			}
 			if now >= nextEvent {
-				l.tell(now)
+				l.report(now)
 				nextEvent += time.Second
 			}
 		}
@@ -484,25 +479,25 @@ func (l *liveStage) acceptable() bool {
 type Event struct {
 	Event  string   `json:"event"` // stage, snapshot or done
 	Stage  string   `json:"stage,omitempty"`
-	Work   string   `json:"work,omitempty"`
 	State  string   `json:"state,omitempty"`
-	T      float64  `json:"t_s"`    // since the run's start
-	Ops    int64    `json:"ops"`    // of a snapshot: in the second before; else in the stage's window
-	Bytes  int64    `json:"bytes"`  // likewise
-	Errors int64    `json:"errors"` // likewise
-	ETA    *float64 `json:"eta_s"`  // until the run's end; null: unknown
+	T      float64  `json:"t_s"` // since the run's start
+	Ops    int64    `json:"ops"` // in the stage's window so far; of done: in all stages'
+	Bytes  int64    `json:"bytes"`
+	Errors int64    `json:"errors"`
+	ETA    *float64 `json:"eta_s"` // until the run's end; null: unknown
 	Folder string   `json:"archive,omitempty"`
 	Error  string   `json:"error,omitempty"`
 }
 
-func (v *Event) add(s *StageResult) {
-	for i := range s.Operations {
-		v.Ops += s.Operations[i].Samples
-		v.Bytes += s.Operations[i].Bytes
-		v.Errors += s.Operations[i].All - s.Operations[i].Samples
+func (v *Event) add(results []OperationResult) {
+	for i := range results {
+		v.Ops += results[i].Samples
+		v.Bytes += results[i].Bytes
+		v.Errors += results[i].All - results[i].Samples
 	}
 }
 
+// seconds returns a known time in seconds, else nil.
 func seconds(d time.Duration, known bool) *float64 {
 	if !known {
 		return nil
@@ -511,10 +506,10 @@ func seconds(d time.Duration, known bool) *float64 {
 	return &value
 }
 
-// tell sends an event with the state of a stage.
-func (e *engine) tell(s *StageResult) {
+// report sends an event with the state of a stage.
+func (e *engine) report(s *StageResult) {
 	event := Event{Event: "stage", Stage: s.ID, State: s.State, T: time.Since(e.result.Started).Seconds()}
-	event.add(s)
+	event.add(s.Operations)
 	e.Events(event)
 }
 
@@ -522,76 +517,27 @@ func (e *engine) tell(s *StageResult) {
 func (r *Result) Event(folder string) Event {
 	done := Event{Event: "done", State: r.State, T: r.Stopped.Sub(r.Started).Seconds(), Folder: folder}
 	for _, s := range r.Stages {
-		done.add(s)
+		done.add(s.Operations)
 	}
 	return done
 }
 
-// tell sends a snapshot of each running work.
-func (l *liveStage) tell(now time.Duration) {
-	eta, known := l.eta(now)
-	for _, run := range l.runs {
-		if !run.ended.Load() {
-			second := l.series.latest(run.Work, now)
-			l.engine.Events(Event{Event: "snapshot", Stage: l.result.ID, Work: run.Name, State: l.result.State,
-				T: (l.series.offset + now).Seconds(), Ops: second.Ops, Bytes: second.Bytes, Errors: second.Errors,
-				ETA: seconds(eta, known)})
-		}
+// report sends a snapshot of the running works. The time left is known if they have a runtime; later
+// stages that end by a number of operations count as zero.
+func (l *liveStage) report(now time.Duration) {
+	left := l.result.span()
+	event := Event{Event: "snapshot", Stage: l.result.ID, State: l.result.State,
+		T: (l.series.offset + now).Seconds()}
+	for _, t := range l.tallies {
+		event.add(t.results())
 	}
-}
-
-// eta estimates the time until the run's end from the times in the works of this and of later stages.
-// A work that ends by a number of operations counts at its pace so far, and as zero before it begins.
-func (l *liveStage) eta(now time.Duration) (time.Duration, bool) {
-	var left time.Duration
-	known := true
-	for i, run := range l.runs {
-		if run.ended.Load() {
-			continue
-		}
-		work, ok := l.tallies[i].left(now)
-		left, known = max(left, work), known && ok
+	all := l.engine.result.Stages
+	for _, s := range all[slices.Index(all, l.result)+1:] {
+		left += s.span()
 	}
-	later := false
-	for _, s := range l.engine.result.Stages {
-		if later {
-			left += s.span()
-		}
-		if s == l.result {
-			later = true
-			left += time.Duration(s.ClosureDelay) * time.Second
-		}
-	}
-	return left, known
-}
-
-// left estimates the time that a work still takes.
-func (t *workTally) left(now time.Duration) (time.Duration, bool) {
-	if timeout := t.run.window.timeout; timeout > 0 {
-		return max(timeout-now, 0), true
-	}
-	if t.run.Type != Normal {
-		return 0, false
-	}
-	var ops, bytes int64
-	for i := range t.operations {
-		for j := range t.operations[i].total {
-			ops += t.operations[i].total[j].all
-			bytes += t.operations[i].total[j].bytes
-		}
-	}
-	done := max(share(ops, int64(t.run.TotalOps)), share(bytes, t.run.TotalBytes))
-	if done <= 0 {
-		return 0, false
-	}
-	return time.Duration(float64(now) * max(1/done-1, 0)), true
-}
-
-func share(done, all int64) float64 {
-	if all == 0 {
-		return 0
-	}
-	return float64(done) / float64(all)
+	known := slices.ContainsFunc(l.runs, func(run *workRun) bool { return run.Runtime > 0 })
+	event.ETA = seconds(max(left-now, 0), known)
+	l.engine.Events(event)
 }
 
 // span returns a stage's duration, as far as its XML gives it.

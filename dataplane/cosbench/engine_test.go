@@ -110,7 +110,7 @@ func (w *memoryWorker) List(_ context.Context, container, prefix string) (int64,
 	return 10, w.do("list", container, prefix, func() error { return nil })
 }
 
-func (w *memoryWorker) Close() error { return nil }
+func (w *memoryWorker) Close() {}
 
 func newMemory() *memory {
 	return &memory{containers: map[string]map[string]int64{}, log: map[string][]string{}}
@@ -355,28 +355,6 @@ func TestWorksSideBySide(t *testing.T) {
 	}
 	if len(s.Rows) == 0 || len(s.Rows[0].Metrics) != 4 {
 		t.Errorf("rows %v", s.Rows)
-	}
-}
-
-// TestWorksOfOneName checks that such works keep separate counts and add up missed operations.
-func TestWorksOfOneName(t *testing.T) {
-	m := newMemory()
-	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 100}
-	m.fail = func(string, string, string) error {
-		time.Sleep(50 * time.Millisecond) // a request each 10 ms is more than they can do
-		return nil
-	}
-	one := `<work name="m" workers="1" runtime="1"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`
-	result, err := drive(t, m, stage("main", one+one), Options{OpenLoop: &Rate{PerSecond: 100}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended, left := 0, result.Stages[0].Unfinished["m"]
-	for i := range result.Stages[0].Operations {
-		ended += int(result.Stages[0].Operations[i].Histogram.Count())
-	}
-	if ended+left != 200 {
-		t.Errorf("%d ended and %d did not, of 100 each", ended, left)
 	}
 }
 

@@ -325,16 +325,3 @@ func (s *series) close(now time.Duration, all bool) {
 	}
 	s.open = kept
 }
-
-// latest sums the second before now of a work, for a progress line.
-func (s *series) latest(work *Work, now time.Duration) Second {
-	sum := Second{Second: int64((s.offset+now)/time.Second) - 1}
-	for _, cell := range s.open {
-		if cell.Second.Second == sum.Second && cell.of.Work == work {
-			sum.Ops += int64(cell.latencies.Count())
-			sum.Bytes += cell.Bytes
-			sum.Errors += cell.Errors
-		}
-	}
-	return sum
-}

@@ -141,7 +141,6 @@ type operationPlan struct {
 	act             action
 	containers      *names
 	objects         *names
-	scan            scan
 	sizes           Sizes
 	zero            bool // content=zero
 	chunked         bool
@@ -177,17 +176,26 @@ func planOperation(o *Operation, workers int) (*operationPlan, error) {
 	switch o.Type {
 	case Init, Prepare:
 		p.act = prepare
-		if p.scan, err = readScan(o.Config); err == nil {
+		if err = p.readScan(); err == nil {
 			p.sizes, err = readSizes(o.Config, workers)
 		}
 	case Cleanup, Dispose:
 		p.act = cleanup
-		p.scan, err = readScan(o.Config)
+		err = p.readScan()
 	default:
 		p.act = actions[o.Type]
 		err = p.readPicks(workers)
 	}
 	return p, err
+}
+
+// readScan parses the ranges that init, prepare, cleanup and dispose go through.
+func (p *operationPlan) readScan() error {
+	var err error
+	if p.containers, err = readNames(p.Config, containerKeys, ParseRange); err == nil {
+		p.objects, err = readNames(p.Config, objectKeys, ParseRange)
+	}
+	return err
 }
 
 // readPicks parses the distributions of one request. A list without objects always divides its
@@ -196,9 +204,10 @@ func (p *operationPlan) readPicks(workers int) error {
 	list := p.Type == "list"
 	_, containers := p.Config.Lookup("containers")
 	_, objects := p.Config.Lookup("objects")
+	parse := func(text string) (*Distribution, error) { return ParseDistribution(text, workers) }
 	var err error
 	if containers || !list {
-		if p.containers, err = readNames(p.Config, containerKeys, workers); err != nil {
+		if p.containers, err = readNames(p.Config, containerKeys, parse); err != nil {
 			return err
 		}
 	}
@@ -206,7 +215,7 @@ func (p *operationPlan) readPicks(workers int) error {
 		return fmt.Errorf("objects needs containers")
 	}
 	if objects || !list {
-		if p.objects, err = readNames(p.Config, objectKeys, workers); err != nil {
+		if p.objects, err = readNames(p.Config, objectKeys, parse); err != nil {
 			return err
 		}
 	}
@@ -253,20 +262,20 @@ var (
 	objectKeys    = nameKeys{"objects", "oprefix", "osuffix", "myobjects"}
 )
 
-// names draws names that contain a number.
+// names are names that contain a number, to draw from or to go through.
 type names struct {
 	prefix, suffix string
 	numbers        *Distribution
 	divided        bool // each worker draws from its share
 }
 
-func readNames(config store.Config, keys nameKeys, workers int) (*names, error) {
+func readNames(config store.Config, keys nameKeys, parse func(string) (*Distribution, error)) (*names, error) {
 	text, err := config.Required(keys.numbers)
 	if err != nil {
 		return nil, err
 	}
 	n := &names{prefix: config.Text(keys.prefix, keys.missing), suffix: config.Text(keys.suffix, "")}
-	if n.numbers, err = ParseDistribution(text, workers); err != nil {
+	if n.numbers, err = parse(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", keys.numbers, err)
 	}
 	return n, nil
@@ -276,59 +285,37 @@ func (n *names) draw(random *rand.Rand, worker, workers int) string {
 	if !n.divided {
 		worker, workers = 1, 1
 	}
-	return numbered(n.prefix, n.numbers.Draw(random, worker, workers), n.suffix)
+	return n.of(n.numbers.Draw(random, worker, workers))
 }
 
-func numbered(prefix string, number int64, suffix string) string {
+// of returns the name of a number.
+func (n *names) of(number int64) string {
 	var some [64]byte
-	name := strconv.AppendInt(append(some[:0], prefix...), number, 10)
-	return string(append(name, suffix...))
+	name := strconv.AppendInt(append(some[:0], n.prefix...), number, 10)
+	return string(append(name, n.suffix...))
 }
 
-// scan is the range of init, prepare, cleanup and dispose: all objects of all containers.
-type scan struct {
-	containers, objects Range
-	cprefix, csuffix    string
-	oprefix, osuffix    string
-}
-
-func readScan(config store.Config) (scan, error) {
-	s := scan{
-		cprefix: config.Text("cprefix", containerKeys.missing), csuffix: config.Text("csuffix", ""),
-		oprefix: config.Text("oprefix", objectKeys.missing), osuffix: config.Text("osuffix", ""),
+// part returns the first and the last number of a worker's part.
+func (n *names) part(divided bool, worker, workers int) (first, last int64) {
+	if !divided {
+		worker, workers = 1, 1
 	}
-	for _, r := range []struct {
-		key  string
-		into *Range
-	}{{"containers", &s.containers}, {"objects", &s.objects}} {
-		text, err := config.Required(r.key)
-		if err != nil {
-			return s, err
-		}
-		if *r.into, err = ParseRange(text); err != nil {
-			return s, fmt.Errorf("%s: %w", r.key, err)
-		}
-	}
-	return s, nil
+	start, length := Share(n.numbers.lower, n.numbers.upper, worker, workers)
+	return start, start + length - 1
 }
 
-// each calls visit for every container and object of a worker's share, container by container, until
+// each calls visit for every container and object of a worker's part, container by container, until
 // visit returns false. If the worker has no objects, each container comes once, with an empty object.
-func (s *scan) each(division string, worker, workers int, visit func(container, object string) bool) {
-	containers, objects := s.containers, s.objects
-	switch division {
-	case DivideContainers:
-		containers = containers.Of(worker, workers)
-	case DivideObjects:
-		objects = objects.Of(worker, workers)
-	}
-	for c := containers.Lower; c <= containers.Upper; c++ {
-		container := numbered(s.cprefix, c, s.csuffix)
-		if objects.Len() <= 0 && !visit(container, "") {
+func (p *operationPlan) each(worker, workers int, visit func(container, object string) bool) {
+	first, last := p.containers.part(p.Division == DivideContainers, worker, workers)
+	from, to := p.objects.part(p.Division == DivideObjects, worker, workers)
+	for c := first; c <= last; c++ {
+		container := p.containers.of(c)
+		if from > to && !visit(container, "") {
 			return
 		}
-		for o := objects.Lower; o <= objects.Upper; o++ {
-			if !visit(container, numbered(s.oprefix, o, s.osuffix)) {
+		for o := from; o <= to; o++ {
+			if !visit(container, p.objects.of(o)) {
 				return
 			}
 		}
@@ -517,29 +504,15 @@ func ParseSizes(text string, workers int) (Sizes, error) {
 // Draw draws a size in bytes.
 func (s Sizes) Draw(random *rand.Rand) int64 { return s.Distribution.Draw(random, 1, 1) * s.unit }
 
-// Range is a range that init, prepare, cleanup and dispose scan: r(lo,hi) or lo-hi; r(0,0) is empty.
-type Range struct{ Lower, Upper int64 }
-
-// ParseRange parses a range.
-func ParseRange(text string) (Range, error) {
+// ParseRange parses a range that init, prepare, cleanup and dispose go through: r(lo,hi) or lo-hi;
+// r(0,0) is empty.
+func ParseRange(text string) (*Distribution, error) {
 	if text == "r(0,0)" || text == "0-0" {
-		return Range{1, 0}, nil
+		return &Distribution{kind: 'r', lower: 1}, nil
 	}
 	d, err := ParseDistribution(text, 1)
 	if err == nil && d.kind != 'r' {
 		err = fmt.Errorf("%q is not a range; allowed: r(lo,hi), lo-hi, or r(0,0) for none", text)
 	}
-	if err != nil {
-		return Range{}, err
-	}
-	return Range{d.lower, d.upper}, nil
+	return d, err
 }
-
-// Of returns the part of the range that a worker has, all of it for worker 1 of 1.
-func (r Range) Of(worker, workers int) Range {
-	start, length := Share(r.Lower, r.Upper, worker, workers)
-	return Range{start, start + length - 1}
-}
-
-// Len returns the count of numbers.
-func (r Range) Len() int64 { return r.Upper - r.Lower + 1 }

@@ -60,14 +60,13 @@ type workRun struct {
 	workers  []*worker
 	stop     atomic.Bool   // nothing new begins
 	stopping chan struct{} // closed on stop
-	ended    atomic.Bool   // all workers have ended
 	warn     func(string)
 	failures [8]atomic.Bool // by kind: a failure has been reported
 	kept     atomic.Bool    // a container that could not be removed has been reported
 }
 
-// tell reports the first failure of each kind.
-func (r *workRun) tell(err error) {
+// report warns of the first failure of each kind.
+func (r *workRun) report(err error) {
 	if kind := failureKind(err); !r.failures[kind].Swap(true) {
 		r.warn(fmt.Sprintf("the first failure of its kind (%s): %v", failureKinds[kind], err))
 	}
@@ -130,7 +129,7 @@ func (w *worker) note(r sample, err error) {
 		}
 		r.failed = uint8(1 + failureKind(err))
 		r.bytes, r.transfer = 0, 0
-		w.run.tell(err)
+		w.run.report(err)
 	}
 	w.last = r.end
 	if w.run.window.holds(&r) {
@@ -152,19 +151,13 @@ func (w *worker) take(empty []sample) []sample {
 
 // loop works until a limit of the work or until it is stopped.
 func (w *worker) loop(ctx context.Context) error {
-	for !w.stopped() && ctx.Err() == nil {
-		if !w.next() {
-			return nil
-		}
+	for !w.stopped() && ctx.Err() == nil && w.next() {
 		o := w.run.operations[w.run.draw[w.random.IntN(100)]]
-		if err := o.act(ctx, w, o); err != nil {
-			if w.stopped() {
-				return nil
-			}
+		if err := o.act(ctx, w, o); err != nil && !w.stopped() {
 			return err
 		}
 		if w.done() {
-			return nil
+			break
 		}
 	}
 	return nil
@@ -336,7 +329,7 @@ func (w *worker) remove(ctx context.Context, o *operationPlan, container, object
 func prepare(ctx context.Context, w *worker, o *operationPlan) error {
 	var failed error
 	last := ""
-	o.scan.each(o.Division, w.index, w.workers, func(container, object string) bool {
+	o.each(w.index, w.workers, func(container, object string) bool {
 		if o.createContainer && container != last {
 			if failed = w.store.CreateContainer(ctx, container); failed != nil {
 				failed = fmt.Errorf("container %s could not be created: %w", container, failed)
@@ -364,7 +357,7 @@ func cleanup(ctx context.Context, w *worker, o *operationPlan) error {
 			}
 		}
 	}
-	o.scan.each(o.Division, w.index, w.workers, func(container, object string) bool {
+	o.each(w.index, w.workers, func(container, object string) bool {
 		if container != last {
 			dispose()
 			last = container

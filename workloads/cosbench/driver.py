@@ -316,9 +316,9 @@ def tenant(shell: Shell, name: str) -> Credentials:
     done = shell.run(["sh", "-c", script, "tenant", *paths], check=False)
     if done.returncode != 0:
         raise UserError(
-            f"has no tenant {name!r} ({' or '.join(paths)}): is it a client of a Swift, or of "
-            "a Ceph with an object gateway, whose spec names this tenant?",
+            f"has no tenant {name!r} ({' or '.join(paths)})",
             where=f"node {shell.node}",
+            do="name a client of a Swift or of an object gateway, and a tenant of its spec",
         )
     return from_json(done.text, f"tenant {name} on {shell.node}")
 

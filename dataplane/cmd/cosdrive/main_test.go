@@ -36,7 +36,7 @@ func TestMistakes(t *testing.T) {
 		says string
 	}{
 		{[]string{"walk"}, "say what to do"},
-		{[]string{"run"}, "name the workload"},
+		{[]string{"run"}, "name the workload first"},
 		{[]string{"run", good}, "--archive is missing"},
 		{[]string{"run", good, "more"}, `unexpected argument "more"`},
 		{[]string{"run", good, "--fast"}, "-fast"},

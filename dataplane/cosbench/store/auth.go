@@ -212,98 +212,88 @@ func newKeystone(config Config) (Login, error) {
 		region:     config.Text("region", ""),
 	}
 	k.projectDomain = config.Text("project_domain", k.userDomain)
-	if strings.HasSuffix(s.url, "/v3") {
-		return renewing(k.loginV3), nil
-	}
-	return renewing(k.loginV2), nil
+	return renewing(k.login), nil
 }
 
 // object is JSON as a map, which is fast enough for rare logins.
 type object = map[string]any
 
-func (k *keystone) post(ctx context.Context, path string, body object) (answer, error) {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return answer{}, k.fail(Other, 0, "the request cannot be written")
+// answers of both versions; each has its own half.
+type keystoneAnswer struct {
+	Access struct {
+		Token   struct{ ID, Expires string }
+		Catalog []catalogService `json:"serviceCatalog"`
 	}
-	return k.ask(ctx, http.MethodPost, path, http.Header{"Content-Type": {"application/json"}}, text)
+	Token struct {
+		Expires string `json:"expires_at"`
+		Catalog []catalogService
+	}
 }
 
-func (k *keystone) loginV2(ctx context.Context) (Session, error) {
+type catalogService struct {
+	Name, Type string
+	Endpoints  []struct{ Region, PublicURL, Interface, URL string }
+}
+
+func (k *keystone) login(ctx context.Context) (Session, error) {
+	three := strings.HasSuffix(k.url, "/v3")
+	path, who := "/tokens", k.identity2()
+	if three {
+		path, who = "/auth/tokens", k.identity3()
+	}
+	text, err := json.Marshal(object{"auth": who})
+	if err != nil {
+		return Session{}, k.fail(Other, 0, "the request cannot be written")
+	}
+	got, err := k.ask(ctx, http.MethodPost, path, http.Header{"Content-Type": {"application/json"}}, text)
+	if err != nil {
+		return Session{}, err
+	}
+	var said keystoneAnswer
+	err = json.Unmarshal(got.body, &said)
+	session := Session{Token: said.Access.Token.ID}
+	expires, catalog := said.Access.Token.Expires, said.Access.Catalog
+	if three {
+		session.Token = got.header.Get("X-Subject-Token")
+		expires, catalog = said.Token.Expires, said.Token.Catalog
+	}
+	if err != nil || session.Token == "" {
+		return Session{}, k.fail(Server, got.status, "%s answers without a token", k.url)
+	}
+	// A past time shows that the clocks differ.
+	if until, err := time.Parse(time.RFC3339, expires); err == nil && time.Now().Before(until) {
+		session.Expires = until
+	}
+	session.StorageURL, err = k.find(catalog)
+	return session, err
+}
+
+func (k *keystone) identity2() object {
 	who := object{"passwordCredentials": object{"username": k.username, "password": k.password}}
 	if k.userToken != "" {
 		who = object{"token": object{"id": k.userToken}}
 	}
-	switch {
-	case k.tenantID != "":
+	if k.tenantID != "" {
 		who["tenantId"] = k.tenantID
-	case k.tenantName != "":
+	} else if k.tenantName != "" {
 		who["tenantName"] = k.tenantName
 	}
-	got, err := k.post(ctx, "/tokens", object{"auth": who})
-	if err != nil {
-		return Session{}, err
-	}
-	var said struct {
-		Access struct {
-			Token   struct{ ID, Expires string }
-			Catalog []struct {
-				Name, Type string
-				Endpoints  []struct{ Region, PublicURL string }
-			} `json:"serviceCatalog"`
-		}
-	}
-	if err := json.Unmarshal(got.body, &said); err != nil || said.Access.Token.ID == "" {
-		return Session{}, k.fail(Server, got.status, "%s answers without a token of version 2.0", k.url)
-	}
-	var found []endpoint
-	for _, service := range said.Access.Catalog {
-		for _, e := range service.Endpoints {
-			found = append(found, endpoint{service.Name, service.Type, e.Region, e.PublicURL})
-		}
-	}
-	return k.session(said.Access.Token.ID, said.Access.Token.Expires, found)
+	return who
 }
 
-func (k *keystone) loginV3(ctx context.Context) (Session, error) {
+func (k *keystone) identity3() object {
 	user := object{"name": k.username, "password": k.password, "domain": domain(k.userDomain)}
 	identity := object{"methods": []string{"password"}, "password": object{"user": user}}
 	if k.userToken != "" {
 		identity = object{"methods": []string{"token"}, "token": object{"id": k.userToken}}
 	}
 	who := object{"identity": identity}
-	switch {
-	case k.tenantID != "":
+	if k.tenantID != "" {
 		who["scope"] = object{"project": object{"id": k.tenantID}}
-	case k.tenantName != "":
+	} else if k.tenantName != "" {
 		who["scope"] = object{"project": object{"name": k.tenantName, "domain": domain(k.projectDomain)}}
 	}
-	got, err := k.post(ctx, "/auth/tokens", object{"auth": who})
-	if err != nil {
-		return Session{}, err
-	}
-	var said struct {
-		Token struct {
-			Expires string `json:"expires_at"`
-			Catalog []struct {
-				Name, Type string
-				Endpoints  []struct{ Region, Interface, URL string }
-			}
-		}
-	}
-	token := got.header.Get("X-Subject-Token")
-	if err := json.Unmarshal(got.body, &said); err != nil || token == "" {
-		return Session{}, k.fail(Server, got.status, "%s answers without a token of version 3", k.url)
-	}
-	var found []endpoint
-	for _, service := range said.Token.Catalog {
-		for _, e := range service.Endpoints {
-			if e.Interface == "public" {
-				found = append(found, endpoint{service.Name, service.Type, e.Region, e.URL})
-			}
-		}
-	}
-	return k.session(token, said.Token.Expires, found)
+	return who
 }
 
 // domain names a domain by id if it is the default domain of every keystone, else by name.
@@ -314,34 +304,33 @@ func domain(name string) object {
 	return object{"name": name}
 }
 
-type endpoint struct{ service, kind, region, url string }
-
-// session finds the store in the catalogue: by the service's name as COSBench does, else by its type.
-func (k *keystone) session(token, expires string, all []endpoint) (Session, error) {
-	here := func(e endpoint) bool { return k.region == "" || e.region == k.region }
-	at := slices.IndexFunc(all, func(e endpoint) bool { return e.service == k.catalogue && here(e) })
-	if at < 0 {
-		at = slices.IndexFunc(all, func(e endpoint) bool { return e.kind == k.catalogue && here(e) })
-	}
-	if at < 0 || all[at].url == "" {
-		var names []string
-		for _, e := range all {
-			names = append(names, strings.TrimSpace(e.service+" "+e.region))
+// find returns the store's public URL: of the service of this name as in COSBench, else of this type.
+func (k *keystone) find(catalog []catalogService) (string, error) {
+	var byType string
+	var names []string
+	for _, service := range catalog {
+		for _, e := range service.Endpoints {
+			at := strings.TrimRight(e.PublicURL, "/")
+			if e.Interface == "public" {
+				at = strings.TrimRight(e.URL, "/")
+			}
+			if at == "" {
+				continue
+			}
+			names = append(names, strings.TrimSpace(service.Name+" "+e.Region))
+			switch here := k.region == "" || e.Region == k.region; {
+			case here && service.Name == k.catalogue:
+				return at, nil
+			case here && service.Type == k.catalogue && byType == "":
+				byType = at
+			}
 		}
-		slices.Sort(names)
-		in := ""
-		if k.region != "" {
-			in = " in region " + k.region
-		}
-		return Session{}, k.fail(Other, 0, "the catalogue has no public endpoint of service %s%s; it has: %s; "+
-			"see to service and tenant_name", k.catalogue, in, strings.Join(slices.Compact(names), ", "))
 	}
-	session := Session{StorageURL: strings.TrimRight(all[at].url, "/"), Token: token}
-	// A past time shows that the clocks differ.
-	if until, err := time.Parse(time.RFC3339, expires); err == nil && time.Now().Before(until) {
-		session.Expires = until
+	if byType != "" {
+		return byType, nil
 	}
-	return session, nil
+	return "", k.fail(Other, 0, "the catalogue has no public endpoint of service %s; it has: %s; see to service, "+
+		"region and tenant_name", strings.TrimSpace(k.catalogue+" "+k.region), strings.Join(slices.Compact(names), ", "))
 }
 
 // account serves many workers with one login. If several find at once that the token has expired,

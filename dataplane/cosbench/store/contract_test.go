@@ -18,9 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"hotbed/dataplane/tests/memswift"
 )
@@ -148,7 +146,7 @@ func opened(t testing.TB, kind, config string, session Session) Storage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(s.Close)
 	return s
 }
 
@@ -419,50 +417,4 @@ func TestRealStoresKeepTheContract(t *testing.T) {
 			contract(t, real(t, description), fmt.Sprintf("contract-%d", i))
 		})
 	}
-}
-
-// BenchmarkReal measures this side's CPU time per request to a real store.
-func BenchmarkReal(b *testing.B) {
-	for _, description := range descriptions(b) {
-		kind, _, _ := strings.Cut(strings.TrimSpace(description), " ")
-		s := real(b, description)
-		if err := s.CreateContainer(b.Context(), "bench"); err != nil {
-			b.Fatal(err)
-		}
-		for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
-			content := bytes.Repeat([]byte{'x'}, size)
-			operations := map[string]func() error{
-				"PUT": func() error {
-					return s.Put(b.Context(), "bench", "object", bytes.NewReader(content), int64(size))
-				},
-				"GET": func() error {
-					body, _, err := s.Get(b.Context(), "bench", "object")
-					if err == nil {
-						_, err = io.Copy(io.Discard, body)
-					}
-					return err
-				},
-			}
-			for _, verb := range []string{"PUT", "GET"} {
-				b.Run(fmt.Sprintf("%s/%s/%d", kind, verb, size), func(b *testing.B) {
-					b.ReportAllocs()
-					before := processor()
-					for range b.N {
-						if err := operations[verb](); err != nil {
-							b.Fatal(err)
-						}
-					}
-					b.ReportMetric(float64((processor()-before).Microseconds())/float64(b.N), "cpu-us/op")
-				})
-			}
-		}
-	}
-}
-
-func processor() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -36,7 +36,7 @@ type Storage interface {
 	// length in bytes. With an empty container it lists the account's containers.
 	List(ctx context.Context, container, prefix string) (int64, error)
 	// Close ends the connection.
-	Close() error
+	Close()
 }
 
 // Opener opens one worker's connection. It is called once per worker, one call at a time.
@@ -325,7 +325,7 @@ func (m *mock) Delete(ctx context.Context, _, _ string) error { return m.work(ct
 
 func (m *mock) List(ctx context.Context, _, _ string) (int64, error) { return 0, m.work(ctx) }
 
-func (m *mock) Close() error { return nil }
+func (m *mock) Close() {}
 
 // Put reads the body to its end.
 func (m *mock) Put(ctx context.Context, _, _ string, body io.ReadSeeker, length int64) error {

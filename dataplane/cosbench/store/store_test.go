@@ -3,12 +3,8 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -52,26 +48,6 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-func TestKindOf(t *testing.T) {
-	for kind, err := range map[string]error{
-		NotFound: fmt.Errorf("reading: %w", &Error{Kind: NotFound, Status: 404, Message: "no"}),
-		Timeout:  fmt.Errorf("x: %w", os.ErrDeadlineExceeded),
-		Refused:  &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
-		Other:    errors.New("whatever"),
-		Server:   &Error{Kind: Server, Message: "no"},
-	} {
-		if got := KindOf(err); got != kind {
-			t.Errorf("%v is %s, not %s", err, got, kind)
-		}
-	}
-	if got := KindOf(context.DeadlineExceeded); got != Timeout {
-		t.Error(got)
-	}
-	if text := (&Error{Kind: Server, Status: 503, Message: "busy"}).Error(); text != "busy (server, 503)" {
-		t.Error(text)
-	}
-}
-
 func TestItAnswersAsItsConfigSays(t *testing.T) {
 	s := opened(t, "mock", "size=5000;delay=0", Session{})
 	body, length, err := s.Get(t.Context(), "c", "o")
@@ -111,17 +87,6 @@ func TestADelayIsCalledOff(t *testing.T) {
 	cancel()
 	if err := s.Delete(ctx, "c", "o"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
-	}
-}
-
-func TestNoneDoesNothing(t *testing.T) {
-	s := opened(t, "none", "", Session{})
-	body, length, err := s.Get(t.Context(), "c", "o")
-	if err != nil || length != 0 {
-		t.Fatal(length, err)
-	}
-	if text, err := io.ReadAll(body); len(text) != 0 || err != nil {
-		t.Errorf("%q %v", text, err)
 	}
 }
 

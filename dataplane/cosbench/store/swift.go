@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"hotbed/dataplane/internal/http1"
@@ -137,23 +137,10 @@ func (s *swift) plain(ctx context.Context, q call, missing bool) error {
 	return s.refused(response, what)
 }
 
+var tags = regexp.MustCompile("<[^>]*>")
+
 // plainText extracts the text of a Swift error: some of its answers are a small HTML page.
-func plainText(body []byte) string {
-	var text strings.Builder
-	tag := false
-	for _, c := range string(body) {
-		switch {
-		case c == '<':
-			tag = true
-			text.WriteByte(' ')
-		case c == '>' && tag:
-			tag = false
-		case !tag:
-			text.WriteRune(c)
-		}
-	}
-	return text.String()
-}
+func plainText(body []byte) string { return tags.ReplaceAllString(string(body), " ") }
 
 // CreateContainer makes a container with the policy of the config. Swift answers 202 if it exists.
 func (s *swift) CreateContainer(ctx context.Context, container string) error {

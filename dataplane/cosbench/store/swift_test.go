@@ -301,7 +301,7 @@ func TestProxiesOfAFile(t *testing.T) {
 		defer func() { _ = proxy.Close() }()
 	}
 	path := filepath.Join(t.TempDir(), "tenant.json")
-	tell := func(proxies ...string) {
+	list := func(proxies ...string) {
 		quoted := make([]string, len(proxies))
 		for i, proxy := range proxies {
 			quoted[i] = fmt.Sprintf("%q", proxy)
@@ -314,7 +314,7 @@ func TestProxiesOfAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tell(urls[0])
+	list(urls[0])
 	s := opened(t, "swift", "proxies_file="+path, swiftSession(t, server)).(*swift)
 	one := func() {
 		t.Helper()
@@ -336,7 +336,7 @@ func TestProxiesOfAFile(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	tell(urls...)
+	list(urls...)
 	until("the second proxy is never asked", func() bool { return counts[1].Load() > 0 })
 	before := counts[0].Load()
 	one()
@@ -344,7 +344,7 @@ func TestProxiesOfAFile(t *testing.T) {
 	if counts[0].Load() != before+1 {
 		t.Error("they do not take turns")
 	}
-	tell(urls[1])
+	list(urls[1])
 	until("the first proxy is asked for ever", func() bool {
 		first := counts[0].Load()
 		one()
@@ -352,7 +352,7 @@ func TestProxiesOfAFile(t *testing.T) {
 		return counts[0].Load() == first
 	})
 	// With no proxies or no file, the known proxies stay in use.
-	for _, spoil := range []func(){func() { tell() }, func() { _ = os.Remove(path) }} {
+	for _, spoil := range []func(){func() { list() }, func() { _ = os.Remove(path) }} {
 		spoil()
 		for end := time.Now().Add(1200 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			one()

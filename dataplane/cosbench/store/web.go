@@ -190,11 +190,10 @@ func (w *web) use(addresses []string) {
 }
 
 // Close ends the connections.
-func (w *web) Close() error {
+func (w *web) Close() {
 	for _, p := range w.proxies {
 		_ = p.conn.Close()
 	}
-	return nil
 }
 
 // do sends the request to the next proxy and reads the answer's header. The answer is valid until

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -130,17 +129,14 @@ def test_one_of_many_has_to_be_named() -> None:
     ("file", "old", "new", "says"),
     [
         ("w1-mos-A.csv", "394434000", "39443x000", "line 4, column 5"),
-        ("w1-mos-A.csv", "32.24", "-32.24", "line 4, column 6"),
         ("w1-mos-A.csv", "100%,completed", "100,completed", "column 16"),
         ("w1-mos-A.csv", "Op-Type", "Kind", "line 1, column 3"),
         ("w1-mos-A.csv", "waiting @ 2026-11-21", "waiting @ 2026-13-21", "2026-13-21 05:29:50"),
-        ("w1-mos-A.csv", ",394434000,", "\n", "line 4"),
         ("w1-mos-A.csv", None, b"\xff\xfe\x00", "cannot be read as CSV"),
         ("s3-main.csv", "1103", "many", "s3-main.csv"),
         ("s3-main.csv", "05:30:16", "25:30:16", "line 4, column 1"),
         ("w1-mos-A-rt-histogram.csv", "10~20", "10-20", "line 3, column 1"),
         ("w1-mos-A-rt-histogram.csv", "s3-main-w1-main-read", "s9-x-w1-main-read", "no operation"),
-        ("w1-mos-A-rt-histogram.csv", "10~20,620", "10~20,6.2", "column 2"),
     ],
 )
 def test_a_damaged_file_is_named_with_line_and_column(
@@ -252,13 +248,6 @@ def test_a_stage_that_failed_before_it_was_completed_has_failed(made: Path) -> N
     assert (archive.stages[0].status, archive.finished) == ("failed", False)
 
 
-def test_a_response_beyond_the_last_bucket(made: Path) -> None:
-    damage(made / "w1-x.csv", "10,10,20,1", f"10,10,{FOREVER_NS},1")
-    read, write = read_archive(made).stages[0].results
-    assert (read.percentiles_s[100], write.percentiles_s[100]) == (math.inf, 0.02)
-    assert quantile_s(((0, 10, 1), (10, FOREVER_NS, 1)), 1.0) == math.inf
-
-
 def test_an_empty_series_or_histogram_leaves_the_rest_readable(made: Path) -> None:
     (made / "s1-main.csv").write_text(SERIES.partition("10:00")[0])
     (made / "w1-x-rt-histogram.csv").write_text("")
@@ -272,7 +261,6 @@ def test_an_empty_series_or_histogram_leaves_the_rest_readable(made: Path) -> No
     ("name", "old", "new", "line"),
     [
         ("w1-x.csv", ",1,100,99.5%", ",1,25,100,7,99,5%", 2),
-        ("w1-x.csv", ",5,5,10,", ',"5,25",5,10,', 2),
         ("s1-main.csv", ",5,5,5,5,", ",5,1,5,5,5,", 3),
         ("w1-x-rt-histogram.csv", "3,30%", "3,33,33%", 2),
     ],

@@ -92,7 +92,7 @@ def test_a_workload_runs_to_its_end(fake: FakeController, address: str, tmp_path
     assert 0 < shares[0] < shares[-1] < 1
 
 
-def test_what_is_kept_has_no_secrets_and_no_other_workloads(
+def test_the_copy_has_no_secrets_and_no_other_workloads(
     fake: FakeController, address: str, tmp_path: Path
 ) -> None:
     drive(address, fake, tmp_path / "out")
@@ -241,15 +241,6 @@ def test_a_node_writes_no_file_outside_the_copy(tmp_path: Path, name: str) -> No
     with pytest.raises(UnsafeNameError):
         collect(source, "w1", tmp_path / "a" / "out", sleep=lambda _: None)
     assert list(tmp_path.rglob("*")) == []
-
-
-def test_a_terminated_workload_keeps_what_it_has(
-    fake: FakeController, address: str, tmp_path: Path
-) -> None:
-    fake.states = ("PROCESSING", "TERMINATED")
-    archive, reports = drive(address, fake, tmp_path / "out")
-    assert archive.stages
-    assert reports[-1][0] == "w1 terminated: collecting"
 
 
 def test_an_archive_on_a_node(tmp_path: Path, local_shell: object) -> None:

@@ -55,14 +55,6 @@ def test_a_whole_release(folder: Path, java: str) -> None:
     assert finding(look(folder, java), "options for Java 17").good
 
 
-@pytest.mark.parametrize("text", ["", "[controller]\ndrivers=1\n"])
-def test_a_controller_without_drivers(folder: Path, java: str, text: str) -> None:
-    (folder / "conf/controller.conf").write_text(text)
-    found = look(folder, java)
-    assert not finding(found, "conf/controller.conf").good
-    assert not found.good
-
-
 def test_other_versions_and_no_java(folder: Path, tmp_path: Path) -> None:
     (folder / "VERSION").unlink()
     found = look(folder, str(tmp_path / "none"))

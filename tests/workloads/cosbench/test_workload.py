@@ -74,16 +74,6 @@ def test_the_xml_of_a() -> None:
             to_xml(TABLE_1["A"], stages)
 
 
-def test_an_operation_of_no_share_is_left_out_and_stages_keep_their_order() -> None:
-    only = TABLE_1["A"].with_(read=100, write=0, delete=0, total_ops=500, runtime_s=None)
-    root = root_of(only, stages=("main", "init"))
-    assert [stage.get("name") for stage in root.iter("workstage")] == ["init", "main"]
-    (operation,) = root.iter("operation")
-    assert (operation.get("type"), operation.get("ratio")) == ("read", "100")
-    work = next(work for work in root.iter("work") if work.get("name") == "main")
-    assert (work.get("runtime"), work.get("totalOps")) == (None, "500")
-
-
 def test_secrets_are_in_the_xml_and_in_nothing_else_that_shows_a_workload() -> None:
     kept = TABLE_1["A"].with_(
         storage=S3Storage(accesskey="AKEY", secretkey="SKEY", endpoint="http://192.0.2.1:8080"),
