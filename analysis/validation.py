@@ -86,7 +86,7 @@ class ValidatedCell:
             return ""
         signs = [_sign(effect) for effect in (self.effect_measured, self.effect_simulated)]
         if 0 in signs:
-            return "cannot tell"
+            return "undecided"
         return "same direction" if signs[0] == signs[1] else "opposite"
 
 
@@ -110,26 +110,26 @@ class Validation:
     @property
     def sentence(self) -> str:
         """The result in one sentence."""
-        told = [c for c in self.cells if c.metric != "latency_s" and not c.setting]
-        if not told:
+        judged = [c for c in self.cells if c.metric != "latency_s" and not c.setting]
+        if not judged:
             return f"no cell of figures 6 and 8 ran on both {self.real} and sim with one seed."
-        effects = [c.agreement for c in told if c.agreement]
+        effects = [c.agreement for c in judged if c.agreement]
         off = []
         for op in OPS:
-            errors = [abs(c.error.value) for c in told if c.op == op]
+            errors = [abs(c.error.value) for c in judged if c.op == op]
             if errors:
                 name = OP_NAMES[op].lower()
                 off.append(
                     f"{name} by {median(errors):.0%} in the median, {max(errors):.0%} at most"
                 )
-        least, most = min(c.error.n for c in told), max(c.error.n for c in told)
+        least, most = min(c.error.n for c in judged), max(c.error.n for c in judged)
         n = f"{least}" if least == most else f"{least} to {most}"
         return (
-            f"{len(told)} cells in the paper's setting, n = {n} pairs of runs a cell, {self.pairs} "
-            f"pairs in all: the model's throughput is off in {'; '.join(off)}; of {len(effects)} "
-            f"effects of controllers {effects.count('same direction')} point the same way, "
-            f"{effects.count('opposite')} the opposite way, "
-            f"{effects.count('cannot tell')} cannot be told."
+            f"{len(judged)} cells in the paper's setting, n = {n} pairs of runs a cell, "
+            f"{self.pairs} pairs in all: the model's throughput is off in {'; '.join(off)}; "
+            f"of {len(effects)} effects of controllers {effects.count('same direction')} "
+            f"point the same way, {effects.count('opposite')} the opposite way, "
+            f"{effects.count('undecided')} are undecided."
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ class Validation:
         for c in self.cells:
             if c.metric == "latency_s":
                 continue
-            beside = latency.get(_key(c))
+            delay = latency.get(_key(c))
             effects = ""
             if c.effect_measured is not None and c.effect_simulated is not None:
                 effects = (
@@ -177,7 +177,7 @@ class Validation:
             lines.append(
                 f"| {c.scenario} | {OP_NAMES[c.op]} | {name} | {c.error.n} | "
                 f"{c.measured.value:.1f} {c.unit} | {c.simulated.value:.1f} | "
-                f"{error_text(c.error)} | {'' if beside is None else error_text(beside.error)} | "
+                f"{error_text(c.error)} | {'' if delay is None else error_text(delay.error)} | "
                 f"{effects} |"
             )
         return "\n".join(lines) + "\n"
@@ -284,7 +284,7 @@ def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
             _errors(axes[len(ops) + column], mine)
         axes[len(ops)].set_ylabel("simulated / measured - 1")
         drawn.suptitle(
-            f"Figure {SCENARIOS[scenario]}, {scenario}: {made.real} beside sim "
+            f"Figure {SCENARIOS[scenario]}, {scenario}: {made.real} and sim "
             f"(pairs of one seed, {stats.counts(c.error for c in cells)})"
         )
         style.legend(drawn, axes)

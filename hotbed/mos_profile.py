@@ -35,13 +35,13 @@ def profile(group: typer.Typer) -> None:
             typer.Option(help="Keep the points under this name, for cells' profile."),
         ] = None,
         seed: Annotated[
-            int, typer.Option(help="Which half of the configurations is whose.", min=0)
+            int, typer.Option(help="Seed that splits the configurations into two halves.", min=0)
         ] = 0,
         as_json: JsonFlag = False,
     ) -> None:
         """Fit cospurf and COSPerf to measured runs, and say how well they predict others.
 
-        They are made of disjoint halves of the configurations. Errors are of configurations that
+        They are fitted to disjoint halves of the configurations. Errors are of configurations that
         were held out.
         """
         from campaigns.papers.mos.profile.document import document, points_of, write
@@ -72,7 +72,7 @@ def _table(made: dict[str, Any]) -> Table:
         box=box.SIMPLE_HEAD,
         title=f"Profile {made['name']}: errors on configurations held out",
         title_justify="left",
-        caption=f"COSPerf is made of {counts['simulator']} runs, cospurf of {counts['cospurf']} "
+        caption=f"COSPerf is fitted to {counts['simulator']} runs, cospurf of {counts['cospurf']} "
         "others",
         caption_justify="left",
     )

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, float)
 
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show the cells, the time and what is done; run none.")
+    bool,
+    typer.Option("--dry-run", help="Show the cells, their state and the estimated time; run none."),
 ]
 ControllersDirOption = Annotated[
-    Path | None, typer.Option(help="A folder of further controllers, such as your own.")
+    Path | None, typer.Option(help="Folder of additional controllers.")
 ]
 ModelOption = Annotated[
     Path | None,
@@ -31,32 +32,32 @@ ExtendLeaseOption = Annotated[
     bool | None,
     typer.Option(
         "--extend-lease/--no-extend-lease",
-        help="Ask for more time when the campaign does not fit what is left of the testbed's "
-        "lease; by default as the campaign's file says (lease: {extend: true}).",
+        help="Extend the testbed's lease if the campaign needs more time; by "
+        "default as in the campaign's file (lease: {extend: true}).",
     ),
 ]
 OtherTestbedOption = Annotated[
-    str | None, typer.Option("--testbed", help="Another testbed than the spec's name.")
+    str | None, typer.Option("--testbed", help="Name of the testbed; by default the spec's name.")
 ]
 
 MostGibOption = Annotated[
     float,
-    typer.Option("--most-gib", min=0.001, help="How large a bundle may be when it is unpacked."),
+    typer.Option("--most-gib", min=0.001, help="Maximum size of the unpacked bundle."),
 ]
 
 WorkersOption = Annotated[
     int | None,
     typer.Option(
         "--workers",
-        help="Simulated cells beside each other, in so many processes of this machine.",
+        help="Number of processes of this machine that run simulated cells in parallel.",
     ),
 ]
 SchedulerOption = Annotated[
     str | None,
     typer.Option(
         "--scheduler",
-        help="Simulated cells on the workers of a Dask cluster: its scheduler's address, such as "
-        "tcp://10.0.0.1:8786.",
+        help="Run simulated cells on a Dask cluster: the address of its scheduler, "
+        "such as tcp://10.0.0.1:8786.",
     ),
 ]
 

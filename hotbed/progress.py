@@ -55,13 +55,13 @@ def _widget(title: str) -> Progress:
     import ipywidgets  # type: ignore[import-untyped]
 
     bar = ipywidgets.FloatProgress(max=1.0, description=title, style={"description_width": "auto"})
-    told = ipywidgets.Label()
+    label = ipywidgets.Label()
     clock = _TimeLeft()
-    show(ipywidgets.HBox([bar, told]))
+    show(ipywidgets.HBox([bar, label]))
 
     def report(phase: str, share: float) -> None:
         bar.value = share
-        told.value = f"{phase} {clock.left(phase, share)}".rstrip()
+        label.value = f"{phase} {clock.left(phase, share)}".rstrip()
 
     return report
 

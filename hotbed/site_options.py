@@ -17,14 +17,14 @@ YesWipeOption = Annotated[
     typer.Option(
         "--yes-wipe",
         metavar="DEVICE@NODE,...",
-        help="Wipe these devices, whatever they hold: machines of your own only.",
+        help="Wipe these devices with all their data; only for machines of your own.",
     ),
 ]
 AcceptHostKeysOption = Annotated[
     bool,
     typer.Option(
         "--accept-host-keys",
-        help="Trust the host keys that machines of your own show, where nobody vouches for them.",
+        help="Trust the ssh host keys that your own machines present, if they are unknown.",
     ),
 ]
 AGREE = "wipe"
@@ -83,7 +83,7 @@ def _agree(doomed: Sequence[Doomed]) -> None:
     from schemas.errors import UserError
 
     typer.echo(question(doomed), err=True)
-    answer = typer.prompt(f"type {AGREE} to go on", default="", show_default=False, err=True)
+    answer = typer.prompt(f"type {AGREE} to continue", default="", show_default=False, err=True)
     if answer.strip() != AGREE:
         raise UserError("nothing was wiped, and nothing was changed")
 
@@ -142,4 +142,4 @@ def wipe_leftovers(
 def question(doomed: Sequence[Doomed]) -> str:
     """Return the question with the data that will be lost, one line per device."""
     lines = [f"  {one.sentence()}" for one in doomed]
-    return "\n".join(["what these devices hold will be lost:", *lines])
+    return "\n".join(["all data on these devices will be lost:", *lines])

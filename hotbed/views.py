@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Cost, Status, Testbed
 
 TestbedOption = Annotated[
-    str | None, typer.Option("--testbed", help="May be left out if there is one.")
+    str | None, typer.Option("--testbed", help="Optional if there is only one.")
 ]
 
 

@@ -44,9 +44,9 @@ def counts_of(
 
 def size_name(nodes: int, partitions: int) -> str:
     """Return the size in the paper's notation: ``0.1K-0.1M``, ``150-150K``, ``30-900``."""
-    whose = str(nodes) if nodes % 100 or not nodes else f"{nodes / 1000:g}K"
+    size = str(nodes) if nodes % 100 or not nodes else f"{nodes / 1000:g}K"
     if partitions and partitions % 100_000 == 0:
-        return f"{whose}-{partitions / 1_000_000:g}M"
+        return f"{size}-{partitions / 1_000_000:g}M"
     if partitions and partitions % 1000 == 0:
-        return f"{whose}-{partitions // 1000}K"
-    return f"{whose}-{partitions}"
+        return f"{size}-{partitions // 1000}K"
+    return f"{size}-{partitions}"

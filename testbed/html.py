@@ -23,7 +23,7 @@ def table(
 
     Args:
         columns: the head; no head if every name is empty.
-        rows: the body, of which `MOST_ROWS` are shown.
+        rows: the body; at most `MOST_ROWS` are shown.
         title, note: the caption, with the title in bold.
         status: colours the border, see `COLOURS`.
     """

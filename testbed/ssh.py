@@ -289,8 +289,8 @@ def end_connections(folder: Path) -> None:
 def last_line(stderr: bytes) -> str:
     """Return the last message of a command; for an ssh through another machine, that machine's."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if " by UNKNOWN port " not in line] or lines
-    return telling[-1].strip()[:300] if telling else "no message"
+    useful = [line for line in lines if " by UNKNOWN port " not in line] or lines
+    return useful[-1].strip()[:300] if useful else "no message"
 
 
 def is_refusal(stderr: bytes) -> bool:

@@ -29,7 +29,7 @@ ROOMS = {
 """Rooms from top to bottom: what is in them, and the colour of their arrows."""
 
 STEPS = ((10, 1.2), (40, 2.4), (160, 4.2), (sys.maxsize, 7.0))
-"""Width of an arrow by the number of imports, of which there are fewer than the first value."""
+"""Width of an arrow by the number of imports, which is below the first value."""
 
 LEFT, WIDTH, GAP = 16.0, 640.0, 18.0
 LINE, CHARACTER, PAD = 24.0, 6.6, 8.0

@@ -21,8 +21,8 @@ check() { # check TITLE COMMAND...; a command ends with 75 if this machine canno
             '{ printf "%-16s %-7s %6.1f s\n", t, v, $1 - a }' /proc/uptime
         [ "$verdict" = ok ] || cat "$output"
         [ "$verdict" != failed ] || touch "$work/failed"
-    } >"$output.told"
-    cat "$output.told" # at once, for two lanes print
+    } >"$output.shown"
+    cat "$output.shown" # at once, for two lanes print
 }
 
 gofmt_clean() {

@@ -33,7 +33,7 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 fi
 
 log=.setup.log # what the last step printed
-trap 'printf "\nsetup: interrupted; call make setup again to go on\n" >&2; exit 130' INT TERM
+trap 'printf "\nsetup: interrupted; run make setup again to continue\n" >&2; exit 130' INT TERM
 
 # One set-up at a time in a clone. What a step starts inherits the lock: when this process is killed,
 # the next set-up waits until its orphans are gone.

@@ -38,8 +38,8 @@ def libraries() -> str:
     Notebooks, and a PYTHONPATH with an empty entry, include the current folder. Its files are the
     user's and must not be imported, whatever their names."""
     root, here = str(Path(__file__).resolve().parents[2]), Path.cwd().resolve()
-    told = [path for path in sys.path if path and (Path(path).resolve() != here or path == root)]
-    return os.pathsep.join(dict.fromkeys([*told, root]))
+    kept = [path for path in sys.path if path and (Path(path).resolve() != here or path == root)]
+    return os.pathsep.join(dict.fromkeys([*kept, root]))
 
 
 @dataclass(frozen=True)

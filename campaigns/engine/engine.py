@@ -259,7 +259,7 @@ class Engine:
         tally.streak.append(cell.parameters.controller)
         if self._broken(tally.streak) and not self._stop:
             tally.gave_up = tally.gave_up or (
-                f"{len(tally.streak)} cells in a row came to nothing, the last one because {why}"
+                f"{len(tally.streak)} cells in a row failed, the last one because {why}"
             )
         return False
 

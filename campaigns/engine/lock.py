@@ -153,7 +153,7 @@ class Lock:
                     f"{self.what} is still held by {holder}, which did not end in "
                     f"{self._wait_s:g} s: end it with: kill -KILL {holder.pid}"
                     if holder is not None and alive
-                    else f"{self.what} is still held by a cell whose engine ({holder}) is gone; "
+                    else f"{self.what} is still held by a cell of a dead engine ({holder}); "
                     f"find it with: fuser {self.path}"
                 )
             if not alive and not said:

@@ -33,9 +33,9 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def bench(
         only: Annotated[
-            str | None, typer.Option(help="Run this bench alone, such as report, and its parts.")
+            str | None, typer.Option(help="Run only this bench, such as report, with its parts.")
         ] = None,
-        artifacts: Annotated[Path, typer.Option(help="Where the JSON goes.")] = Path("artifacts"),
+        artifacts: Annotated[Path, typer.Option(help="Folder for the JSON.")] = Path("artifacts"),
         as_json: JsonFlag = False,
     ) -> None:
         """Measure Hotbed's own overhead and speed; written to artifacts/bench/ too."""

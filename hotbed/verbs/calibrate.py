@@ -13,23 +13,26 @@ from hotbed.output import JsonFlag, emit
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    group = typer.Typer(no_args_is_help=True, help="Measure what a stand-in stands for.")
+    group = typer.Typer(
+        no_args_is_help=True, help="Compare a stand-in with the quantity it stands for."
+    )
     app.add_typer(group, name="calibrate")
 
     @group.command()
     def signal(
         testbed: Annotated[
-            str | None, typer.Argument(help="Deployed and idle; may be left out if there is one.")
+            str | None,
+            typer.Argument(help="A deployed, idle testbed; optional if there is only one."),
         ] = None,
         node: Annotated[
-            str | None, typer.Option(help="The node to load; the first with an OSD by default.")
+            str | None, typer.Option(help="Node to load; by default the first with an OSD.")
         ] = None,
-        out: Annotated[Path, typer.Option(help="New folder for table and figure.")] = Path(
+        out: Annotated[Path, typer.Option(help="New folder for the table and the figure.")] = Path(
             "artifacts/calibration"
         ),
         as_json: JsonFlag = False,
     ) -> None:
-        """Read one node's io.pressure beside the machine's %iowait, loads of 0 to 100 %."""
+        """Compare one node's io.pressure with the machine's %iowait at loads of 0 to 100 %."""
         from hotbed.progress import progress
         from testbed.choose import choose_ready, select
         from testbed.client import agent_client
@@ -49,4 +52,4 @@ def register(app: typer.Typer) -> None:
     # Typer replaces a group of one command by the command; `hotbed calibrate` must list it.
     @group.callback()
     def calibrate() -> None:
-        """Measure what a stand-in stands for."""
+        """Compare a stand-in with the quantity it stands for."""

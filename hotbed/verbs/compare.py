@@ -36,15 +36,13 @@ def register(app: typer.Typer) -> None:
         *,
         controllers: Annotated[
             list[str] | None,
-            typer.Option(help="Names, separated by commas; all (the default) is all that can run."),
+            typer.Option(help="Names, separated by commas; by default all that can run."),
         ] = None,
         controllers_dir: ControllersDirOption = None,
         ground: Annotated[
             str, typer.Option(help="sim (modelled, no testbed needed), local, or another.")
         ] = "sim",
-        baseline: Annotated[
-            str, typer.Option(help="What the others are compared with; always takes part.")
-        ] = "default",
+        baseline: Annotated[str, typer.Option(help="The baseline; it always runs.")] = "default",
         scenario: Annotated[
             list[str] | None,
             typer.Option(help="heterogeneity (the default), interference, none, mix, spread."),
@@ -57,22 +55,28 @@ def register(app: typer.Typer) -> None:
         ] = None,
         parameter: Annotated[
             list[str] | None,
-            typer.Option("--parameter", "-p", help="Of every cell: NAME=VALUE; repeat for more."),
+            typer.Option(
+                "--parameter", "-p", help="Parameter of every cell, NAME=VALUE; may be repeated."
+            ),
         ] = None,
         time_scale: Annotated[
             float, typer.Option(help="Multiplies all of the paper's times; 1 keeps them.")
         ] = 1 / 6,
-        seed: Annotated[int, typer.Option(help="Draws hot nodes, moves and the order.")] = 1,
+        seed: Annotated[
+            int, typer.Option(help="Seed for hot nodes, moves and the order of cells.")
+        ] = 1,
         spec: Annotated[
-            Path | None, typer.Option(help="Another testbed than testbed/specs/dlr.yaml.")
+            Path | None,
+            typer.Option(help="Spec of the testbed; by default testbed/specs/dlr.yaml."),
         ] = None,
         testbed: OtherTestbedOption = None,
         model: ModelOption = None,
         workers: WorkersOption = None,
         scheduler: SchedulerOption = None,
-        artifacts: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("artifacts"),
+        artifacts: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("artifacts"),
         out: Annotated[
-            Path | None, typer.Option(help="Where figure, table and claims go; beside the runs.")
+            Path | None,
+            typer.Option(help="Folder for figure, table and claims; by default next to the runs."),
         ] = None,
         dry_run: DryRunOption = False,
         as_json: JsonFlag = False,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ControllersDir = Annotated[
     list[Path] | None,
-    typer.Option("--controllers-dir", help="Folder of further controllers; may be repeated."),
+    typer.Option("--controllers-dir", help="Folder of additional controllers; may be repeated."),
 ]
 
 
@@ -63,11 +63,11 @@ def _start(group: typer.Typer) -> None:
         name: Annotated[str, typer.Argument(help="The controller, such as dlr.")],
         *,
         parameter: Annotated[
-            list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE; repeat for more.")
+            list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE; may be repeated.")
         ] = None,
         parameters_file: Annotated[
             Path | None,
-            typer.Option("--parameters", help="A YAML file of parameters; --parameter goes first."),
+            typer.Option("--parameters", help="YAML file of parameters; --parameter overrides it."),
         ] = None,
         seed: Annotated[int, typer.Option(help="The policy's seed.")] = 0,
         interval: Annotated[float, quantity("--interval", "seconds", "Control interval.")] = 20.0,
@@ -76,8 +76,8 @@ def _start(group: typer.Typer) -> None:
             bool,
             typer.Option(
                 "--act",
-                help="Let it change the store; without, controllers that move data (ursa, htoc) "
-                "only journal what they would do.",
+                help="Let the controller change the store. By default, controllers that "
+                "move data (ursa, htoc) only journal their decisions.",
             ),
         ] = False,
         controllers_dir: ControllersDir = None,
@@ -104,15 +104,15 @@ def _start(group: typer.Typer) -> None:
                 controllers_dirs=controllers_dir or (),
             )
         dry = parameters.get("dry_run") in {True, "true", "yes", "on"}
-        told = dict(started) | ({"dry_run": dry} if "dry_run" in parameters else {})
+        report = dict(started) | ({"dry_run": dry} if "dry_run" in parameters else {})
         words = "; a dry run: it changes nothing without --act" if dry else ""
-        emit(told, as_json, lambda: f"started: {started['name']}{words}{_healed(started)}")
+        emit(report, as_json, lambda: f"started: {started['name']}{words}{_healed(started)}")
 
 
 def _stop(group: typer.Typer) -> None:
     @group.command()
     def stop(
-        name: Annotated[str | None, typer.Argument(help="May be left out.")] = None,
+        name: Annotated[str | None, typer.Argument(help="Optional if there is only one.")] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -138,7 +138,7 @@ def _log(group: typer.Typer) -> None:
     @group.command()
     def log(
         name: Annotated[str, typer.Argument(help="The controller.")],
-        out: Annotated[Path | None, typer.Option(help="Write the whole journal here.")] = None,
+        out: Annotated[Path | None, typer.Option(help="New file for the whole journal.")] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -173,16 +173,16 @@ def _replay(group: typer.Typer) -> None:
 
 
 def _healed(result: Mapping[str, Any]) -> str:
-    return "; put back first what a killed controller had left" if result["healed"] else ""
+    return "; restored first what a killed controller had changed" if result["healed"] else ""
 
 
 def _stopped(result: Mapping[str, Any]) -> str:
     if not result["was_running"]:
         return "no controller was running" + (
-            "; put back what a killed one had left" if result["healed"] else ""
+            "; restored what a killed one had changed" if result["healed"] else ""
         )
-    left = "stays as it is" in str(result["reason"])
-    found = "" if left else "; the store is as it was found"
+    left = "stays unchanged" in str(result["reason"])
+    found = "" if left else "; the store is restored"
     return f"stopped: {result['name']} ({result['reason']}){found}"
 
 
@@ -233,7 +233,9 @@ def _steps_table(data: Mapping[str, Any]) -> Table:
             step["error"] or "",
         )
     footer = data["footer"]
-    table.caption = f"ended: {footer['reason']}" if footer else "no end: it runs or was killed"
+    table.caption = (
+        f"ended: {footer['reason']}" if footer else "no end: it still runs or was killed"
+    )
     return table
 
 

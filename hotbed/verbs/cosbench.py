@@ -14,7 +14,8 @@ from hotbed.output import JsonFlag, emit
 
 Folder = Annotated[Path, typer.Argument(help="An archive, or the folder of a workload in one.")]
 Which = Annotated[
-    str | None, typer.Option("--workload", help="Which of the archive, such as w1 or its name.")
+    str | None,
+    typer.Option("--workload", help="The workload in the archive, such as w1, or its name."),
 ]
 
 
@@ -31,33 +32,43 @@ def _xml(group: typer.Typer) -> None:
     def xml(
         letter: Annotated[str, typer.Argument(help="A workload of Table 1: A, B, C or D.")],
         out: Annotated[
-            Path | None, typer.Option(help="New file; without it the XML is printed.")
+            Path | None, typer.Option(help="New file; by default the XML is printed.")
         ] = None,
         name: Annotated[
-            str | None, typer.Option(help="Of the workload, and of its tenant.")
+            str | None, typer.Option(help="Name of the workload and of its tenant.")
         ] = None,
         scale: Annotated[
-            float, typer.Option(help="Times the largest object: 0.125 makes C and D 1-16 MB.")
+            float,
+            typer.Option(help="Factor for the largest object: with 0.125, C and D have 1-16 MB."),
         ] = 1.0,
         sizes: Annotated[
-            str | None, typer.Option(help="Instead of Table 1's: 64KB, or 1-16MB.")
+            str | None,
+            typer.Option(
+                help="Object size or range, such as 64KB or 1-16MB; by default Table 1's."
+            ),
         ] = None,
         workers: Annotated[int, typer.Option(help="Operations in flight.")] = 32,
         containers: Annotated[int, typer.Option(help="How many.")] = 4,
-        objects: Annotated[int, typer.Option(help="Read from, in each container.")] = 50,
+        objects: Annotated[
+            int, typer.Option(help="Number of objects to read, in each container.")
+        ] = 50,
         runtime: Annotated[
-            float, quantity("--runtime", "seconds", "Of the main stage.", show_default="15min")
+            float,
+            quantity("--runtime", "seconds", "Duration of the main stage.", show_default="15min"),
         ] = 900.0,
-        rampup: Annotated[float, quantity("--rampup", "seconds", "Before it, not measured.")] = 0.0,
+        rampup: Annotated[
+            float,
+            quantity("--rampup", "seconds", "Duration of the ramp-up, which is not measured."),
+        ] = 0.0,
         total_ops: Annotated[
-            int | None, typer.Option(help="End the main stage after so many operations.")
+            int | None, typer.Option(help="Maximum number of operations of the main stage.")
         ] = None,
         stages: Annotated[
-            str, typer.Option(help="Which stages, with commas.")
+            str, typer.Option(help="Stages, separated by commas.")
         ] = "init,prepare,main,cleanup,dispose",
         storage: Annotated[str, typer.Option(help="mock, swift, s3 or none.")] = "mock",
         auth: Annotated[str | None, typer.Option(help="none, mock, swauth or keystone.")] = None,
-        auth_url: Annotated[str | None, typer.Option(help="Where to log in.")] = None,
+        auth_url: Annotated[str | None, typer.Option(help="URL for authentication.")] = None,
         endpoint: Annotated[str | None, typer.Option(help="Of S3.")] = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -102,7 +113,7 @@ def _check(group: typer.Typer) -> None:
         release: Annotated[
             Path | None, typer.Option(help="An unpacked release of COSBench to look at.")
         ] = None,
-        java: Annotated[str | None, typer.Option(help="The Java that is to run it.")] = None,
+        java: Annotated[str | None, typer.Option(help="Java executable for COSBench.")] = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Show a workload with everything inherited; or check if a release can run here.
@@ -133,7 +144,7 @@ def _show(group: typer.Typer) -> None:
         folder: Folder,
         workload: Which = None,
         series: Annotated[
-            bool, typer.Option("--series", help="Also the series of each stage.")
+            bool, typer.Option("--series", help="Also print the series of each stage.")
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:
@@ -152,13 +163,13 @@ def _compare(group: typer.Typer) -> None:
         first: Folder,
         second: Folder,
         first_workload: Annotated[
-            str | None, typer.Option(help="Which of the first archive.")
+            str | None, typer.Option(help="The workload in the first archive.")
         ] = None,
         second_workload: Annotated[
-            str | None, typer.Option(help="Which of the second archive.")
+            str | None, typer.Option(help="The workload in the second archive.")
         ] = None,
         main_only: Annotated[
-            bool, typer.Option("--main-only", help="Only stages that measure.")
+            bool, typer.Option("--main-only", help="Only the measured stages.")
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:

@@ -20,25 +20,29 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def deploy(
         testbed: Annotated[
-            str | None, typer.Argument(help="May be left out if there is one.")
+            str | None, typer.Argument(help="Optional if there is only one.")
         ] = None,
-        remove: Annotated[bool, flag("--remove", "Take the store and its data away.")] = False,
-        packages: Annotated[bool, flag("--packages", "With --remove: the packages too.")] = False,
+        remove: Annotated[bool, flag("--remove", "Remove the store and its data.")] = False,
+        packages: Annotated[
+            bool, flag("--packages", "With --remove: remove the packages as well.")
+        ] = False,
         wipe: Annotated[
             bool,
             flag(
                 "--wipe",
-                "Destroy what other use left on the devices; those of machines of your own are "
-                "asked for, or named with --yes-wipe.",
+                "Wipe devices that have been used otherwise. Devices of your own "
+                "machines need consent, or --yes-wipe with their names.",
             ),
         ] = False,
         yes_wipe: YesWipeOption = None,
         deployer: Annotated[
             str | None,
-            typer.Option(help="own, ceph-ansible or cephadm, in place of the spec's."),
+            typer.Option(help="own, ceph-ansible or cephadm; by default the spec's."),
         ] = None,
-        dry_run: Annotated[bool, flag("--dry-run", "Only say what would be done.")] = False,
-        no_snapshot: Annotated[bool, flag("--no-snapshot", "Do not freeze that state.")] = False,
+        dry_run: Annotated[bool, flag("--dry-run", "Only print the steps.")] = False,
+        no_snapshot: Annotated[
+            bool, flag("--no-snapshot", "Do not take a snapshot of the deployed state.")
+        ] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""

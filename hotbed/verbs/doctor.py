@@ -113,7 +113,7 @@ def _table(findings: Sequence[CheckResult], title: str | None = None) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    columns = ("", "needed", "found", "how to get it")
+    columns = ("", "needed", "found", "how to install it")
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for finding in findings:
         bad = Text("missing", style="red") if finding.needed else Text("short", style="yellow")

@@ -15,12 +15,15 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def down(
-        name: Annotated[str | None, typer.Argument(help="May be left out if there is one.")] = None,
+        name: Annotated[str | None, typer.Argument(help="Optional if there is only one.")] = None,
         everything: Annotated[
-            bool, typer.Option("--all", help="Every testbed, and leftovers of crashed ones.")
+            bool, typer.Option("--all", help="Remove every testbed, and leftovers of crashed ones.")
         ] = False,
         force: Annotated[
-            bool, typer.Option("--force", help="End a campaign or command that uses it first.")
+            bool,
+            typer.Option(
+                "--force", help="First end the campaign or command that uses the testbed."
+            ),
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:

@@ -14,8 +14,12 @@ def register(app: typer.Typer) -> None:
 
     @app.command("exec", context_settings={"ignore_unknown_options": True})
     def exec_(
-        nodes: Annotated[str, typer.Argument(help="Names, groups or roles, with commas; or all.")],
-        command: Annotated[list[str], typer.Argument(help="After --; one word is a shell line.")],
+        nodes: Annotated[
+            str, typer.Argument(help="Names, groups or roles, separated by commas; or all.")
+        ],
+        command: Annotated[
+            list[str], typer.Argument(help="Command after --; a single word is a shell line.")
+        ],
         testbed: TestbedOption = None,
     ) -> None:
         """Run a command on nodes in parallel; exit 1 when it failed on any.

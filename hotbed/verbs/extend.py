@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def extend(
         name: Annotated[str, typer.Argument(help="The testbed's name.")],
-        hours: Annotated[float, typer.Argument(help="So many hours more.")],
+        hours: Annotated[float, typer.Argument(help="Additional hours.")],
         as_json: JsonFlag = False,
     ) -> None:
         """Ask for more time on a leased testbed; the site says how much it allows, and when."""
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
         if before is None and now.state is not State.READY:
             raise UserError(
                 f"testbed {chosen!r} on site {site.kind} is {now.state} ({now.detail})",
-                do="`hotbed up SPEC` brings it up; only then a lease can be extended",
+                do="run `hotbed up SPEC` first; then its lease can be extended",
             )
         if before is None:
             raise UserError(

@@ -27,7 +27,7 @@ SpecFile = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="MOS: plans of microstores, and rules for them.")
+    group = typer.Typer(no_args_is_help=True, help="MOS: plans of microstores, and their rules.")
     app.add_typer(group, name="mos")
     for verb in (_plan, _rules, profile):
         verb(group)
@@ -45,7 +45,7 @@ def _plan(group: typer.Typer) -> None:
         ] = "cost",
         parameters_out: Annotated[
             Path | None,
-            typer.Option(help="Write parameters of the controller mos-pp for these tenants."),
+            typer.Option(help="New file for the parameters of the controller mos-pp."),
         ] = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -93,7 +93,7 @@ def _rules(group: typer.Typer) -> None:
         read = _read(spec)
         if not read.holds:
             raise UserError(
-                "holds is missing, the resources of each microstore",
+                "`holds` is missing: the resources of each microstore",
                 where=spec,
                 do="hotbed mos plan checks the plan that it makes",
             )

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    group = typer.Typer(no_args_is_help=True, help="Write a starting point of one's own.")
+    group = typer.Typer(no_args_is_help=True, help="Write a template.")
     app.add_typer(group, name="new")
 
     @group.command()
     def controller(
-        name: Annotated[str, typer.Argument(help="Its name, such as my-controller.")],
+        name: Annotated[str, typer.Argument(help="Name, such as my-controller.")],
         *,
         directory: Annotated[
-            Path, typer.Option("--dir", help="Where your controllers are; made if missing.")
+            Path, typer.Option("--dir", help="Folder of your controllers; created if missing.")
         ] = Path("my-controllers"),
         as_json: JsonFlag = False,
     ) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from controllers.prioritymeister.prioritizer import PriorityPlan
     from workloads.traces.reader import TraceReader
 
-TraceFile = Annotated[Path, typer.Argument(help="A trace, or a gzip of one.")]
+TraceFile = Annotated[Path, typer.Argument(help="Trace file, plain or gzip.")]
 Format = Annotated[
     str,
     typer.Option(
@@ -31,21 +31,21 @@ Format = Annotated[
         show_default=True,
     ),
 ]
-Disk = Annotated[int | None, typer.Option(help="Keep the requests of this disk of the trace.")]
+Disk = Annotated[int | None, typer.Option(help="Keep only the requests of this disk.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed row.")]
 Profile = Annotated[
     Path | None, typer.Option(help="The device's profile (docs/prioritymeister.md).")
 ]
 Completion = Annotated[
     bool,
-    typer.Option("--completion", help="Microsoft: TimeStamp is the arrival, not its end."),
+    typer.Option("--completion", help="Microsoft traces: TimeStamp is the arrival, not the end."),
 ]
 Link = Annotated[
     float,
     quantity(
         "--link",
         "bits_per_s",
-        "The link that network load is a share of.",
+        "Link rate; network load is a share of it.",
         show_default="1Gbit",
     ),
 ]
@@ -53,9 +53,12 @@ Link = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="PriorityMeister: tail latencies by plan.")
+    group = typer.Typer(
+        no_args_is_help=True,
+        help="PriorityMeister: plan priorities and rate limits for tail latency.",
+    )
     app.add_typer(group, name="pm")
-    traces = typer.Typer(no_args_is_help=True, help="Look at traces, or make some.")
+    traces = typer.Typer(no_args_is_help=True, help="Show or generate traces.")
     group.add_typer(traces, name="trace")
     for verb in (_curve, _plan, _place, _profile, pm_verbs.parameters, pm_verbs.simulate):
         verb(group)
@@ -90,7 +93,7 @@ def _curve(group: typer.Typer) -> None:
         stage: Annotated[str, typer.Option(help="storage, network-in or network-out.")],
         profile: Profile = None,
         rates: Annotated[
-            str | None, typer.Option(help="Print the burst of these rates: R1,R2,...")
+            str | None, typer.Option(help="Print the burst for these rates: R1,R2,...")
         ] = None,
         form: Format = "auto",
         disk: Disk = None,
@@ -200,7 +203,7 @@ def _generate(group: typer.Typer) -> None:
         burst: Annotated[
             float, quantity("--burst", "seconds", "Mean length of a burst, interrupted.")
         ] = 1.0,
-        size: Annotated[int, quantity("--size", "bytes", "Of each request.")] = 4096,
+        size: Annotated[int, quantity("--size", "bytes", "Size of each request.")] = 4096,
         read_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.6,
         sequential_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.0,
         seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
@@ -250,17 +253,21 @@ def _profile(group: typer.Typer) -> None:
     def profile(
         device: Annotated[
             str,
-            typer.Argument(help="A block device or a large file; of a node also scratch or osd."),
+            typer.Argument(help="Block device or large file; on a node also scratch or osd."),
         ],
         out: Annotated[Path, typer.Option(help="New file for the profile.")] = Path("profile.json"),
         kind: Annotated[str, typer.Option(help="by-size, or by-distance for disks.")] = "by-size",
         depth: Annotated[int, typer.Option(help="Requests in flight, by-size.")] = 32,
-        seconds: Annotated[float, quantity("--seconds", "seconds", "Of each measurement.")] = 2.0,
+        seconds: Annotated[
+            float, quantity("--seconds", "seconds", "Duration of each measurement.")
+        ] = 2.0,
         overwrite: Annotated[
-            bool, typer.Option("--overwrite", help="Measure writes: destroys what is stored.")
+            bool,
+            typer.Option("--overwrite", help="Measure writes: destroys the data on the device."),
         ] = False,
         node: Annotated[
-            str | None, typer.Option(help="The testbed's node that has it; without: this machine.")
+            str | None,
+            typer.Option(help="Node of the testbed that has it; by default this machine."),
         ] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
@@ -312,7 +319,9 @@ def _plan(group: typer.Typer) -> None:
 def _place(group: typer.Typer) -> None:
     @group.command()
     def place(
-        topology: Annotated[Path, typer.Argument(help="As of plan; servers may be left out.")],
+        topology: Annotated[
+            Path, typer.Argument(help="Topology, as for plan; servers are optional.")
+        ],
         as_json: JsonFlag = False,
     ) -> None:
         """Choose a server for each workload that has none: the first where all SLOs still hold.

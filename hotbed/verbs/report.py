@@ -30,12 +30,12 @@ def register(app: typer.Typer) -> None:
             ),
         ],
         figure: Annotated[
-            str | None, typer.Option(help="Draw this figure alone, such as 6a or 6.")
+            str | None, typer.Option(help="Draw only this figure, such as 6a or 6.")
         ] = None,
         ground: Annotated[
-            str | None, typer.Option(help="The ground of the runs, where there are several.")
+            str | None, typer.Option(help="Ground of the runs; needed if there are several.")
         ] = None,
-        artifacts: Annotated[Path, typer.Option(help="Where the runs are.")] = Path("artifacts"),
+        artifacts: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("artifacts"),
         as_json: JsonFlag = False,
     ) -> None:
         """Regenerate a paper's figures with a verdict on every claim."""

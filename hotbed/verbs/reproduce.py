@@ -25,9 +25,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def reproduce(
         *,
-        keep: Annotated[
-            bool, typer.Option("--keep", help="Leave the testbed up at the end.")
-        ] = False,
+        keep: Annotated[bool, typer.Option("--keep", help="Keep the testbed at the end.")] = False,
         artifacts: Annotated[Path, typer.Option(help="Where results go.")] = Path("artifacts"),
         as_json: JsonFlag = False,
     ) -> None:

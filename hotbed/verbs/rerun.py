@@ -37,27 +37,27 @@ def register(app: typer.Typer) -> None:
         bundle: Annotated[Path, typer.Argument(help="An archive made by hotbed bundle.")],
         *,
         campaign: Annotated[
-            str | None, typer.Option(help="Which one, where the bundle holds several.")
+            str | None, typer.Option(help="Campaign; needed if the bundle holds several.")
         ] = None,
         figure: Annotated[
             str | None, typer.Option(help="Only the cells that feed this figure, such as 6 or 8a.")
         ] = None,
         spec: Annotated[
-            Path | None, typer.Option(help="Another testbed's spec than the bundle's.")
+            Path | None, typer.Option(help="Spec of the testbed; by default the bundle's.")
         ] = None,
         site: Annotated[
             str | None,
-            typer.Option(help="Another kind of site than the spec's, such as local."),
+            typer.Option(help="Kind of site, such as local; by default the spec's."),
         ] = None,
         testbed: OtherTestbedOption = None,
         ground: Annotated[
-            str | None, typer.Option(help="Another ground than the bundle's, such as local.")
+            str | None, typer.Option(help="Ground, such as local; by default the bundle's.")
         ] = None,
         artifacts: Annotated[
-            Path | None, typer.Option(help="Where the new runs go; by default artifacts-BUNDLE.")
+            Path | None, typer.Option(help="Folder for the new runs; by default artifacts-BUNDLE.")
         ] = None,
         trust_code: Annotated[
-            bool, typer.Option("--trust-code", help="Run the bundle's own code, once read.")
+            bool, typer.Option("--trust-code", help="Run the bundle's own code; read it first.")
         ] = False,
         dry_run: DryRunOption = False,
         workers: WorkersOption = None,

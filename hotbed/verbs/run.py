@@ -45,8 +45,8 @@ def register(app: typer.Typer) -> None:
         ground: Annotated[
             str | None,
             typer.Option(
-                help="Another ground than the campaign's, such as sim (modelled: no testbed, root "
-                "or Ceph); results go to artifacts/CAMPAIGN-GROUND."
+                help="Ground, such as sim (simulated: no testbed, root or Ceph); by "
+                "default the campaign's. Results are in artifacts/CAMPAIGN-GROUND."
             ),
         ] = None,
         model: ModelOption = None,
@@ -54,8 +54,8 @@ def register(app: typer.Typer) -> None:
             bool,
             typer.Option(
                 "--notebook/--no-notebook",
-                help="Execute the notebook for each cell; on the ground sim it can be left out, "
-                "which saves seconds a cell.",
+                help="Execute the notebook for each cell. On the ground sim, --no-notebook "
+                "saves seconds per cell.",
             ),
         ] = True,
         workers: WorkersOption = None,

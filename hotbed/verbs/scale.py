@@ -40,10 +40,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
         move: Annotated[
             list[str] | None,
-            typer.Option(help="Seconds after which the hotspots move, such as 5,60,600."),
+            typer.Option(help="Seconds between moves of the hotspots, such as 5,60,600."),
         ] = None,
         controllers: Annotated[
-            list[str] | None, typer.Option(help="Names, separated by commas; all is every one.")
+            list[str] | None, typer.Option(help="Names, separated by commas; or all.")
         ] = None,
         controllers_dir: ControllersDirOption = None,
         op: Annotated[
@@ -54,11 +54,11 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option(help="Only the sweep of this figure: osds, hot or move.")
         ] = None,
         quick: Annotated[
-            bool, typer.Option("--quick", help="A small sweep of minutes: up to 128 OSDs.")
+            bool, typer.Option("--quick", help="Run a small sweep of minutes: up to 128 OSDs.")
         ] = False,
         workers: WorkersOption = None,
         scheduler: SchedulerOption = None,
-        artifacts: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("artifacts"),
+        artifacts: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("artifacts"),
         dry_run: DryRunOption = False,
         as_json: JsonFlag = False,
     ) -> None:

@@ -19,7 +19,7 @@ Label = Annotated[str, typer.Argument(help="Name of the snapshot.")]
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    group = typer.Typer(no_args_is_help=True, help="Freeze nodes with their disks; go back later.")
+    group = typer.Typer(no_args_is_help=True, help="Take snapshots of all nodes and restore them.")
     app.add_typer(group, name="snapshot")
 
     @group.command()

@@ -17,7 +17,7 @@ _LONG_S = 900.0
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="Swift microstores (MOS): look, and change.")
+    group = typer.Typer(no_args_is_help=True, help="Swift microstores (MOS): show and change them.")
     app.add_typer(group, name="swift")
     for verb in (_status, _layout, _share, _workers, _map, _machine, _storage, _replicate):
         verb(group)
@@ -27,7 +27,7 @@ def _status(group: typer.Typer) -> None:
     @group.command()
     def status(
         interval: Annotated[
-            float, quantity("--interval", "seconds", "Time over which rates are taken.")
+            float, quantity("--interval", "seconds", "Time over which rates are measured.")
         ] = 1.0,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
@@ -84,7 +84,7 @@ def _workers(group: typer.Typer) -> None:
     @group.command()
     def workers(
         microstore: Annotated[str, typer.Argument()],
-        count: Annotated[int, typer.Argument(min=1, help="Processes of each of its proxies.")],
+        count: Annotated[int, typer.Argument(min=1, help="Worker processes of each proxy.")],
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -109,9 +109,11 @@ def _machine(group: typer.Typer) -> None:
     @group.command()
     def machine(
         node: Annotated[str, typer.Argument(help="A proxy node.")],
-        microstore: Annotated[str | None, typer.Argument(help="Who gets it.")] = None,
+        microstore: Annotated[
+            str | None, typer.Argument(help="Microstore that gets the drive.")
+        ] = None,
         *,
-        free: Annotated[bool, typer.Option("--free", help="Back to the pool.")] = False,
+        free: Annotated[bool, typer.Option("--free", help="Return the drive to the pool.")] = False,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -130,7 +132,7 @@ def _storage(group: typer.Typer) -> None:
         node: Annotated[str, typer.Argument(help="A node with the role storage.")],
         microstore: Annotated[str, typer.Argument()],
         disk: Annotated[
-            list[str] | None, typer.Option(help="Such as d1; all when left out.")
+            list[str] | None, typer.Option(help="Microstore, such as d1; by default all.")
         ] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
@@ -143,7 +145,7 @@ def _storage(group: typer.Typer) -> None:
     def remove(
         node: Annotated[str, typer.Argument()],
         disk: Annotated[
-            list[str] | None, typer.Option(help="Such as d1; all when left out.")
+            list[str] | None, typer.Option(help="Microstore, such as d1; by default all.")
         ] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def top(
         testbed: TestbedOption = None,
-        once: Annotated[bool, typer.Option("--once", help="One look, then end.")] = False,
+        once: Annotated[bool, typer.Option("--once", help="Print one sample and end.")] = False,
         interval: Annotated[
             float, typer.Option(min=0.2, max=60.0, help="Seconds between looks.")
         ] = 1.0,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="Two-choice: bursts written past stragglers.")
+    group = typer.Typer(no_args_is_help=True, help="Two-choice: write bursts around stragglers.")
     app.add_typer(group, name="twochoice")
     for verb in (_bench, _status, _remove):
         verb(group)
@@ -30,30 +30,34 @@ def _bench(group: typer.Typer) -> None:
     @group.command()
     def bench(
         schedulers: Annotated[
-            str | None, typer.Option(help="Which, with commas; all eight when left out.")
+            str | None, typer.Option(help="Strategies, separated by commas; by default all eight.")
         ] = None,
         nodes: Annotated[int, typer.Option(help="Compute nodes, each with a scheduler.")] = 8,
-        processes: Annotated[int, typer.Option(help="Client processes on each.")] = 8,
-        size: Annotated[int, quantity("--size", "bytes", "Of a write.", show_default="4MiB")] = (
-            4 * 2**20
-        ),
+        processes: Annotated[int, typer.Option(help="Client processes on each compute node.")] = 8,
+        size: Annotated[
+            int, quantity("--size", "bytes", "Size of a write.", show_default="4MiB")
+        ] = (4 * 2**20),
         writes: Annotated[
-            int | None, typer.Option(help="Writes of each process; 4 without --duration.")
+            int | None, typer.Option(help="Number of writes of each process; 4 without --duration.")
         ] = None,
         duration: Annotated[
             float | None,
-            quantity("--duration", "seconds", "Write for so long instead, such as 30s."),
+            quantity(
+                "--duration",
+                "seconds",
+                "Duration of writing, such as 30s, instead of a number of writes.",
+            ),
         ] = None,
         choices: Annotated[
             str, typer.Option(help="home+random (section V.A) or random+random (III).")
         ] = "home+random",
         read: Annotated[
-            bool, typer.Option(help="Read everything back afterwards, following redirects.")
+            bool, typer.Option(help="Afterwards read everything back, following redirects.")
         ] = True,
         maintainers: Annotated[
-            bool, typer.Option(help="Bring data home meanwhile, where nodes are idle.")
+            bool, typer.Option(help="Meanwhile move data home where nodes are idle.")
         ] = False,
-        seed: Annotated[int, typer.Option(help="Of the bytes.")] = 1,
+        seed: Annotated[int, typer.Option(help="Seed of the written bytes.")] = 1,
         out: Annotated[
             Path | None, typer.Option(help="New folder for the results.", show_default=False)
         ] = None,

@@ -19,11 +19,17 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def up(
         spec: Annotated[Path, typer.Argument(help="A spec file, such as testbed/specs/dlr.yaml.")],
-        name: Annotated[str | None, typer.Option(help="Another name than the spec's.")] = None,
+        name: Annotated[
+            str | None, typer.Option(help="Name of the testbed; by default the spec's.")
+        ] = None,
         yes_wipe: YesWipeOption = None,
         accept_host_keys: AcceptHostKeysOption = False,
         dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Only say what it takes, and from when on.")
+            bool,
+            typer.Option(
+                "--dry-run",
+                help="Only print the resources that it takes, and the start of the lease.",
+            ),
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:

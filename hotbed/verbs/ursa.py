@@ -36,42 +36,43 @@ def _plan(group: typer.Typer) -> None:
         *,
         instance: Instance,
         method: Annotated[
-            str, typer.Option(help="What decides where objects go: alp, ilp, opt, htoc, sa, ...")
+            str,
+            typer.Option(help="Method that decides where objects go: alp, ilp, opt, htoc, sa, ..."),
         ] = "alp",
         time_limit: Annotated[
             float | None,
-            quantity("--time-limit", "seconds", "Time after which the best that was found counts."),
+            quantity("--time-limit", "seconds", "Time limit; the best plan found by then counts."),
         ] = None,
         seed: Annotated[int, typer.Option(help="The same seed gives the same plan.")] = 0,
         max_move_cost: Annotated[
-            float | None, typer.Option(help="No single move may cost more.")
+            float | None, typer.Option(help="Maximum cost of a single move.")
         ] = None,
         swap_success: Annotated[
-            float, typer.Option(help="Part of the secondaries that can become primary.")
+            float, typer.Option(help="Share of the secondaries that can become primary.")
         ] = 1.0,
         spread: Annotated[
             int | None,
             typer.Option(help="The only level of fault domains that counts; 0 is the outermost."),
         ] = None,
         max_moves: Annotated[
-            int | None, typer.Option(help="Replicas that may move in a round.")
+            int | None, typer.Option(help="Maximum number of replicas that may move in a round.")
         ] = None,
         budget: Annotated[
-            float | None, quantity("--budget", "bytes", "Bytes that may move in a round.")
+            float | None, quantity("--budget", "bytes", "Maximum bytes that may move in a round.")
         ] = None,
         node_budget: Annotated[
             float | None,
             quantity(
                 "--node-budget",
                 "bytes",
-                "Bytes that may leave, and come to, any one node in a round.",
+                "Maximum bytes that may leave one node, and reach one node, in a round.",
             ),
         ] = None,
         rounds: Annotated[
-            int, typer.Option(help="Rounds to plan for at most, each within the budget.")
+            int, typer.Option(help="Maximum number of rounds, each within the budget.")
         ] = 1,
         out: Annotated[
-            Path | None, typer.Option(help="File for the plan; replaces a plan alone.")
+            Path | None, typer.Option(help="File for the plan; an existing plan is replaced.")
         ] = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -143,10 +144,12 @@ def _rounds(group: typer.Typer) -> None:
         ] = None,
         random: Annotated[
             float | None,
-            typer.Option(help="Instead: the part of the partitions with new loads each round."),
+            typer.Option(
+                help="Instead of files: share of the partitions with new loads in each round."
+            ),
         ] = None,
         count: Annotated[
-            int, typer.Option("--rounds", help="Rounds after the first, with --random.")
+            int, typer.Option("--rounds", help="Number of rounds after the first, with --random.")
         ] = 10,
         method: Annotated[str, typer.Option(help="As for plan.")] = "alp",
         time_limit: Annotated[
@@ -154,17 +157,17 @@ def _rounds(group: typer.Typer) -> None:
         ] = None,
         seed: Annotated[int, typer.Option(help="The same seed gives the same rounds.")] = 0,
         max_move_cost: Annotated[
-            float | None, typer.Option(help="No single move may cost more.")
+            float | None, typer.Option(help="Maximum cost of a single move.")
         ] = None,
         out: Annotated[Path | None, typer.Option(help="Folder for the plans.")] = None,
         instances: Annotated[
-            bool, typer.Option("--instances", help="Write the instance before each round too.")
+            bool, typer.Option("--instances", help="Also write the instance before each round.")
         ] = False,
         verify: Annotated[
             bool, typer.Option("--check", help="Verify every plan independently.")
         ] = False,
         scratch: Annotated[
-            bool, typer.Option("--scratch", help="Plan from scratch as well, to compare.")
+            bool, typer.Option("--scratch", help="Also plan from scratch, to compare.")
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:
@@ -207,14 +210,14 @@ def _compare(group: typer.Typer) -> None:
         instance: Instance,
         method: Annotated[
             list[str] | None,
-            typer.Option(help="Methods, the first being what others are held against; alp, joint."),
+            typer.Option(help="Methods; the first is the baseline. By default alp, joint."),
         ] = None,
         time_limit: Annotated[
             float | None, quantity("--time-limit", "seconds", "Time for each method.")
         ] = None,
         seed: Annotated[int, typer.Option(help="The same seed gives the same plans.")] = 0,
         max_move_cost: Annotated[
-            float | None, typer.Option(help="No single move may cost more.")
+            float | None, typer.Option(help="Maximum cost of a single move.")
         ] = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -292,7 +295,10 @@ def _generate(group: typer.Typer) -> None:
             float | None, typer.Option(help="Exponent of the loads' power law; 1.5.")
         ] = None,
         load_max: Annotated[
-            float | None, typer.Option(help="Heaviest load over the lightest; not cut off.")
+            float | None,
+            typer.Option(
+                help="Maximum ratio of the heaviest load to the lightest; by default unlimited."
+            ),
         ] = None,
         primary_factor: Annotated[
             float | None, typer.Option(help="Load of a primary over a secondary's; 2.")
@@ -303,26 +309,29 @@ def _generate(group: typer.Typer) -> None:
         ratio_sigma: Annotated[
             float | None, typer.Option(help="Sigma of its lognormal distribution.")
         ] = None,
-        ratio_max: Annotated[float | None, typer.Option(help="Where it is cut off.")] = None,
+        ratio_max: Annotated[
+            float | None, typer.Option(help="Maximum of the distribution.")
+        ] = None,
         threshold: Annotated[
             float | None, typer.Option(help="Load over capacity above which a node is hot; 0.7.")
         ] = None,
         discs: Annotated[int | None, typer.Option(help="Number of hot discs.")] = None,
         disc_area: Annotated[
-            float | None, typer.Option(help="Part of the area that hot discs cover; 0.06.")
+            float | None, typer.Option(help="Share of the area that hot discs cover; 0.06.")
         ] = None,
         racks: Annotated[
             int | None, typer.Option(help="Racks in clusters, instead of points in the plane.")
         ] = None,
         domain: Annotated[
             str | None,
-            typer.Option(help="What a fault domain is: node, rack, or nested (cluster and rack)."),
+            typer.Option(help="Kind of fault domain: node, rack, or nested (cluster and rack)."),
         ] = None,
         dimensions: Annotated[
-            int | None, typer.Option(help="Of the load: 1 is cpu, 2 bandwidth too, 3 bytes too.")
+            int | None,
+            typer.Option(help="Dimensions of the load: 1 is CPU, 2 adds bandwidth, 3 adds bytes."),
         ] = None,
         group_size: Annotated[
-            int | None, typer.Option(help="Partitions that lie together and form a group.")
+            int | None, typer.Option(help="Number of adjacent partitions that form a group.")
         ] = None,
         sizes: Annotated[
             bool | None, typer.Option("--bytes", help="Write the bytes of each replica.")

@@ -29,14 +29,15 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
         ground: Annotated[
-            str, typer.Option(help="The real ground that the model is held against.")
+            str, typer.Option(help="The real ground that the model is compared with.")
         ] = "local",
         out: Annotated[
-            Path | None, typer.Option(help="Where figures and tables go; artifacts/validation.")
+            Path | None,
+            typer.Option(help="Folder for figures and tables; by default artifacts/validation."),
         ] = None,
         as_json: JsonFlag = False,
     ) -> None:
-        """Figures 6 and 8 on sim beside a real ground, with the model's error of every cell.
+        """Compare figures 6 and 8 on sim with a real ground, with the model's error of every cell.
 
         Cells that ran on both with the same parameters and seed are compared: run a campaign on
         both grounds (`hotbed run dlr-quick`, `hotbed run dlr-quick --ground sim`).

@@ -33,7 +33,10 @@ def register(app: typer.Typer) -> None:
         ] = None,
         most_gib: MostGibOption = 16,
         no_limits: Annotated[
-            bool, typer.Option("--no-limits", help="Of your own: it may take what it needs.")
+            bool,
+            typer.Option(
+                "--no-limits", help="No limits of memory and time; only for your own bundles."
+            ),
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:

@@ -76,8 +76,8 @@ def versions(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
     if config.store == "swift":
         proxies = [node.name for node in config.nodes if "proxy" in node.roles]
         program = [f"{VENV}/bin/python", "-c", "import swift; print(swift.__version__)"]
-        told = every(proxies, lambda name: reach(config, name).run(program).text.strip())
-        result["swift"] = ",".join(sorted(set(told.values())))
+        versions = every(proxies, lambda name: reach(config, name).run(program).text.strip())
+        result["swift"] = ",".join(sorted(set(versions.values())))
     if config.store == "nfs":
         servers = [node.name for node in config.nodes if "nfs" in node.roles]
         found = every(servers, lambda name: reach(config, name).run(["ganesha.nfsd", "-v"]).text)

@@ -51,15 +51,15 @@ def _microstores(swift: SwiftStore | None) -> dict[str, Any]:
     try:
         seen = swift.sense(frozenset({MICROSTORES})).microstores
         assert seen is not None
-        told: dict[str, Any] = {
+        found: dict[str, Any] = {
             "microstores": microstores_to_json(seen),
             "state": state_to_json(swift.state()),
             "down": {},
             "lost": {},
         }
     except StoreError as error:
-        told = {"error": str(error)}
-    return {"swift": told}
+        found = {"error": str(error)}
+    return {"swift": found}
 
 
 def _steered(config: AgentConfig) -> dict[str, list[str]]:

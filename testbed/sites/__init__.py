@@ -64,8 +64,8 @@ def options_that_name_nobody(kind: str) -> frozenset[str]:
     from testbed.sites.chameleon.options import NAME_NOBODY as CHAMELEON
     from testbed.sites.inventory import hosts as inventory
 
-    told = {"chameleon": CHAMELEON, "inventory": inventory.NAME_NOBODY}
-    return told.get(kind, frozenset())
+    by_kind = {"chameleon": CHAMELEON, "inventory": inventory.NAME_NOBODY}
+    return by_kind.get(kind, frozenset())
 
 
 def names_told(kind: str, options: Mapping[str, object], folder: Path) -> Iterator[str]:
@@ -76,6 +76,6 @@ def names_told(kind: str, options: Mapping[str, object], folder: Path) -> Iterat
     """
     from testbed.sites.inventory import hosts as inventory
 
-    told = {"inventory": inventory.names_in_files}
-    if kind in told:
-        yield from told[kind](options, folder)
+    by_kind = {"inventory": inventory.names_in_files}
+    if kind in by_kind:
+        yield from by_kind[kind](options, folder)

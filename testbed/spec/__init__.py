@@ -236,8 +236,8 @@ class TestbedSpec(SpecModel):
     @model_validator(mode="after")
     def _no_templates(self) -> TestbedSpec:
         """Refuse templates: Ansible would run their code on the engine's machine."""
-        told = self.model_dump_json(exclude={"site"})
-        found = next((mark for mark in ("{{", "{%", "{#") if mark in told), None)
+        text = self.model_dump_json(exclude={"site"})
+        found = next((mark for mark in ("{{", "{%", "{#") if mark in text), None)
         if found is not None:
             raise ValueError(f"a text holds {found}, which begins a template: write out its value")
         return self

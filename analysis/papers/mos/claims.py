@@ -138,7 +138,7 @@ _SECTION_1: tuple[Claim, ...] = (
             f"latency-{letters[0].lower()}-{other}",
             "1",
             f"FavorsSmall has the {extent} latency of {kind} objects ({' and '.join(letters)}; "
-            f"{label(other)} beside it)",
+            f"compared with {label(other)})",
             _latencies(FAVORS_SMALL, other, letters, which),
             baseline=label(other),
             larger=extent == "highest",
@@ -749,7 +749,7 @@ _COURSES: tuple[Claim, ...] = (
         for name, statement, compute, value, no_effect in (
             (
                 "network-most",
-                "In stage 1 C comes to hold up to 95 % of the network",
+                "In stage 1 C reaches up to 95 % of the network",
                 _held(_network_most, "largest share in stage 1"),
                 NETWORK_MOST,
                 0.70,

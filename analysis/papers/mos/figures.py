@@ -450,7 +450,7 @@ def over_time(
     rows = cells(evidence.table, "adaptation")
     order = shown(rows)
     if len(order) < 2:
-        return Missing("workloads A and C whose load changes, with two setups")
+        return Missing("workloads A and C with changing load, with two setups")
     with style.figure(width=8.6, height=4.0) as (drawn, axes):
         panel, numbers = axes[0], []
         course: Report = {}
@@ -610,7 +610,7 @@ def tables(rows: pd.DataFrame) -> list[Table]:
     made = (
         ("setups", "Four workloads at once (figure 1)", SETUP_HEADS, _setups(rows)),
         ("load", "Two tenants at several loads (figures 8 to 10)", LOAD_HEADS, _loads(rows)),
-        ("course", "Two tenants whose load changes (figures 11, 12)", COURSE_HEADS, _courses(rows)),
+        ("course", "Two tenants with changing load (figures 11, 12)", COURSE_HEADS, _courses(rows)),
         ("alone", "One workload alone (figures 2 to 5)", ALONE_HEADS, _alone(rows)),
     )
     return [Table(f"mos-{name}", title, heads, of) for name, title, heads, of in made if of]

@@ -304,8 +304,8 @@ _PAPER: tuple[Claim, ...] = (
             (
                 "all-used",
                 MOS,
-                "of proxies' cores, storage servers' cores and network the one of which it holds "
-                "least, at its most, as a part of the pool; read as within 10 %",
+                "the largest share of the resource of which it holds least (proxies' cores, "
+                "storage servers' cores or network); read as within 10 %",
             ),
             ("all-used-pp", MOS_PP, "as above"),
         )
@@ -332,8 +332,8 @@ _BEYOND: tuple[Claim, ...] = (
         _claim(
             f"error-{100 * error:.0f}",
             "error",
-            "With a cospurf made of other runs than the judge, and then made "
-            f"{100 * error:.0f} % wrong, MOS++ is ahead of MOS, on average over workloads and "
+            "With a cospurf from other runs than the judge, then distorted by "
+            f"{100 * error:.0f} %, MOS++ is ahead of MOS, on average over workloads and "
             "stages",
             over_mos(model_error=error),
         )
@@ -344,7 +344,7 @@ _BEYOND: tuple[Claim, ...] = (
         "error",
         "A cospurf that is 30 % wrong costs MOS++ performance",
         average(_tenants_of(MOS_PP, "ABCD", runs="same", model_error=0.3), _OWN_RUNS, _NO_WRONG),
-        baseline="MOS++ with a cospurf made of the judge's own runs",
+        baseline="MOS++ with a cospurf from the judge's own runs",
         larger=False,
     ),
     _claim(
@@ -356,14 +356,14 @@ _BEYOND: tuple[Claim, ...] = (
             _tenants_of(MOS_PP, "ABCD", runs="same", learns=False),
             _NO_WRONG,
         ),
-        baseline="the same with a cospurf made of the judge's own runs",
+        baseline="the same with a cospurf from the judge's own runs",
         larger=False,
     ),
     *(
         _claim(
             f"own-runs-error-{100 * error:.0f}",
             "error",
-            f"With a cospurf made of the judge's own runs and then made {100 * error:.0f} % wrong "
+            f"With a cospurf from the judge's own runs, then distorted by {100 * error:.0f} %, "
             "MOS++ is ahead of MOS, on average over workloads and stages",
             over_mos(runs="same", model_error=error),
         )
@@ -372,16 +372,16 @@ _BEYOND: tuple[Claim, ...] = (
     _within(
         "other-runs-cost",
         "error",
-        "A cospurf made of other runs than the judge costs MOS++ nothing (over one made of the "
+        "A cospurf from other runs than the judge costs MOS++ nothing (over one from the "
         "judge's own; read as within 5 %)",
         average(_tenants_of(MOS_PP, "ABCD"), _OWN_RUNS, "no block was run with both"),
         tolerance=0.05,
-        baseline="MOS++ with a cospurf made of the judge's own runs",
+        baseline="MOS++ with a cospurf from the judge's own runs",
     ),
     _claim(
         "local",
         "Table 3",
-        "The same with a model made of this project's own measurements: MOS++ is ahead of MOS",
+        "The same with a model of this project's own measurements: MOS++ is ahead of MOS",
         over_mos(profile="local"),
     ),
     _claim(
@@ -647,7 +647,7 @@ def _by_stage(runs: pd.DataFrame) -> Table:
                 for span in (*STAGES.values(), None)
             ]
             rows.append((text, tenant, *values, str(len(folders))))
-    title = "What every policy came to, by stage (model of section 3's measurements)"
+    title = "Results of every policy, by stage (model of section 3's measurements)"
     return Table("stages", title, heads, tuple(rows))
 
 
@@ -698,8 +698,8 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
     FigureEntry(
         "error",
-        "What a wrong model costs MOS++ (not in the paper)",
-        "Each curve of the optimiser's cospurf is made wrong by a given part (docs/mos.md). "
+        "Cost of a wrong model for MOS++ (not in the paper)",
+        "Each curve of the optimiser's cospurf is distorted by a given share (docs/mos.md). "
         "Geometric means over blocks with 95 % intervals.",
         errors,
         "error",
@@ -708,7 +708,7 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
     FigureEntry(
         "division",
-        "Who holds what of the pool (not in the paper)",
+        "Division of the pool over time (not in the paper)",
         "Means of 15 minutes over runs.",
         division,
         "14",

@@ -534,7 +534,7 @@ def tables(table: pd.DataFrame) -> list[Table]:
                     & same
                 ]
                 rows.append((kind.upper(), size, _name(key), *_numbers(mine)))
-    return [Table("methods", "What every method came to", HEADS, tuple(rows))] if rows else []
+    return [Table("methods", "Results of every method", HEADS, tuple(rows))] if rows else []
 
 
 def _name(key: pd.Series) -> str:

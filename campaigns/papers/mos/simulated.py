@@ -101,7 +101,7 @@ def constants(profile: str, runs: str, seed: int) -> tuple[Constants, Constants]
 def profiled(model: Constants, pool: Resources, seed: int) -> PiecewiseLinear:
     """Return the cospurf from runs on a simulator."""
     runs = simulated_runs(model, pool, seed)
-    return fit(runs, pool, f"{len(runs)} runs on a simulator made of measured ones")
+    return fit(runs, pool, f"{len(runs)} runs on a simulator fitted to measured runs")
 
 
 def made_wrong(cospurf: PiecewiseLinear, error: float, seed: int) -> PiecewiseLinear:

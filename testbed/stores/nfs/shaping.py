@@ -46,7 +46,7 @@ _MOST_FLOWS = 400
 class ShapedFlow:
     """Traffic of one workload that leaves this host.
 
-    `pairs` are (bytes/s, bytes) of its token buckets, all of which bind; no pairs: no limit.
+    `pairs` are (bytes/s, bytes) of its token buckets, all of them bind; no pairs: no limit.
     `level` counts from 1, served first; `dscp` is the mark of its packets. `between` are (source or
     None, destination) prefixes.
     """
@@ -100,7 +100,7 @@ def flows_of(host: Mapping[str, Any]) -> tuple[ShapedFlow, ...]:
             if pair in seen:
                 raise ValueError(
                     f"flows {seen[pair]} and {flow.name} go from {pair[0] or 'here'} to {pair[1]}: "
-                    "they cannot be told apart, give their clients an address each"
+                    "they cannot be distinguished, give their clients an address each"
                 )
             seen[pair] = flow.name
     return found
@@ -219,8 +219,8 @@ def _match(prefix: str, offset: int) -> str:
 
 
 def tc_commands(state: ShapingState, device: str, frame: int = FRAME) -> list[str]:
-    """Return lines for ``tc -batch`` that install `state` on a device whose root is not ours yet
-    and whose frames have at most `frame` bytes."""
+    """Return lines for ``tc -batch`` that install `state` on a device that has no root of ours yet
+    with frames of at most `frame` bytes."""
     lines = [f"qdisc replace dev {device} root handle 1: htb default {_OTHER:x}"]
     classes: dict[str, list[Class]] = {}
     for found in sorted(state.classes, key=lambda one: order_of(one.classid)):
@@ -267,7 +267,7 @@ def _class_line(one: Class, device: str, frame: int) -> str:
 
 
 def order_of(classid: str) -> tuple[int, ...]:
-    """Return a sort key for class ids, whose parts are hexadecimal."""
+    """Return a sort key for class ids, which have hexadecimal parts."""
     return tuple(int(part, 16) for part in classid.split(":") if part)
 
 

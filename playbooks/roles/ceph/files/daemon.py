@@ -33,8 +33,8 @@ def why(unit: str) -> str:
         text=True,
         check=False,
     ).stdout.splitlines()
-    telling = [line for line in journal if " -1 " in line or "rror" in line or "ailed" in line]
-    return (telling or journal or ["nothing in its journal"])[-1].strip()
+    useful = [line for line in journal if " -1 " in line or "rror" in line or "ailed" in line]
+    return (useful or journal or ["nothing in its journal"])[-1].strip()
 
 
 def write_dropin(kind: str, text: str) -> bool:

@@ -61,7 +61,7 @@ def content(path: str, head: bytes) -> str | None:
     """
     listing = output("wipefs", "--json", path)
     if not listing.strip() and not output("wipefs", "--version"):
-        return "what cannot be told, for wipefs (util-linux) is missing"
+        return "unknown contents (wipefs of util-linux is missing)"
     rows = json.loads(listing)["signatures"] if listing.strip() else []
     found = dict.fromkeys(NAMES.get(row["type"], row["type"]) for row in rows)
     if found:
@@ -328,13 +328,15 @@ def other_cluster(wanted: dict, root: Path = Path("/")) -> str | None:
     listing = ("list-units", "--plain", "--no-legend", "--type=service", "--state=running")
     running = output("systemctl", *listing, "ceph-*@*").split("\n")
     units = [line.split()[0] for line in running if line.split() and ours not in line]
-    told = [f"fsid {fsid or 'not named'} in {path}" for path, fsid in found.items() if fsid != ours]
+    others = [
+        f"fsid {fsid or 'not named'} in {path}" for path, fsid in found.items() if fsid != ours
+    ]
     if ours not in found.values():
-        told += [f"{unit} runs" for unit in units]
-    if not told:
+        others += [f"{unit} runs" for unit in units]
+    if not others:
         return None
     return (
-        f"Node {wanted['node']} belongs to another Ceph cluster ({', '.join(told[:4])}): remove "
+        f"Node {wanted['node']} belongs to another Ceph cluster ({', '.join(others[:4])}): remove "
         "that one first."
     )
 

@@ -139,7 +139,7 @@ def problem_of(volume: dict, wanted: dict) -> str | None:
     others = elsewhere(group, wanted) if group else []
     if others:
         return (
-            f"The {where} is part of the volume group {group}, which lies on {', '.join(others)} "
+            f"The {where} is part of the volume group {group}, which is on {', '.join(others)} "
             "too: free it or name another one."
         )
     return None
@@ -165,7 +165,7 @@ def machine_problems(wanted: dict) -> list[str]:
     if wanted["volumes"] and not has_mapper():
         problems.append(
             f"The kernel of node {node} has no device mapper, and {deployer} makes OSDs on LVM "
-            "alone: take machines whose kernel has dm_mod, or deployer own."
+            "alone: take machines with dm_mod in the kernel, or deployer own."
         )
     return problems
 
