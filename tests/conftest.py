@@ -4,6 +4,7 @@ that must share a process."""
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -28,6 +29,16 @@ settings.load_profile("hotbed")
 # their own process would wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Collection makes a million objects, none of them garbage.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but only among what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -111,6 +111,7 @@ def report(runs: Path) -> Report:
     return build(runs, "dlr-tiny")
 
 
+@pytest.mark.slow
 def test_a_report_holds_no_script(report: Report) -> None:
     page = Page(report.path.read_text())
     assert page.is_inert()
@@ -162,6 +163,7 @@ def test_a_comparison_holds_no_script(tmp_path: Path) -> None:
     assert in_markdown(kept) == kept
 
 
+@pytest.mark.slow
 def test_what_notebooks_show_holds_no_script(runs: Path, report: Report) -> None:
     records = [
         Run.model_validate_json(file.read_bytes())

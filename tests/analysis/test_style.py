@@ -116,6 +116,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_two_processes_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This includes figures that cannot be sent, and one lost with its process."""
     monkeypatch.setattr(aside, "processors", lambda: 2)

@@ -223,6 +223,7 @@ def test_a_line_that_cannot_be_cut_back_spoils_no_other(
     assert subject.seen() == [1, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "fault", "first", "stride"),
     [

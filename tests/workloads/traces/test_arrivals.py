@@ -72,6 +72,7 @@ def wire(block: RequestBlock) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.where(block.read, 200 + 1.1 * block.size, 200 + 0.025 * block.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [60, 400])
 @pytest.mark.parametrize("label", [label for label in standins.TABLE2 if label != "L"])
 def test_stand_ins_meet_table_2(label: str, seconds: float) -> None:
