@@ -2,7 +2,7 @@ package sim
 
 import (
 	"math"
-	"sort"
+	"slices"
 	"testing"
 	"time"
 )
@@ -43,7 +43,7 @@ func TestHistogramAgainstTheLatenciesThemselves(t *testing.T) {
 	}
 	a.Merge(&b)
 	a.Merge(&Histogram{})
-	sort.Slice(values, func(i, j int) bool { return values[i] < values[j] })
+	slices.Sort(values)
 	for _, q := range []float64{0, 0.01, 0.5, 0.95, 0.999, 1} {
 		exact := values[max(0, int(math.Ceil(q*float64(len(values))))-1)]
 		got := h.Quantile(q)

@@ -269,7 +269,7 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 	folder := t.TempDir()
 	key, cluster := filepath.Join(folder, "key"), filepath.Join(folder, "cluster.json")
 	if err := errors.Join(os.WriteFile(key, bytes.Repeat([]byte("s"), 32), 0o644),
-		os.WriteFile(cluster, []byte(fmt.Sprintf(`{"agents": ["127.0.0.1:1"], "key_file": %q}`, key)), 0o644)); err != nil {
+		os.WriteFile(cluster, fmt.Appendf(nil, `{"agents": ["127.0.0.1:1"], "key_file": %q}`, key), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{

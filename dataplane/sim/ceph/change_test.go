@@ -1,6 +1,7 @@
 package ceph
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestAMovedReplicaIsCopiedWithinTheLimits(t *testing.T) {
 	pg := int32(9)
 	up := c.osdMap.of(pg)
 	target := int32(0)
-	for contains(up, target) {
+	for slices.Contains(up, target) {
 		target++
 	}
 	objects := c.pgs[pg].objects
@@ -44,14 +45,14 @@ func TestAMovedReplicaIsCopiedWithinTheLimits(t *testing.T) {
 	if !effects[0].OK || effects[0].Detail["bytes_moved"] != float64(c.pgs[pg].bytes) {
 		t.Fatalf("%+v", effects)
 	}
-	if contains(c.members(pg), target) || !contains(c.osdMap.of(pg), target) {
+	if slices.Contains(c.members(pg), target) || !slices.Contains(c.osdMap.of(pg), target) {
 		t.Fatalf("before the copy up is %v and acting %v", c.osdMap.of(pg), c.members(pg))
 	}
 	began := c.Now()
 	if !c.Settle(time.Hour) {
 		t.Fatal("it never ends")
 	}
-	if !contains(c.members(pg), target) || c.pgs[pg].hold != nil {
+	if !slices.Contains(c.members(pg), target) || c.pgs[pg].hold != nil {
 		t.Errorf("after the copy acting is %v", c.members(pg))
 	}
 	least := time.Duration(objects-1) * 100 * time.Millisecond

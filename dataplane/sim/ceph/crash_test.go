@@ -44,7 +44,7 @@ func TestAnOSDThatStaysDownIsMarkedOutAndItsDataCopied(t *testing.T) {
 	}
 	c.Advance(10 * time.Minute)
 	for pg := range int32(128) {
-		if m := c.members(pg); len(m) != 2 || contains(m, 2) {
+		if m := c.members(pg); len(m) != 2 || slices.Contains(m, 2) {
 			t.Fatalf("PG %x is on %v", pg, m)
 		}
 	}

@@ -3,6 +3,7 @@ package ceph
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // CRUSH as in Ceph since Jewel (tunables chooseleaf_descend_once, chooseleaf_vary_r and
@@ -140,18 +141,18 @@ func (m *crushMap) place(x uint32, size int, weights []uint32, out []int32) []in
 	var hosts [maxSize]int32
 	out = out[:0]
 	root := m.at(-1)
-	for rep := 0; rep < size; rep++ {
-		for failed := 0; failed < chooseTries; failed++ {
+	for rep := range size {
+		for failed := range chooseTries {
 			r := uint32(rep + failed)
 			item := root.choose(x, r)
 			for m.at(item).kind != kindHost {
 				item = m.at(item).choose(x, r)
 			}
-			if contains(hosts[:len(out)], item) {
+			if slices.Contains(hosts[:len(out)], item) {
 				continue
 			}
 			osd := m.at(item).choose(x, r) // stable, vary_r 1: the leaf's own number is r
-			if contains(out, osd) || isOut(weights[osd], x, osd) {
+			if slices.Contains(out, osd) || isOut(weights[osd], x, osd) {
 				continue
 			}
 			hosts[len(out)] = item
@@ -171,15 +172,6 @@ func isOut(weight, x uint32, osd int32) bool {
 		return true
 	}
 	return hash2(x, uint32(osd))&0xffff >= weight
-}
-
-func contains(list []int32, item int32) bool {
-	for _, other := range list {
-		if other == item {
-			return true
-		}
-	}
-	return false
 }
 
 // logTable holds 2^44 (log2(u+1) - 16) for a 16-bit u: Ceph's crush_ln, computed by squaring

@@ -2,6 +2,7 @@ package ceph
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"hotbed/dataplane/sim"
@@ -149,7 +150,7 @@ func (h *onBoot) Handle(_ *sim.Kernel, arg uint64) {
 func (c *Cluster) repeer(o *osd) {
 	var touched []int32
 	for pg := range int32(c.cfg.PGs) {
-		if contains(c.members(pg), o.id) || contains(c.osdMap.of(pg), o.id) {
+		if slices.Contains(c.members(pg), o.id) || slices.Contains(c.osdMap.of(pg), o.id) {
 			c.peer(pg, none)
 			touched = append(touched, pg)
 		}

@@ -230,7 +230,7 @@ func (c *Cluster) setUpmap(a Action) Effect {
 		c.pin(pg)
 		return Effect{OK: true}
 	case "SwapPrimary":
-		if !c.hasOSD(a.OSD) || !contains(up, int32(a.OSD)) {
+		if !c.hasOSD(a.OSD) || !slices.Contains(up, int32(a.OSD)) {
 			return refused("osd.%d holds no replica of %s (%s)", a.OSD, a.PG, show(up))
 		}
 		if len(up) > 0 && up[0] == int32(a.OSD) {
@@ -254,9 +254,9 @@ func (c *Cluster) moveReplica(a Action, pg int32, up []int32) Effect {
 	switch {
 	case !c.hasOSD(a.Target) || !m.up[a.Target] || m.reweight[a.Target] == 0:
 		return refused("osd.%d is not up and in: it can take no replica", a.Target)
-	case !c.hasOSD(a.Source) || !contains(up, int32(a.Source)):
+	case !c.hasOSD(a.Source) || !slices.Contains(up, int32(a.Source)):
 		return refused("osd.%d holds no replica of %s (%s)", a.Source, a.PG, show(up))
-	case contains(up, int32(a.Target)):
+	case slices.Contains(up, int32(a.Target)):
 		return refused("osd.%d holds a replica of %s already", a.Target, a.PG)
 	}
 	order := slices.Clone(up)
@@ -403,7 +403,7 @@ func (c *Cluster) bytesMovedBy(weights []uint32) float64 {
 	for pg := range int32(c.cfg.PGs) {
 		was := before[int(pg)*m.size : (int(pg)+1)*m.size]
 		for _, osd := range m.of(pg) {
-			if !contains(was, osd) {
+			if !slices.Contains(was, osd) {
 				bytes += c.pgs[pg].bytes
 			}
 		}
@@ -485,7 +485,7 @@ func (c *Cluster) relief(full int, order, counts []int, pgs []int32) (int32, int
 		}
 		for _, pg := range pgs {
 			_, whole := c.osdMap.upmap[pg]
-			if !whole && !contains(c.osdMap.of(pg), int32(to)) && !c.itemTo(pg, int32(to)) {
+			if !whole && !slices.Contains(c.osdMap.of(pg), int32(to)) && !c.itemTo(pg, int32(to)) {
 				return pg, int32(to)
 			}
 		}

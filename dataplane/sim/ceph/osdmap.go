@@ -159,7 +159,7 @@ func (m *osdMap) applyUpmap(pg int32, set []int32) []int32 {
 	}
 	for _, item := range m.items[pg] {
 		from, to := item[0], item[1]
-		if contains(set, to) || m.reweight[to] == 0 {
+		if slices.Contains(set, to) || m.reweight[to] == 0 {
 			continue
 		}
 		if at := slices.Index(set, from); at >= 0 {

@@ -86,13 +86,13 @@ func (c *Cluster) remap(pg int32) {
 	c.note(pg)
 	up, hold := c.osdMap.of(pg), slices.Clone(c.holders(pg))
 	acting := slices.Clone(up)
-	complete := !slices.ContainsFunc(up, func(osd int32) bool { return !contains(hold, osd) })
+	complete := !slices.ContainsFunc(up, func(osd int32) bool { return !slices.Contains(hold, osd) })
 	if !complete {
 		acting = acting[:0]
 		for _, list := range [][]int32{c.members(pg), up, hold} {
 			for _, osd := range list {
-				if len(acting) < c.cfg.Size && c.osdMap.up[osd] && contains(hold, osd) &&
-					!contains(acting, osd) {
+				if len(acting) < c.cfg.Size && c.osdMap.up[osd] && slices.Contains(hold, osd) &&
+					!slices.Contains(acting, osd) {
 					acting = append(acting, osd)
 				}
 			}
@@ -107,7 +107,7 @@ func (c *Cluster) remap(pg int32) {
 	state.hold = hold
 	if complete && len(up) == c.cfg.Size {
 		for _, osd := range hold {
-			if !contains(up, osd) {
+			if !slices.Contains(up, osd) {
 				c.keep(c.osds[osd], -state.bytes) // a stray is deleted
 			}
 		}
@@ -131,12 +131,12 @@ func (c *Cluster) peer(pg, old int32) {
 	if len(taking) == 0 {
 		return // nobody is there: wait for the next map
 	}
-	if old != none && !contains(taking, old) && !c.osds[old].down {
+	if old != none && !slices.Contains(taking, old) && !c.osds[old].down {
 		taking = append(taking, old)
 	}
 	if state.temp {
 		for _, osd := range c.osdMap.of(pg) {
-			if !contains(taking, osd) {
+			if !slices.Contains(taking, osd) {
 				taking = append(taking, osd)
 			}
 		}

@@ -72,9 +72,9 @@ func TestReweightRejectsItsShareAndMovesNothingElse(t *testing.T) {
 	held, kept := 0, 0
 	for pg := range m.pgNum {
 		was := before[pg*3 : pg*3+3]
-		if contains(was, 5) {
+		if slices.Contains(was, 5) {
 			held++
-			if contains(m.of(int32(pg)), 5) {
+			if slices.Contains(m.of(int32(pg)), 5) {
 				kept++
 			}
 		} else if slices.Contains(changed, int32(pg)) {
@@ -120,7 +120,7 @@ func TestUpmapsAndDownOSDs(t *testing.T) {
 	}
 	m.reweight[b], m.dirty = 0, true
 	m.commit()
-	if contains(m.of(pg), b) {
+	if slices.Contains(m.of(pg), b) {
 		t.Errorf("an upmap with an OSD that is out counts: %v", m.of(pg))
 	}
 	m.reweight[b], m.affinity[b], m.dirty, m.up[a] = inWeight, maxAffinity, true, false

@@ -36,7 +36,7 @@ func (c *Cluster) fillUp(pg int32) {
 	for _, osd := range c.osdMap.of(pg) {
 		switch {
 		case c.moving(pg, osd):
-		case !contains(c.holders(pg), osd):
+		case !slices.Contains(c.holders(pg), osd):
 			c.queueMove(pg, primary, osd, state.objects)
 		case state.degraded > 0 && osd != primary && len(c.osdMap.of(pg)) == c.cfg.Size:
 			c.queueMove(pg, primary, osd, state.degraded)
@@ -95,7 +95,7 @@ func (h *onMoveNext) Handle(k *sim.Kernel, arg uint64) {
 	if v.over {
 		return
 	}
-	if c.primary(v.pg) != v.from || !contains(c.osdMap.of(v.pg), v.to) {
+	if c.primary(v.pg) != v.from || !slices.Contains(c.osdMap.of(v.pg), v.to) {
 		c.endMove(i) // the PG has moved: its next peering begins the needed copies
 		return
 	}
@@ -164,13 +164,13 @@ func (c *Cluster) moved(i int32) {
 	v := c.mover.moves[i]
 	c.endMove(i)
 	state := &c.pgs[v.pg]
-	if contains(c.holders(v.pg), v.to) {
+	if slices.Contains(c.holders(v.pg), v.to) {
 		return
 	}
 	state.hold = append(slices.Clone(c.holders(v.pg)), v.to)
 	c.keep(c.osds[v.to], state.bytes)
 	up := c.osdMap.of(v.pg)
-	if slices.ContainsFunc(up, func(osd int32) bool { return !contains(state.hold, osd) }) {
+	if slices.ContainsFunc(up, func(osd int32) bool { return !slices.Contains(state.hold, osd) }) {
 		return // other members are not complete
 	}
 	c.osdMap.epoch++

@@ -142,14 +142,6 @@ func (f *files) drop(number, from uint64) error {
 	}
 }
 
-func (f *files) copied() map[string]uint64 {
-	out := make(map[string]uint64, len(f.numbers)+1)
-	for name, number := range f.numbers {
-		out[name] = number
-	}
-	return out
-}
-
 func (f *files) absent(what, name string) error {
 	return fmt.Errorf("%s %s: %w", what, f.Path(name), fs.ErrNotExist)
 }
@@ -175,7 +167,7 @@ func (f *files) Open(name string) (redirectlog.File, error) {
 
 // Create creates an empty file; an existing file loses its name.
 func (f *files) Create(name string) (redirectlog.File, error) {
-	names := f.copied()
+	names := maps.Clone(f.numbers)
 	number, old := f.next, names[name]
 	f.next++
 	names[name] = number
@@ -187,7 +179,7 @@ func (f *files) Create(name string) (redirectlog.File, error) {
 
 // Rename renames a file and replaces any file of that name, atomically.
 func (f *files) Rename(from, to string) error {
-	names := f.copied()
+	names := maps.Clone(f.numbers)
 	number, old := names[from], names[to]
 	if number == 0 {
 		return f.absent("rename", from)
@@ -199,7 +191,7 @@ func (f *files) Rename(from, to string) error {
 
 // Remove removes a file.
 func (f *files) Remove(name string) error {
-	names := f.copied()
+	names := maps.Clone(f.numbers)
 	number := names[name]
 	if number == 0 {
 		return f.absent("remove", name)

@@ -246,7 +246,7 @@ func overload(t *testing.T, memoryMax, hostile, writes, size int) {
 	a := startAgentProcess(t, 1024, memoryMax)
 	const before = 5
 	c := a.client()
-	content := func(i int) []byte { return bytes.Repeat([]byte(fmt.Sprintf("%7d\n", i)), size/8) }
+	content := func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%7d\n", i), size/8) }
 	for i := range before {
 		if _, err := c.Write(t.Context(), fmt.Sprintf("kept/%d", i), 0, content(i)); err != nil {
 			t.Fatal(err)

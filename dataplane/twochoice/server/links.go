@@ -99,11 +99,9 @@ func (l *links) serve(to protocol.Node) {
 	l.mu.Unlock()
 	stop := context.AfterFunc(l.ctx, func() { w.close(net.ErrClosed) })
 	defer stop()
-	l.done.Add(1)
-	go func() {
-		defer l.done.Done()
+	l.done.Go(func() {
 		w.write()
-	}()
+	})
 	err = w.read(func(m protocol.Message, cost int64, refused protocol.Code) error {
 		if refused == protocol.OK { // otherwise the waiting sender asks again
 			l.receive(to, m, cost)

@@ -231,9 +231,7 @@ func (s *Server) run() {
 
 // work carries out disk operations, one at a time.
 func (s *Server) work(ops chan protocol.DiskOp) {
-	s.done.Add(1)
-	go func() {
-		defer s.done.Done()
+	s.done.Go(func() {
 		for {
 			select {
 			case op := <-ops:
@@ -243,7 +241,7 @@ func (s *Server) work(ops chan protocol.DiskOp) {
 				return
 			}
 		}
-	}()
+	})
 }
 
 // loop is the only goroutine that uses the agent.
