@@ -8,35 +8,25 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
-from schemas.errors import RemoteError
 from testbed.ssh import Completed, Shell, SshTarget
 
 BY = "/dev/disk/by-partlabel"
 
 
 class FakeShells:
-    """`Shells` stand-in: called with a target, it returns the target's shell.
+    """`Shells` stand-in: called with a target, it returns the target's shell."""
 
-    Args:
-        cpus: CPUs of every node.
-        deaf: number of first commands of each node without an answer."""
-
-    def __init__(self, *, cpus: int = 2, deaf: int = 0, error: str | None = None) -> None:
-        self.cpus, self.deaf, self.error = cpus, deaf, error
+    def __init__(self) -> None:
         self.wanted: dict[str, dict[str, object]] = {}
-        self.heard: dict[str, int] = {}
-        self.targets: list[SshTarget] = []
         self.lock = threading.Lock()
 
     def __call__(self, target: SshTarget) -> Shell:
-        with self.lock:
-            self.targets.append(target)
         return _FakeShell(target, self)
 
 
 class _FakeShell:
     def __init__(self, target: SshTarget, all_of: FakeShells) -> None:
-        self.node, self._target, self._all = target.node, target, all_of
+        self.node, self._all = target.node, all_of
 
     def run(
         self,
@@ -46,10 +36,6 @@ class _FakeShell:
         timeout_s: float = 60.0,
         check: bool = True,
     ) -> Completed:
-        with self._all.lock:
-            heard = self._all.heard[self.node] = self._all.heard.get(self.node, 0) + 1
-        if heard <= self._all.deaf:
-            raise RemoteError(f"node {self.node} cannot be reached by ssh: refused", retry=True)
         out = ""
         if "ssh-keyscan" in argv:
             out = f"{argv[-1]} ssh-ed25519 KEY-OF-{argv[-1]}\n"
@@ -64,8 +50,6 @@ class _FakeShell:
     def _set_up(self, wanted: dict[str, object]) -> dict[str, object]:
         with self._all.lock:
             self._all.wanted[self.node] = wanted
-        if self._all.error is not None:
-            return {"error": self._all.error}
         devices = {}
         disks = wanted["disks"]
         assert isinstance(disks, list)
@@ -74,7 +58,7 @@ class _FakeShell:
             devices[f"osd{number or ''}"] = f"{BY}/hotbed-osd{number or ''}-{mark}"
             if disk["scratch_bytes"]:
                 devices["scratch"] = f"{BY}/hotbed-scratch-{mark}"
-        facts = {"cpus": self._all.cpus, "memory_bytes": 2**34, "pressure": True, "product": "R740"}
+        facts = {"cpus": 2, "memory_bytes": 2**34, "pressure": True, "product": "R740"}
         return {"devices": wanted["parts"] or devices, "facts": facts}
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:

@@ -16,14 +16,7 @@ from testbed.sites.chameleon.work import PAUSES_S
 from testbed.sites.contract import SiteError, State
 from testbed.spec import TestbedSpec
 from tests.errors import raises
-from tests.testbed.sites.chameleon_world import (
-    BARE,
-    HOUR_S,
-    VIRTUAL,
-    World,
-    spec_of,
-    world,
-)
+from tests.testbed.sites.chameleon_world import BARE, HOUR_S, VIRTUAL, World, spec_of, world
 from tests.testbed.sites.conformance import SiteConformance
 from tests.testbed.sites.fake_cloud import FakeCloud, hosts
 
@@ -77,35 +70,28 @@ def test_next_free_leases_that_time_and_is_pending_until_then(world):
     assert len(world.cloud.live_leases()) == 1
 
 
-def test_too_few_hosts_of_the_type(world):
-    world.cloud.machines = hosts({"compute_skylake": 2, "storage": 4})
-    with raises(UserError, "2 machines"):
-        world.site().plan(spec_of(BARE))
-
-
 def test_groups_of_several_types(world):
-    world.cloud.machines = hosts({"compute_skylake": 1, "storage": 2})
     types = {"admin": "compute_skylake", "osd": "storage"}
-    testbed = world.site().provision(spec_of({**BARE, "node_type": types}))
+    spec = spec_of({**BARE, "node_type": types})
+    world.cloud.machines = hosts({"compute_skylake": 1, "storage": 1})
+    with raises(UserError, "1 machines", "storage"):
+        world.site().plan(spec)
+    world.cloud.machines = hosts({"compute_skylake": 1, "storage": 2})
+    testbed = world.site().provision(spec)
     assert [node.facts["type"] for node in testbed.nodes] == ["compute_skylake", *["storage"] * 2]
     (lease,) = world.cloud.live_leases()
     assert sorted(each.amount for each in lease.reservations) == [1, 2]
 
 
-def test_quota(world):
-    world.cloud.quota_servers = 2
+@pytest.mark.parametrize("late", [False, True])
+def test_a_quota(world, late):
+    """Nova may accept one of several simultaneous requests too many, which then fails."""
+    if late:
+        world.cloud.outcomes = {"osd1": ["ERROR"]}
+        world.cloud.fault = "Quota exceeded for instances: Requested 1, but already used 2 of 2"
+    else:
+        world.cloud.quota_servers = 2
     with raises(SiteError, "quota is used up") as error:
-        world.site().provision(spec_of(BARE))
-    assert error.value.retry_after_s is None
-    world.site().release("small")
-    assert world.cloud.left() == []
-
-
-def test_a_quota_that_nova_counts_too_late(world):
-    """One of several simultaneous server requests is accepted although one too many, and fails."""
-    world.cloud.outcomes = {"osd1": ["ERROR"]}
-    world.cloud.fault = "Quota exceeded for instances: Requested 1, but already used 2 of 2"
-    with raises(SiteError, "-osd1") as error:
         world.site().provision(spec_of(BARE))
     assert error.value.retry_after_s is None
     assert world.cloud.calls.count("create_server") == 3  # a retry would not help
@@ -113,7 +99,7 @@ def test_a_quota_that_nova_counts_too_late(world):
     assert world.cloud.left() == []
 
 
-def test_a_server_that_fails_again_is_told_with_novas_words(world):
+def test_a_server_that_fails_twice_gives_novas_words(world):
     world.cloud.outcomes = {"osd1": ["ERROR", "ERROR", "ERROR"]}
     said = iter(["Deploying failed.", "The disk is broken."])
     create = world.cloud.create_server
@@ -142,14 +128,15 @@ def test_a_failed_server_has_its_machine_until_it_is_gone(world, options):
     assert failed["reason"] == "Deploying failed"
 
 
-def test_a_failed_server_that_does_not_go_is_told(world):
+def test_a_failed_server_that_stays_ends_the_wait(world):
     world.cloud.outcomes = {"osd1": ["ERROR"]}
     world.cloud.delete_s = 1e6
     with raises(SiteError, "1 of 3", "-osd1"):
         world.site().provision(spec_of(BARE))
+    assert world.cloud.calls.count("create_server") == 3
 
 
-def test_no_credentials_at_all(world):
+def test_credentials_that_are_missing_or_refused(world):
     def connect(site: str, project: str | None) -> FakeCloud:
         raise NoCredentials("there are no credentials for Chameleon")
 
@@ -158,12 +145,16 @@ def test_no_credentials_at_all(world):
     assert "there are no credentials" in site.plan(spec_of(BARE)).detail
     with raises(UserError, "there are no credentials"):
         site.provision(spec_of(BARE))
+    world.fail("*", CloudError("The request requires authentication.", Fault.CREDENTIALS))
+    with raises(UserError, "authentication", do="openrc"):
+        world.site().provision(spec_of(BARE))
+    assert world.site().names() == []
 
 
-def test_all_servers_are_asked_for_at_once(world):
+def test_nine_servers_are_asked_for_at_once_and_watched_by_one_look_every_five_seconds(world):
     """Each request waits until all nine are in flight; sequential requests would never end."""
     together = threading.Barrier(9, timeout=20)
-    create = world.cloud.create_server
+    create, begun = world.cloud.create_server, world.clock.now()
 
     def created(body: Mapping[str, Any]) -> str:
         together.wait()
@@ -171,18 +162,13 @@ def test_all_servers_are_asked_for_at_once(world):
 
     world.cloud.create_server = created  # type: ignore[method-assign]
     assert len(world.site().provision(spec_of(BARE, osds=8)).nodes) == 9
-
-
-def test_nine_servers_take_as_long_as_the_slowest_and_one_look_every_five_seconds(world):
-    begun = world.clock.now()
-    world.site().provision(spec_of(BARE, osds=8))
     took = world.clock.now() - begun
     assert took < world.cloud.lease_s + world.cloud.build_s + 60
     looks = [name for name in world.cloud.calls if name in ("servers", "lease")]
     assert len(looks) <= took / 5 + 4
 
 
-def test_a_server_that_somebody_stopped_is_told_at_once(world):
+def test_a_server_that_somebody_stopped_is_reported_at_once(world):
     world.site().provision(spec_of(BARE))
     kept = next(iter(world.cloud._servers.values()))
     kept.server = replace(kept.server, status="SHUTOFF")
@@ -206,6 +192,16 @@ def test_a_server_that_vanishes_is_made_again_with_parts_of_its_own(world):
     assert {node for node in after if after[node] != before[node]} == {"osd0"}
 
 
+def test_host_keys_of_the_first_contact_are_pinned(world):
+    spec = spec_of({**BARE, "host_keys": "first-contact"})
+    testbed = world.site().provision(spec)
+    known = testbed.known_hosts.read_text()
+    admin, osd = testbed.admin, testbed.node("osd0")
+    assert f"ssh-ed25519 KEY-OF-{admin.public_address}" in known  # by us
+    assert f"ssh-ed25519 KEY-OF-{osd.address}" in known  # by the admin node
+    assert not (testbed.directory / "host_keys").exists()
+
+
 def test_a_cloud_that_stays_away(world):
     """A release retries; a look does not wait."""
     world.site().provision(spec_of(BARE))
@@ -222,21 +218,15 @@ def test_a_cloud_that_stays_away(world):
     assert world.clock.now() - before == pytest.approx(sum(PAUSES_S))
 
 
-def test_credentials_that_are_refused(world):
-    world.fail("*", CloudError("The request requires authentication.", Fault.CREDENTIALS))
-    with pytest.raises(UserError):
-        world.site().provision(spec_of(BARE))
-
-
 # -- the next free time of virtual machines, which Blazar does not report --------------------------
 
 
 NEXT = spec_of({**VIRTUAL, "lease": {"start": "next-free"}})
 
 
-def taken(world: World, *hours: float) -> None:
-    """Book other users' virtual machines, each for some hours from now; three fit at once."""
-    world.cloud.virtual = 3
+def taken(world: World, *hours: float, fit: int = 3) -> None:
+    """Book other users' virtual machines, each for some hours from now; `fit` fit at once."""
+    world.cloud.virtual = fit
     now = world.clock.now()
     world.cloud.others = [Booking(f"h{each}", now, now + each * HOUR_S) for each in hours]
 
@@ -245,60 +235,47 @@ def askings(world: World) -> int:
     return world.cloud.calls.count("create_lease")
 
 
-def test_the_first_end_after_which_all_have_room(world):
-    taken(world, 2, 5, 30)
-    world.cloud.virtual = 4
+FORBIDDEN = CloudError("Policy forbids it.", Fault.REFUSED, status=403)
+
+
+@pytest.mark.parametrize(
+    ("hours", "fit", "shown", "start", "asked"),
+    [
+        ((2, 5, 30), 4, True, 5, 3),
+        (range(1, 100), 3, True, 99, 14),  # the last end is among the times
+        ((3,), 3, False, 4, 4),  # now, and in 1, 2 and 4 hours
+    ],
+)
+def test_the_first_time_at_which_all_have_room(world, *, hours, fit, shown, start, asked):
+    taken(world, *hours, fit=fit)
+    if not shown:
+        world.fail("bookings", FORBIDDEN)
     with raises(SiteError, "hotbed up") as error:
         world.site().provision(NEXT)
-    assert error.value.retry_after_s == pytest.approx(5 * HOUR_S, abs=180)
-    assert askings(world) == 3
+    assert error.value.retry_after_s == pytest.approx(start * HOUR_S, abs=180)
+    assert askings(world) == asked
     assert world.site().status("small").state is State.PENDING
     (lease,) = world.cloud.live_leases()
     assert lease.end_s - lease.start_s == 24 * HOUR_S
     world.clock.sleep(error.value.retry_after_s or 0.0)
     assert world.site().provision(NEXT).nodes
-    assert askings(world) == 3
+    assert askings(world) == asked
     world.site().release("small")
     assert world.cloud.left() == []
 
 
 def test_it_is_not_asked_for_without_end_nor_after_another_error(world):
-    taken(world, *range(1, 100))
-    world.cloud.virtual = 2
+    taken(world, *range(1, 100), fit=2)
     with raises(SiteError, "Not enough hosts available", "13 later times") as error:
         world.site().provision(NEXT)
     assert error.value.retry_after_s is not None
     assert askings(world) == 14
-    assert world.cloud.live_leases() == []
-
-
-def test_the_last_end_is_among_the_times(world):
-    taken(world, *range(1, 100))
-    with raises(SiteError, "starts at") as error:
-        world.site().provision(NEXT)
-    assert error.value.retry_after_s == pytest.approx(99 * HOUR_S, abs=180)
-
-
-def test_where_ends_are_not_told(world):
-    taken(world, 3)
-    world.fail("bookings", CloudError("Policy forbids it.", Fault.REFUSED, status=403))
-    with raises(SiteError, "starts at") as error:
-        world.site().provision(NEXT)
-    assert error.value.retry_after_s == pytest.approx(4 * HOUR_S, abs=180)
-    assert askings(world) == 4  # now, and in 1, 2 and 4 hours
-
-
-def test_another_error_ends_it(world):
-    refusal = CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
-    taken(world, 3)
-    world.fail("create_lease", refusal)
-    with raises(SiteError, "exceeds the maximum"):
-        world.site().provision(NEXT)
-    assert askings(world) == 1
-
-
-def test_who_wants_them_now_is_told_of_it(world):
-    taken(world, 3)
     with raises(SiteError, "lease.start", "next-free"):
+        world.site().release("small")
         world.site().provision(spec_of(VIRTUAL))
-    assert askings(world) == 1
+    assert askings(world) == 15
+    assert world.cloud.live_leases() == []
+    world.fail("create_lease", CloudError("Lease exceeds the maximum", Fault.REFUSED, status=403))
+    with raises(SiteError, "exceeds the maximum"):
+        world.site().provision(spec_of(VIRTUAL))
+    assert askings(world) == 16
