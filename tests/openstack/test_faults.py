@@ -229,10 +229,10 @@ def test_an_asking_that_never_reached_blazar(
         site.provision(spec)
     assert lost.hits >= 1
 
-    with raises(SiteError, "hotbed down it") as told:
+    with raises(SiteError, "hotbed down it") as refused:
         site.release(spec.name)
 
-    assert told.value.retry_after_s is not None and told.value.retry_after_s > 60
+    assert refused.value.retry_after_s is not None and refused.value.retry_after_s > 60
     assert not belongings.belongings(student)
     assert site.names() == ["it"]
     monkeypatch.setattr(leases, "LATE_S", 1.0)

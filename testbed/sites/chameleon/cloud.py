@@ -42,7 +42,7 @@ class Fault(StrEnum):
 
     PASSING = "passing"  # 5xx, a time-out, a lost connection: it may have taken effect or not
     REFUSED = "refused"  # 4xx: it had no effect, and a retry does not help
-    CREDENTIALS = "credentials"  # 401, after a new token was tried
+    CREDENTIALS = "credentials"  # 401 after a new token was tried, or a missing variable
     QUOTA = "quota"
     FULL = "full"  # no hosts or flavors free in that time
 
@@ -72,7 +72,12 @@ _PASSING = frozenset({None, 408, 425, 429, 500, 502, 503, 504})
 def translated() -> Iterator[None]:
     """Raise CloudError for every error of OpenStack's libraries; also a decorator."""
     from blazarclient.exception import BlazarClientException
-    from keystoneauth1.exceptions import ClientException, ConnectFailure, HttpError
+    from keystoneauth1.exceptions import (
+        AuthPluginException,
+        ClientException,
+        ConnectFailure,
+        HttpError,
+    )
     from openstack.exceptions import HttpException, SDKException
     from requests.exceptions import RequestException
 
@@ -85,6 +90,8 @@ def translated() -> Iterator[None]:
         raise _answered(str(details or error), error.status_code) from error
     except HttpError as error:
         raise _answered(str(error.details or error), error.http_status) from error
+    except AuthPluginException as error:  # a variable is missing
+        raise CloudError(str(error), Fault.CREDENTIALS) from error
     except (ClientException, SDKException, RequestException) as error:
         lost = (ConnectFailure, RequestException)
         cause = error if isinstance(error, lost) else error.__cause__ or error.__context__
@@ -111,7 +118,7 @@ def explain(error: CloudError, doing: str, site: str) -> HotbedError:
     said, where = " ".join(str(error).split()).rstrip("."), f"{site}: {doing}"
     if error.fault is Fault.CREDENTIALS:
         return UserError(
-            f"Keystone refuses the credentials ({said})",
+            f"Keystone cannot use the credentials ({said})",
             where=where,
             do=f"load a fresh openrc file of {site} (OS_* variables), or open the JupyterHub "
             "session anew",
@@ -225,9 +232,8 @@ def _lease(answer: Mapping[str, Any]) -> BlazarLease:
 
 
 def _reason(answer: Mapping[str, Any]) -> str:
-    """Return Blazar's words for a lease in ERROR; usually only the failed events."""
-    words = [str(answer[key]) for key in ("status_reason", "error_message") if answer.get(key)]
-    words += [
+    """Return Blazar's words for a lease in ERROR: the failed events."""
+    words = [
         f"the event {event.get('event_type')} at {event.get('time')} ended in ERROR"
         for event in answer.get("events") or ()
         if event.get("status") == "ERROR"
@@ -456,16 +462,6 @@ class Cloud:
 # -- opening a session --------------------------------------------------------------------------
 
 APPLICATION = "v3applicationcredential"
-_NEEDS = {
-    APPLICATION: (
-        ("OS_APPLICATION_CREDENTIAL_ID", "OS_APPLICATION_CREDENTIAL_NAME"),
-        ("OS_APPLICATION_CREDENTIAL_SECRET",),
-    ),
-    "v3password": (("OS_USERNAME", "OS_USER_ID"), ("OS_PASSWORD",)),
-    "v3token": (("OS_TOKEN",),),
-    "v3oidcaccesstoken": (("OS_ACCESS_TOKEN", "JUPYTERHUB_API_TOKEN"),),
-}
-"""Required variables of each login method: one of each row."""
 _ADVICE = (
     "download the openrc file of an application credential of the site (Identity, Application "
     "Credentials, with 'unrestricted' ticked) and `source` it, or work in Chameleon's JupyterHub"
@@ -479,7 +475,7 @@ def check_login(site: str, project: str | None, env: Mapping[str, str]) -> None:
 
     Raises:
         NoCredentials: nothing is set.
-        UserError: something is missing, or is for another site or project.
+        UserError: the method is none of python-chi's, or is for another site or project.
     """
     method = env.get("OS_AUTH_TYPE") or env.get("OS_AUTH_METHOD") or ""
     if not method:
@@ -495,12 +491,9 @@ def check_login(site: str, project: str | None, env: Mapping[str, str]) -> None:
         raise UserError(
             f"python-chi does not know {method}",
             where="OS_AUTH_TYPE",
-            allowed=", ".join(_NEEDS),
+            allowed=f"{APPLICATION}, v3password, v3token, v3oidcaccesstoken",
             do=_ADVICE,
         )
-    for row in _NEEDS.get(method, ()):
-        if not any(env.get(name) for name in row):
-            raise UserError(f"OS_AUTH_TYPE is {method}, and {row[0]} is not set", do=_ADVICE)
     region, named = env.get("OS_REGION_NAME"), env.get("OS_PROJECT_NAME")
     if method != APPLICATION:
         if not (project or named or env.get("OS_PROJECT_ID")):
@@ -639,8 +632,8 @@ def _require_trusts(session: Any) -> None:
             refusal = str(answer.json()["error"]["message"]).rstrip(".")
     if refusal and "identity:" not in refusal:  # policy rules have that prefix
         raise UserError(
-            "this site's Keystone lets no application credential make trusts, one of which "
-            f"Blazar needs for every lease ({refusal})",
+            "this site's Keystone lets no application credential make trusts, and Blazar needs "
+            f"one for every lease ({refusal})",
             do="load the openrc file for a CLI password, or work in Chameleon's JupyterHub",
         )
     if (access._data["token"].get("application_credential") or {}).get("restricted"):

@@ -144,7 +144,7 @@ def is_divided(device: Disk) -> bool:
 def label(use: str, number: int, mark: str) -> str:
     """Return the name of a part in its partition table, at most 36 characters. `mark` is the
     server's: data on a disk survives a lease, and parts of an earlier server are not ours."""
-    return f"hotbed-{use}{number or ''}{'-' if mark else ''}{mark}"
+    return f"hotbed-{use}{number or ''}-{mark}"
 
 
 def parts_of(device: Disk, number: int, mark: str) -> dict[str, Disk]:
@@ -244,11 +244,11 @@ def file_for(number: int, need: int) -> str:
 def lasting(parts: dict[str, Disk], wait_s: float = 10.0) -> dict[str, str]:
     """Return each part's path, by a name that lasts over a boot if udev makes one."""
     end = time.monotonic() + (wait_s if shutil.which("udevadm") else 0.0)
-    found = {use: lasting_path(part) for use, part in parts.items()}
-    while not all(found.values()) and time.monotonic() < end:
-        time.sleep(0.2)
+    while True:
         found = {use: lasting_path(part) for use, part in parts.items()}
-    return {use: found[use] or part["path"] for use, part in parts.items()}
+        if all(found.values()) or time.monotonic() >= end:
+            return {use: found[use] or part["path"] for use, part in parts.items()}
+        time.sleep(0.2)
 
 
 def lasting_path(part: Disk) -> str | None:
@@ -337,19 +337,9 @@ def given_parts(parts: dict[str, str]) -> dict[str, str]:
 
 def facts() -> dict[str, object]:
     """Return facts of the machine for a run's provenance."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    release = Path("/etc/os-release")
-    names = (
-        dict(line.split("=", 1) for line in release.read_text().splitlines() if "=" in line)
-        if release.exists()
-        else {}
-    )
     product = Path("/sys/class/dmi/id/product_name")
     return {
         "cpus": os.cpu_count() or 1,
-        "memory_bytes": memory,
-        "kernel": platform.release(),
-        "distribution": names.get("PRETTY_NAME", "").strip('"'),
         "product": product.read_text().strip() if product.exists() else "",
         "pressure": Path("/proc/pressure/io").exists(),
     }

@@ -226,7 +226,7 @@ class ChameleonOptions(SpecModel):
         if not self.virtual and self.node_type is None and self.filters is None:
             raise ValueError(f"{self.site} needs a node_type, such as compute_skylake, or filters")
         if self.virtual and self.media != "any":
-            raise ValueError(f"{self.site} has virtual machines, whose disks are not chosen")
+            raise ValueError(f"{self.site} has virtual machines, and their disks are not chosen")
         longest = self.longest_hours
         if self.lease.hours > longest:
             raise ValueError(f"lease.hours: {self.site} gives at most {longest:g} at a time")

@@ -381,8 +381,6 @@ class FirstContact:
         self._work.progress(f"node {admin.name} is ready", 0.8)
         others = [node for node in self._draft.nodes if node.name != admin.name]
         done |= _in_parallel(others, self._set_up)
-        self._work.progress("asking the nodes for root", 0.95)
-        _in_parallel(self._draft.nodes, self._as_root)
         return done
 
     def _write_host_keys(self) -> None:
@@ -446,16 +444,17 @@ class FirstContact:
             raise SiteError(f"{trouble}: it says {done.text[:200]!r}") from error
         if "error" in answer:
             raise UserError(answer["error"], where=f"node {node.name}")
+        self._require_root(node)
         return answer
 
-    def _as_root(self, node: Node) -> None:
+    def _require_root(self, node: Node) -> None:
         nodes = tuple(replace(each, ssh_user="root") for each in self._draft.nodes)
         testbed = replace(self._draft, nodes=nodes)
         try:
             self._shells(target_of(testbed, testbed.node(node.name))).run(["true"], timeout_s=60.0)
         except RemoteError as error:
             raise SiteError(
-                f"node {node.name} does not let root in, whose key is in place: {error}",
+                f"node {node.name} does not let root in, though the key is in place: {error}",
                 retry_after_s=POLL_S,
             ) from error
 

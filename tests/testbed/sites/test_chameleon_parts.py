@@ -203,10 +203,6 @@ REFUSED = {
     "clouds.yaml": ({"OS_CLOUD": "uc"}, "clouds.yaml, which python-chi does not read"),
     "another site's": ({**APPLICATION, "OS_REGION_NAME": "CHI@TACC"}, "is for CHI@TACC"),
     "another project's": ({**APPLICATION, "OS_PROJECT_NAME": "CHI-2"}, "for project CHI-2"),
-    "without its secret": (
-        {k: v for k, v in APPLICATION.items() if "SECRET" not in k},
-        "OS_APPLICATION_CREDENTIAL_SECRET is not set",
-    ),
     "without its kind": (
         {"OS_PASSWORD": "very-secret"},
         "OS_AUTH_TYPE is not",

@@ -110,8 +110,8 @@ def test_neither_secret_nor_token_is_written(
     logged_in = let_in(http, subject=TOKEN, application_credential={"restricted": False})
     http.get(f"{KEYSTONE}/OS-TRUST/trusts", json={"trusts": []})
     http.get(f"{BLAZAR}/os-hosts", json={"hosts": []})
-    told = {"error_code": 500, "error_message": "Internal Server Error"}
-    asked = http.post(f"{BLAZAR}/leases", status_code=500, json=told)
+    failed = {"error_code": 500, "error_message": "Internal Server Error"}
+    asked = http.post(f"{BLAZAR}/leases", status_code=500, json=failed)
     world.cloud.me = TokenIdentity("user", "project")
     heard = Heard(world)
     world.shells = heard  # type: ignore[assignment]

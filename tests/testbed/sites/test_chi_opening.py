@@ -129,13 +129,23 @@ def test_the_specs_project_is_asked_for_else_the_environments(
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
-    [({"status_code": 401}, UserError), ({"exc": requests.exceptions.ConnectTimeout}, SiteError)],
+    [
+        ({"status_code": 401}, UserError),
+        ({"exc": requests.exceptions.ConnectTimeout}, SiteError),
+        (None, UserError),  # a variable is missing
+    ],
 )
 def test_a_session_that_cannot_be_opened(
-    http: Mocker, by_application_credential: None, answer: dict[str, Any], kind: type[HotbedError]
+    http: Mocker,
+    by_application_credential: None,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: dict[str, Any] | None,
+    kind: type[HotbedError],
 ) -> None:
+    if answer is None:
+        monkeypatch.delenv("OS_APPLICATION_CREDENTIAL_SECRET")
     let_in(http)
-    http.post(f"{KEYSTONE}/auth/tokens", **answer)
+    http.post(f"{KEYSTONE}/auth/tokens", **(answer or {}))
     with raises(kind, REGION) as error:
         open_cloud(REGION, None)
     assert "very-secret" not in str(error.value)
