@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import socket
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,25 +30,18 @@ MOST_TENANTS = 1000
 """Limit of counted tenants, so that invented names do not fill the memory."""
 
 
+@dataclass(slots=True)
 class AccessLine:
     """One request. `size` is the object's size, None if no object was moved. `proven` is False if
     the tenant may not exist: the client was rejected or left."""
 
-    __slots__ = ("bytes", "failed", "proven", "seconds", "size", "tenant", "write")
-
-    def __init__(
-        self,
-        tenant: str,
-        seconds: float,
-        count: int,
-        *,
-        failed: bool,
-        write: bool,
-        size: int | None,
-        proven: bool = True,
-    ) -> None:
-        self.tenant, self.seconds, self.bytes, self.proven = tenant, seconds, count, proven
-        self.failed, self.write, self.size = failed, write, size
+    tenant: str
+    seconds: float
+    bytes: int
+    failed: bool
+    write: bool
+    size: int | None
+    proven: bool = True
 
 
 def parse(datagram: bytes) -> AccessLine | None:
@@ -73,12 +68,14 @@ def parse(datagram: bytes) -> AccessLine | None:
     size = None
     if name != "-" and 200 <= code < 300 and method in {"PUT", "GET"}:
         size = got if method == "PUT" else gave
-    tenant = account.removeprefix(_ACCOUNT)
-    failed = code >= 500 or code == 499
-    write = method in _WRITES
-    proven = code not in _UNPROVEN
     return AccessLine(
-        tenant, took, got + gave, failed=failed, write=write, size=size, proven=proven
+        tenant=account.removeprefix(_ACCOUNT),
+        seconds=took,
+        bytes=got + gave,
+        failed=code >= 500 or code == 499,
+        write=method in _WRITES,
+        size=size,
+        proven=code not in _UNPROVEN,
     )
 
 
@@ -118,8 +115,7 @@ class Sums:
     def __init__(self) -> None:
         self.requests = self.failed = self.writes = self.bytes = 0
         self.seconds = 0.0
-        self.latencies: dict[int, int] = {}
-        self.sizes: dict[int, int] = {}
+        self.latencies, self.sizes = Counter[int](), Counter[int]()
 
     def add(self, line: AccessLine) -> None:
         """Add one request. A failed request counts as failed only, not for latency or size."""
@@ -130,11 +126,9 @@ class Sums:
         self.bytes += line.bytes
         self.seconds += line.seconds
         self.writes += line.write
-        bucket = bucket_of(line.seconds)
-        self.latencies[bucket] = self.latencies.get(bucket, 0) + 1
+        self.latencies[bucket_of(line.seconds)] += 1
         if line.size is not None:
-            exponent = max(0, (line.size - 1).bit_length()) if line.size else 0
-            self.sizes[exponent] = self.sizes.get(exponent, 0) + 1
+            self.sizes[(line.size - 1).bit_length() if line.size else 0] += 1
 
     def to_json(self) -> dict[str, Any]:
         """Return the sums as JSON-able data."""

@@ -17,7 +17,7 @@ from testbed.agent.reach import every
 from testbed.stores.microstores import Resources
 from testbed.stores.swift import services
 from testbed.stores.swift.cluster import SwiftState, initial
-from testbed.stores.swift.storage import StorageChanges
+from testbed.stores.swift.storage import StorageChanges, known_microstore
 from testbed.stores.swift.store import SwiftStore
 
 # ----------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def put_layout(
     after = replace(after, members=now.members, rings=now.rings, overrides={})
     shares, workers = dict(after.shares), dict(after.workers)
     for name, body in (microstores or {}).items():
-        _known(store, name)
+        known_microstore(store, name)
         fields = dict(body)
         workers[name] = int(fields.pop("workers", workers[name]))
         for unused in ("ssds", "hdds"):
@@ -60,7 +60,7 @@ def put_layout(
             there = ", ".join(store.cluster.tenants)
             raise UserError(f"there is no tenant {tenant!r}", allowed=there)
         for name in names:
-            _known(store, name)
+            known_microstore(store, name)
         served[tenant] = tuple(names)
     overrides = {}
     for node, part in (proxies or {}).items():
@@ -70,12 +70,6 @@ def put_layout(
     after = replace(after, shares=shares, workers=workers, tenants=served, overrides=overrides)
     with store.locked():
         return store.put(after)
-
-
-def _known(store: SwiftStore, microstore: str) -> None:
-    if microstore not in store.cluster.microstores:
-        there = ", ".join(store.cluster.microstores)
-        raise UserError(f"there is no microstore {microstore!r}", allowed=there)
 
 
 def _with(resources: Resources, fields: Mapping[str, Any], where: str) -> Resources:
@@ -109,7 +103,8 @@ def bring_up(store: SwiftStore, timeout_s: float = READY_S) -> list[str]:
             changed += put["changed"]
         state = replace(state, rings=store.state().rings)
         store.write(state)
-        _share(store, state, changed)
+        for node, answer in store.nodes.ask(store.changes.shares(state)).items():
+            changed += [f"{node}: share of {name}" for name in answer["changed"]]
         _start(store, state, restart, changed)
         for node, answer in store.nodes.ask(store.changes.endpoints(state)).items():
             changed += [f"{node}: {name}" for name in answer["changed"]]
@@ -137,11 +132,6 @@ def _configure(store: SwiftStore, state: SwiftState, changed: list[str]) -> dict
                 units.add(f"hotbed-swift-{name.removesuffix('.conf')}.service")
         restart[node] = sorted(units)
     return restart
-
-
-def _share(store: SwiftStore, state: SwiftState, changed: list[str]) -> None:
-    for node, answer in store.nodes.ask(store.changes.shares(state)).items():
-        changed += [f"{node}: share of {name}" for name in answer["changed"]]
 
 
 def _start(

@@ -148,12 +148,7 @@ def initial(cluster: SwiftCluster, layout: str | None = None) -> SwiftState:
 
 def state_to_json(state: SwiftState) -> dict[str, Any]:
     """Return the state as JSON-able data."""
-    data = asdict(state)
-    data["members"] = {
-        one: {node: list(disks) for node, disks in nodes.items()}
-        for one, nodes in state.members.items()
-    }
-    return data
+    return asdict(state)
 
 
 def state_from_json(data: Mapping[str, Any]) -> SwiftState:

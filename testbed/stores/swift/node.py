@@ -28,6 +28,7 @@ from schemas.errors import HotbedError, UserError
 from testbed.agent.notify import notify
 from testbed.agent.probe import disk_counters, net_bytes, stat_files
 from testbed.stores.swift import accesslog, services
+from testbed.stores.swift.confs import WantedServers, wanted_from_json
 from testbed.stores.swift.shares import Nic, Shares, device_with
 
 SOCKET = Path("/run/hotbed/swift-node.sock")
@@ -82,7 +83,7 @@ class SwiftNode:
         are changed files and units. `stale` are units that run with outdated settings, even if an
         earlier caller wrote the settings and did not restart the unit."""
         self.kept |= {key: request[key] for key in ("wanted", "address", "devices")}
-        wanted = services.wanted_of(self.kept)
+        wanted = self._wanted()
         groups, units = wanted.groups, services.settings_of(wanted)
         gone = set(self.kept["shares"]) - set(groups)
         # A unit that leaves is stopped, so it must be started if it returns unchanged.
@@ -102,7 +103,7 @@ class SwiftNode:
     def op_start(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Start everything that is not running; restart units that run with outdated settings and,
         in any case, the units in `restart`."""
-        wanted = services.wanted_of(self.kept)
+        wanted = self._wanted()
         anew = {*request.get("restart", ()), *self._stale()}
         changed = services.start(wanted, tuple(sorted(anew)))
         self.kept["running"] = services.settings_of(wanted)
@@ -146,7 +147,7 @@ class SwiftNode:
         self.kept["wanted"] = wanted
         self.kept["running"].pop(services.PROXY, None)  # unknown until the proxy adopts them
         self._keep()
-        known = services.wanted_of(self.kept)
+        known = self._wanted()
         changed = services.write(known)
         seconds = services.reload_proxy(workers)
         self.kept["running"][services.PROXY] = services.settings_of(known)[services.PROXY]
@@ -162,7 +163,7 @@ class SwiftNode:
             "wall": time.time(),
             "slots": slots if since >= 0 else slots[-1:],
             "tenants": self.listener.to_json() if self.listener else {},
-            "groups": list(services.wanted_of(self.kept).groups),
+            "groups": list(self._wanted().groups),
             "shares": self.kept["shares"],
             "network": self.kept["network"],
             "disks": len(self._stats),
@@ -170,7 +171,7 @@ class SwiftNode:
 
     def op_units(self, request: Mapping[str, Any]) -> dict[str, str]:
         """Return the state by unit."""
-        return services.states(services.wanted_of(self.kept))
+        return services.states(self._wanted())
 
     def op_endpoints(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Write client files: {tenants: {tenant: {auth_url, user, proxies}}} -> {changed}."""
@@ -186,9 +187,12 @@ class SwiftNode:
         if self.nic is not None and self.kept["network"] is not None:
             self.nic.set(self.kept["network"])
 
+    def _wanted(self) -> WantedServers:
+        return wanted_from_json(self.kept["wanted"])
+
     def _stale(self) -> list[str]:
         """Return units that were not last started with their current settings."""
-        found = services.settings_of(services.wanted_of(self.kept))
+        found = services.settings_of(self._wanted())
         running = self.kept["running"]
         return [unit for unit, digest in found.items() if running.get(unit) != digest]
 
@@ -219,7 +223,7 @@ class SwiftNode:
 
     def _counters(self) -> tuple[dict[str, float], list[int], list[int]]:
         """Return CPU seconds by group, bytes received and sent, milliseconds busy by disk."""
-        used = self.shares.used(services.wanted_of(self.kept).groups)
+        used = self.shares.used(self._wanted().groups)
         net = net_bytes(Path("/proc/net/dev").read_text(), [self.device])
         busy = [disk_counters(Path(path).read_text())[_BUSY_MS] for path in self._stats]
         return used, net, busy

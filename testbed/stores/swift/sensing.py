@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -90,15 +91,12 @@ def difference(before: Sums | None, now: Sums) -> dict[str, Any]:
 
 def together(parts: Sequence[Sums]) -> dict[str, Any]:
     """Add up several proxies' sums of a tenant."""
-    total: dict[str, Any] = dict.fromkeys(("requests", "failed", "writes", "bytes", "seconds"), 0)
-    total |= {"latencies": {}, "sizes": {}}
-    for part in parts:
-        for key, value in part.items():
-            if isinstance(value, Mapping):
-                for bucket, count in value.items():
-                    total[key][bucket] = total[key].get(bucket, 0) + count
-            else:
-                total[key] += value
+    counts = ("requests", "failed", "writes", "bytes", "seconds")
+    total: dict[str, Any] = {key: sum(part[key] for part in parts) for key in counts}
+    for key in ("latencies", "sizes"):
+        total[key] = Counter[str]()
+        for part in parts:
+            total[key].update(part[key])
     return total
 
 
@@ -106,27 +104,18 @@ def microstores(
     cluster: SwiftCluster, state: SwiftState, nodes: Mapping[str, Interval]
 ) -> Microstores:
     """Return everything that MOS knows, from the intervals of the nodes that answered."""
+    disks = sum(held(cluster, state, name).hdds for name in cluster.microstores)
+    machine = cluster.machine
     return Microstores(
         stores=tuple(_microstore(cluster, state, name, nodes) for name in cluster.microstores),
         tenants=tuple(_tenant(state, name, nodes) for name in cluster.tenants),
-        total=_total(cluster, state),
+        total=replace(cluster.total, ssds=0, hdds=disks),
         step=cluster.step,
-        machines=_machines(cluster, state),
-    )
-
-
-def _total(cluster: SwiftCluster, state: SwiftState) -> Any:
-    """Return the pool: the spec's total, and the disks that microstores hold."""
-    disks = sum(held(cluster, state, name).hdds for name in cluster.microstores)
-    total = cluster.total
-    return type(total)(total.proxy_cores, total.storage_cores, total.network, 0, disks)
-
-
-def _machines(cluster: SwiftCluster, state: SwiftState) -> tuple[AssignableMachine, ...]:
-    if cluster.machine is None:
-        return ()
-    return tuple(
-        AssignableMachine(node, cluster.machine, store) for node, store in state.proxies.items()
+        machines=tuple(
+            AssignableMachine(node, machine, name) for node, name in state.proxies.items()
+        )
+        if machine is not None
+        else (),
     )
 
 

@@ -34,11 +34,6 @@ _RING_MAGIC = b"R1NG"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
-def wanted_of(kept: Mapping[str, Any]) -> WantedServers:
-    """Return what the node must run, from the daemon's kept state."""
-    return confs.wanted_from_json(kept["wanted"])
-
-
 def secrets() -> Mapping[str, Any]:
     """Return the hash prefix and suffix, and the tenants' keys.
 
@@ -65,10 +60,15 @@ def put(path: Path, data: bytes, mode: int = 0o600, group: int | None = None) ->
 # -- files and units -------------------------------------------------------------------------------
 
 
+def _made(wanted: WantedServers) -> confs.Files:
+    """Return the files and units of a node; a node without servers needs no secrets."""
+    return files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
+
+
 def write(wanted: WantedServers) -> list[str]:
     """Write the files and units of `wanted`, remove our other ones; return the changes. Servers
     with changed files are not restarted here (see `start`)."""
-    made = files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
+    made = _made(wanted)
     changed = []
     # Servers read the files again after they have become their own user.
     group = grp.getgrnam(confs.USER).gr_gid if made.files else None
@@ -97,7 +97,7 @@ def write(wanted: WantedServers) -> list[str]:
 def settings_of(wanted: WantedServers) -> dict[str, str]:
     """Return, by unit, a digest of what its server reads at its start: unit and configuration.
     Servers reread rings by themselves; rsync reads its configuration at every connection."""
-    made = files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
+    made = _made(wanted)
     found = {}
     for unit, text in made.units.items():
         name = unit.removeprefix("hotbed-swift-").removesuffix(".service")
@@ -119,7 +119,7 @@ def start(wanted: WantedServers, restart: Sequence[str] = ()) -> list[str]:
     Raises:
         StoreError: a unit does not start; the message has its last log lines.
     """
-    names = list(files_of(wanted, secrets()).units) if wanted.groups or wanted.memcached else []
+    names = list(_made(wanted).units)
     if not names:
         return []
     _systemctl("enable", TARGET, *names)
@@ -139,7 +139,7 @@ def start(wanted: WantedServers, restart: Sequence[str] = ()) -> list[str]:
 
 def states(wanted: WantedServers) -> dict[str, str]:
     """Return systemd's state of each unit."""
-    names = list(files_of(wanted, secrets()).units) if wanted.groups or wanted.memcached else []
+    names = list(_made(wanted).units)
     if not names:
         return {}
     words = _systemctl("is-active", *names).stdout.decode().split()

@@ -123,16 +123,16 @@ class Nic:
 
     def _drain(self) -> bool:
         """Return True if the kernel reported any change of queueing since the last call."""
-        told = False
+        changed = False
         while self._events is not None:
             try:
                 if not self._events.recv(65536):
-                    return told
+                    return changed
             except BlockingIOError:
-                return told
+                return changed
             except OSError:  # so many events that the kernel dropped a few
                 return True
-            told = True
+            changed = True
         return True
 
 

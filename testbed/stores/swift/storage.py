@@ -88,7 +88,7 @@ class Passes:
             text = self._shell(node).run(argv, timeout_s=_COUNT_S).text
             return {kind: int(count) for kind, count in map(str.split, text.splitlines())}
         except RemoteError as error:
-            raise StoreError(f"what node {node} holds cannot be told: {error}") from error
+            raise StoreError(f"the files on node {node} cannot be counted: {error}") from error
 
     def run(
         self, node: str, microstore: str, daemons: Sequence[str] = ALL, *, limit_s: float
@@ -141,9 +141,13 @@ class StorageChanges:
         their old places."""
 
         def work() -> str:
-            storage, now = self._set(microstore), self._store.state()
-            self._is_storage(node)
-            have = self._disks(node)
+            cluster, now = self._store.cluster, self._store.state()
+            known_microstore(self._store, microstore)
+            storage = cluster.set_of(microstore)
+            if node not in cluster.disks:
+                there = ", ".join(cluster.disks)
+                raise UserError(f"node {node!r} is no storage node", allowed=there)
+            have = cluster.disks[node]
             given = tuple(disks or have)
             unknown = [disk for disk in given if disk not in have]
             if unknown:
@@ -288,19 +292,12 @@ class StorageChanges:
             if self._store.cluster.set_of(name) == storage
         )
 
-    def _set(self, microstore: str) -> str:
-        if microstore not in self._store.cluster.microstores:
-            there = ", ".join(self._store.cluster.microstores)
-            raise UserError(f"there is no microstore {microstore!r}", allowed=there)
-        return self._store.cluster.set_of(microstore)
 
-    def _is_storage(self, node: str) -> None:
-        names = [one.name for one in self._store.config.nodes if "storage" in one.roles]
-        if node not in names:
-            raise UserError(f"node {node!r} is no storage node", allowed=", ".join(names))
-
-    def _disks(self, node: str) -> tuple[str, ...]:
-        return self._store.cluster.disks[node]
+def known_microstore(store: SwiftStore, name: str) -> None:
+    """Raise UserError if the store has no microstore of this name."""
+    if name not in store.cluster.microstores:
+        there = ", ".join(store.cluster.microstores)
+        raise UserError(f"there is no microstore {name!r}", allowed=there)
 
 
 def _stuck(

@@ -224,8 +224,8 @@ class SwiftStore:
         for store in (one for one in other if one not in early):
             self.set_processes(wanted, store)
         # Send all once more: an interrupted change is in no file, and nodes may differ from `now`.
-        self._tell(self.changes.shares(wanted))
-        self._tell(self._processes(wanted, *wanted.shares), _SLOW_S)
+        self._send(self.changes.shares(wanted))
+        self._send(self._processes(wanted, *wanted.shares), _SLOW_S)
         self.nodes.ask(self.changes.endpoints(wanted))
         self.write(wanted)
         return "shares, machines and tenants are as asked"
@@ -238,17 +238,19 @@ class SwiftStore:
             StoreError: a node refuses, or no node answers.
         """
         for requests in self.changes.less_and_more(before, after):
-            self._tell(requests)
+            self._send(requests)
 
-    def _tell(
+    def _send(
         self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = TIMEOUT_S
     ) -> None:
         if not requests:
             return
         answers, problems = self.nodes.try_ask(requests, timeout_s)
-        told = [f"node {n}: {why}" for n, why in problems.items() if not isinstance(why, Lost)]
-        if told or not answers:
-            raise StoreError(told[0] if told else f"no node of {', '.join(requests)} answers.")
+        refused = [f"node {n}: {why}" for n, why in problems.items() if not isinstance(why, Lost)]
+        if refused or not answers:
+            raise StoreError(
+                refused[0] if refused else f"no node of {', '.join(requests)} answers."
+            )
 
     def _catch_up(self, state: SwiftState, answers: Mapping[str, Any]) -> None:
         """Send shares to nodes with outdated ones: they were lost during the change."""

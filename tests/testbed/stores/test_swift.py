@@ -118,7 +118,7 @@ def test_who_gives_something_up_goes_first(tmp_path):
     assert off_layout(store) == [f"layout {cluster().layout}"]
 
 
-def test_what_a_node_refuses_is_told_and_not_believed(tmp_path):
+def test_a_refusal_of_a_node_is_an_error_and_changes_nothing(tmp_path):
     store, nodes = opened(tmp_path)
     nodes.refuse = {"p0"}
     [effect] = store.act([SetResources("small", Resources(0.2, 0.4, 25e6))])
@@ -374,19 +374,19 @@ def test_a_machine_leaves_its_tenants_before_it_serves_others(tmp_path, monkeypa
     assert store.act([AssignMachine("p2", "small")])[0].ok
     nodes.asked.clear()
     assert store.act([AssignMachine("p2", "large")])[0].ok
-    told = [place for place, one in enumerate(nodes.asked) if "admin" in one]
+    sent = [place for place, one in enumerate(nodes.asked) if "admin" in one]
     restarted = [place for place, one in enumerate(nodes.asked) if one.get("p2", {}).get("restart")]
-    assert told[0] < restarted[0] < told[1]
+    assert sent[0] < restarted[0] < sent[1]
     # Drivers read their file every second.
     (waited,) = [place for place, one in enumerate(nodes.asked) if "slept" in one]
-    assert told[0] < waited < restarted[0]
+    assert sent[0] < waited < restarted[0]
     assert nodes.asked[waited]["slept"]["seconds"] > 1
-    first, last = (nodes.asked[place]["admin"]["tenants"] for place in told)
+    first, last = (nodes.asked[place]["admin"]["tenants"] for place in sent)
     assert not any("10.0.0.9" in url for one in first.values() for url in one["proxies"])
     assert last["b"]["proxies"] == ["http://10.0.0.2:8080", "http://10.0.0.9:8080"]
 
 
-def test_what_is_put_back_cuts_nobody_off(tmp_path, monkeypatch):
+def test_a_restored_state_cuts_nobody_off(tmp_path, monkeypatch):
     """Free machines serve first, then clients are informed, then other machines change owner."""
     store, nodes = with_machines(tmp_path, monkeypatch)
     saved = json.loads(json.dumps(store.save()))
@@ -408,7 +408,7 @@ def test_what_is_put_back_cuts_nobody_off(tmp_path, monkeypatch):
     assert store.state().proxies["p2"] == ""
 
 
-def test_a_machine_that_was_left_half_way_is_whose_it_was(tmp_path, monkeypatch):
+def test_a_machine_that_was_left_half_way_returns_to_its_owner(tmp_path, monkeypatch):
     """A controller was killed between giving a machine and recording it."""
     store, nodes = with_machines(tmp_path, monkeypatch)
     saved = json.loads(json.dumps(store.save()))
@@ -433,9 +433,9 @@ def test_a_machine_that_was_left_half_way_serves_before_more_is_asked_of_it(
         put_layout(store, "static")
     else:
         assert [effect.ok for effect in store.restore(saved)] == [True]
-    told = [one["p0"]["op"] for one in nodes.asked if "p0" in one]
-    assert told[:4] == ["configure", "configure", "ring", "start"]
-    assert "workers" in told[4:]
+    sent = [one["p0"]["op"] for one in nodes.asked if "p0" in one]
+    assert sent[:4] == ["configure", "configure", "ring", "start"]
+    assert "workers" in sent[4:]
     assert store.state().proxies["p2"] == ""
 
 

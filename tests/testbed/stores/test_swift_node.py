@@ -111,13 +111,13 @@ def test_processes_that_did_not_come_up_are_asked_for_again(tmp_path, started, m
     assert json.loads((tmp_path / "node.json").read_text())["running"][PROXY]
 
 
-def test_a_layout_tells_all_shares_and_processes(tmp_path, started):
+def test_a_layout_sends_all_shares_and_processes(tmp_path, started):
     """Leftovers of a killed change on nodes are in no file: the state shows no difference."""
     store, nodes = opened(tmp_path)
     put_layout(store, "static")
-    told = {(node, ask["op"]) for one in nodes.asked for node, ask in one.items()}
-    assert {(node, "shares") for node in ("p0", "p1", "s0", "s1")} <= told
-    assert {("p0", "workers"), ("p1", "workers")} <= told
+    sent = {(node, ask["op"]) for one in nodes.asked for node, ask in one.items()}
+    assert {(node, "shares") for node in ("p0", "p1", "s0", "s1")} <= sent
+    assert {("p0", "workers"), ("p1", "workers")} <= sent
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.4, 0.05), (0.05, 0.4)])
@@ -211,7 +211,7 @@ class HereShell(LocalShell):
         return super().run(["env", path, *there], **options)
 
 
-def test_what_a_node_holds_is_counted_by_kind_on_the_disks_asked_for(tmp_path):
+def test_files_are_counted_by_kind_on_the_given_disks(tmp_path):
     shell = HereShell(tmp_path)
     for name in (
         *("d0/objects/3/abc/0a/1.data", "d0/objects/3/abc/0a/2.meta", "d0/objects/4/abc/0b/3.ts"),
@@ -232,7 +232,7 @@ def test_what_a_node_holds_is_counted_by_kind_on_the_disks_asked_for(tmp_path):
         found.held("s1", ["d0", "d2"])
 
 
-def test_a_pass_that_fails_or_does_not_end_is_told_and_the_others_are_run(tmp_path):
+def test_a_pass_that_fails_or_does_not_end_stops_no_other_pass(tmp_path):
     shell = HereShell(tmp_path)
     shell.program(
         tmp_path / "venv/bin/python",
@@ -247,10 +247,10 @@ def test_a_pass_that_fails_or_does_not_end_is_told_and_the_others_are_run(tmp_pa
         case $3 in *object-replicator) exit 124 ;; esac""",
     )
     daemons = ("object-replicator", "container-replicator", "account-replicator")
-    with pytest.raises(RemoteError) as told:
+    with pytest.raises(RemoteError) as sent:
         Passes(lambda _: shell).run("s1", "small", daemons, limit_s=90)
-    assert "object-replicator" in str(told.value)
-    assert "container-replicator failed (no ring)" in str(told.value)
+    assert "object-replicator" in str(sent.value)
+    assert "container-replicator failed (no ring)" in str(sent.value)
     assert (tmp_path / "ran").read_text().splitlines() == [
         f"{tmp_path}/venv/bin/swift-{kind}-replicator /etc/hotbed/swift/{kind}-small.conf once -v"
         for kind in ("object", "container", "account")
