@@ -70,32 +70,30 @@ class FakeMachines:
         return " ".join(rest[4:]) if rest[0] == "shell" else rest[0]
 
     def _do(self, node: Node, words: list[str], what: str, input: bytes) -> tuple[int, str]:
-        if what == "test -f":
-            return int(node.name not in self.programs), ""
         if what == "test -s":
             self.waits -= 1
-            return int(self.waits >= 0), ""
-        if what == "test -d":
-            return int(not self.folder), ""
-        if what == "test -e":
-            return int(not self.marked), ""
+        there = {
+            "test -f": node.name in self.programs,
+            "test -s": self.waits < 0,
+            "test -d": self.folder,
+            "test -e": self.marked,
+        }
+        if what in there:
+            return int(not there[what]), ""
         if words[0] == "touch":
             self.marked = True
-            return 0, ""
-        if what == "sh -c":
-            return self._script(node, words, input)
-        if what == "bootstrap":
+        elif what == "sh -c":
+            self._script(node, words, input)
+        elif what == "bootstrap":
             self.folder = self.serves = True
             self.bootstrapped = words
-            return 0, ""
-        if what == "rm-cluster":
+        elif what == "rm-cluster":
             self.folder = self.serves = self.marked = False
-            return 0, ""
-        if not self.serves:
-            return 1, ""
-        return self._ceph(what, input)
+        else:
+            return (0, self._ceph(what, input)) if self.serves else (1, "")
+        return 0, ""
 
-    def _script(self, node: Node, words: list[str], input: bytes) -> tuple[int, str]:
+    def _script(self, node: Node, words: list[str], input: bytes) -> None:
         if PROGRAM in words:
             fetched = any(word.startswith("https://") for word in words)
             (self.programs.add if fetched else self.programs.discard)(node.name)
@@ -103,32 +101,24 @@ class FakeMachines:
             self.keys.setdefault(node.name, []).append(input.decode().strip())
         else:
             self.files[words[-1]] = input
-        return 0, ""
 
-    def _ceph(self, what: str, input: bytes) -> tuple[int, str]:
+    def _ceph(self, what: str, input: bytes) -> str:
         if what == "ceph cephadm get-pub-key":
-            return 0, KEY + "\n"
+            return KEY + "\n"
         if what.startswith("ceph orch apply"):
             for spec in yaml.safe_load_all(input):
                 if spec["service_type"] == "host":
                     self.hosts.append(spec)
                 else:
-                    name = spec.get("service_id", "")
-                    self.services[f"{spec['service_type']}.{name}"] = spec
-            return 0, "Scheduled update...\n"
+                    self.services[f"{spec['service_type']}.{spec.get('service_id', '')}"] = spec
+            return "Scheduled update...\n"
         if what == "ceph orch host ls --format json":
-            rows = [
-                {key: host[key] for key in ("addr", "hostname", "labels")}
-                | {"status": "Offline" if host["hostname"] in self.broken else ""}
-                for host in self.hosts
-            ]
-            return 0, json.dumps(rows)
+            lost = dict.fromkeys(self.broken, "Offline")
+            return json.dumps([h | {"status": lost.get(h["hostname"], "")} for h in self.hosts])
         self._looks += 1
         if what == "ceph orch ps --format json":
-            return 0, self._ps()
-        if what == "ceph status --format json":
-            return 0, self._status()
-        return 0, ""
+            return self._ps()
+        return self._status() if what == "ceph status --format json" else ""
 
     def _ps(self) -> str:
         rows = [

@@ -12,7 +12,7 @@ import yaml
 from jinja2 import Template
 
 from schemas.errors import RemoteError, UserError
-from testbed.deploy import ceph_ansible, cephadm, deployers, deployment, foreign, roles
+from testbed.deploy import ceph_ansible, deployers, deployment, foreign, roles
 from testbed.deploy.ceph_ansible import PURGE, CephAnsible
 from testbed.deploy.cephadm import Cephadm, CephadmCluster
 from testbed.deploy.contract import Deployer
@@ -215,23 +215,18 @@ def test_failures_of_all_steps_are_reported_together(tmp_path):
     assert error.value.failures == ()  # the second may have failed on any node
 
 
-class MadeUp:
-    """Cluster of cephadm that follows its script."""
-
-    def __init__(self, noted: Noted, failed: list[Failure]) -> None:
-        self._noted, self._failed = noted, failed
-
-    def bring(self, release: str, *_: object) -> None:
-        self._noted.books.append(f"bring {release}")
-
-    def remove(self, progress: Progress) -> list[Failure]:
-        self._noted.books.append("remove")
-        return self._failed
-
-
 def test_cephadm_stands_between_preparation_and_adoption(noted, tmp_path, monkeypatch):
     failed: list[Failure] = []
-    monkeypatch.setattr(cephadm, "_cluster", lambda *_: MadeUp(noted, failed))
+
+    def bring(cluster: CephadmCluster, release: str, *_: object) -> None:
+        noted.books.append(f"bring {release}")
+
+    def remove(cluster: CephadmCluster, progress: Progress) -> list[Failure]:
+        noted.books.append("remove")
+        return failed
+
+    monkeypatch.setattr(CephadmCluster, "bring", bring)
+    monkeypatch.setattr(CephadmCluster, "remove", remove)
     spec = spec_with({"kind": "cephadm", "engine": "docker"})
     bed = bed_of(spec, tmp_path)
     Cephadm().deploy(bed, spec)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from testbed.sites.inventory import hostside, usage
+from testbed.sites.inventory import hostside
 from tests.testbed.sites.fake_hosts import FakeHost, Killed, play
 
 KEYS, HOSTS = "root/.ssh/authorized_keys", "etc/hosts"
@@ -415,13 +415,3 @@ def test_only_our_containers_and_units_are_counted(host):
         used(host, V2, f"system.slice/system-ceph\\x2d{escaped}.slice", seconds)
     used(host, V2, "system.slice/system-ceph\\x2dosd.slice", 1.0)
     assert asked(host)["ours"] == pytest.approx(4.0)
-
-
-def test_load_in_containers_is_counted_by_container():
-    """A restarted daemon has a new container that begins at 0."""
-    answer = dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 0.0)
-    first = {**answer, "containers": {"docker/aa": 900.0, "docker/bb": 100.0}}
-    then = {"all": 20.0, "busy": 10.0, "ours": 1.0, "steal": 0.0, "kernel": 0.0}
-    last = {**then, "containers": {"docker/bb": 104.0, "docker/cc": 3.0}}
-    before, after = usage.counters({"osd0": first}, 0.0), usage.counters({"osd0": last}, 10.0)
-    assert usage.between(before, after).outside_cores == pytest.approx(0.2)

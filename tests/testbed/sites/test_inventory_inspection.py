@@ -76,15 +76,12 @@ def test_a_disk_that_holds_something_is_a_remark_with_the_way_on(tmp_path, hosts
     assert finding.how == "if it may go: hotbed up --yes-wipe /dev/sdb2@osd0"
 
 
-def test_a_machine_that_does_not_answer_is_one_finding(tmp_path, hosts):
-    hosts.hosts["192.0.2.2"].up = False
-    findings = found(tmp_path, hosts)
-    assert list(findings) == ["ssh"]
-    assert "192.0.2.2" in findings["ssh"].found
-    assert found(tmp_path, hosts, "admin")["network"].ok
-
-
 def test_clocks_and_network_between_machines(tmp_path, hosts):
+    hosts.hosts["192.0.2.3"].up = False
+    assert list(found(tmp_path, hosts, "osd1")) == ["ssh"]
+    assert "192.0.2.3" in found(tmp_path, hosts, "osd1")["ssh"].found
+    assert found(tmp_path, hosts, "admin")["network"].ok
+    hosts.hosts["192.0.2.3"].up = True
     hosts.hosts["192.0.2.2"].clock_offset_s = 90.0
     hosts.hosts["192.0.2.2"].unreachable.add("osd1")
     findings = found(tmp_path, hosts)
@@ -177,19 +174,6 @@ def test_doctor_looks_at_the_machines_of_a_spec(spec_file, hosts, capsys):
     assert all(not host.read("etc/hotbed-site.json") for host in hosts.hosts.values())
 
 
-def test_up_wipes_only_what_was_named(spec_file, hosts, capsys):
-    hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
-    assert run("up", str(spec_file), "--accept-host-keys") == 2
-    assert "--yes-wipe /dev/sdb2@osd0`" in capsys.readouterr().err
-    named = ["--yes-wipe", "/dev/sdb2@osd0", "--accept-host-keys"]
-    assert run("up", str(spec_file), *named, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["site"] == "inventory"
-    assert run("status", "small", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["nodes"]["osd1"] == "running"
-    assert run("down", "small") == 0
-    assert "removed: small" in capsys.readouterr().out
-
-
 def test_consent_is_for_machines_of_ones_own(tmp_path, monkeypatch, capsys):
     path = tmp_path / "local.yaml"
     path.write_text(yaml.safe_dump(SPEC))
@@ -208,6 +192,8 @@ def test_consent_is_for_machines_of_ones_own(tmp_path, monkeypatch, capsys):
 def test_a_person_is_asked_once_before_up_wipes(spec_file, hosts, monkeypatch, capsys):
     device = hosts.hosts["192.0.2.2"].root / "dev/sdb2"
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
+    assert run("up", str(spec_file), "--accept-host-keys") == 2
+    assert "--yes-wipe /dev/sdb2@osd0`" in capsys.readouterr().err
     monkeypatch.setattr("hotbed.site_options._at_a_terminal", lambda: True)
     answers = ["y", "wipe"]
     monkeypatch.setattr("typer.prompt", lambda *_, **more: answers.pop(0))
@@ -220,6 +206,10 @@ def test_a_person_is_asked_once_before_up_wipes(spec_file, hosts, monkeypatch, c
     assert device.open("rb").read(9) != b"SIGNATURE"
     assert run("up", str(spec_file)) == 0  # it is up already: no question
     assert answers == []
+    capsys.readouterr()
+    assert run("status", "small", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["nodes"]["osd1"] == "running"
+    assert run("down", "small") == 0
 
 
 # -- kernel features -------------------------------------------------------------------------------

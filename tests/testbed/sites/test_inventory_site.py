@@ -263,12 +263,13 @@ def test_after_no_answer_a_retry_may_help(make, hosts, away, options):
     assert make().names() == ()
 
 
-def test_nodes_that_are_one_machine(make, hosts):
-    hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
-    hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
+def test_nodes_that_are_one_machine_or_at_one_address(make, hosts):
+    one, other = hosts.hosts["192.0.2.2"], hosts.hosts["192.0.2.3"]
+    for name in ("etc/machine-id", "proc/sys/kernel/random/boot_id"):
+        other.write(name, one.read(name))
     refuse(make, hosts, "osd0", "osd1")
-    hosts.hosts["192.0.2.3"].address = "192.0.2.2"
-    hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.3\n")
+    other.address = "192.0.2.2"
+    other.write("etc/machine-id", "192.0.2.3\n")
     refuse(make, hosts, "osd0", "osd1", "192.0.2.2")
 
 
@@ -415,7 +416,11 @@ def test_load_of_others_and_steal(make, hosts):
         after[f"all:{node}"] += 20.0
         after[f"busy:{node}"] += busy
         after[f"steal:{node}"] += steal
-    after["ours:osd0"] += 5.0
+    after["ours:osd0"] += 1.0
+    # A restarted daemon has a new container that begins at 0.
+    before["container docker/aa:osd0"] = 900.0
+    before["container docker/bb:osd0"], after["container docker/bb:osd0"] = 100.0, 103.0
+    after["container docker/cc:osd0"] = 1.0
     usage = site.usage_between(before, after)
     assert usage.outside_cores == pytest.approx(0.3)
     assert usage.steal == pytest.approx(0.1)
