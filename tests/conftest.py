@@ -43,12 +43,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return pytest-xdist's scheduler, requested by ``--dist loadfile``."""
-    if config.getvalue("dist") != "loadfile":
-        return None
-    from tests.scheduling import Scheduling
+    """Return our scheduler for ``--dist loadfile`` or ``--dist loadgroup``."""
+    from tests.scheduling import Scheduling, SharedScheduling
 
-    return Scheduling(config, log)
+    known = {"loadfile": Scheduling, "loadgroup": SharedScheduling}
+    chosen = known.get(config.getvalue("dist"))
+    return None if chosen is None else chosen(config, log)
 
 
 @pytest.fixture(autouse=True)
@@ -100,23 +100,24 @@ SHARED = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of a shared testbed next to each other, with the tests that change it last.
+    """Put the tests of a shared testbed next to each other, with the tests that change it last."""
+    from tests.scheduling import testbed_of
 
-    With ``--dist loadgroup`` one process runs them, and one the other local tests of each folder.
-    """
     places: dict[pytest.Item, tuple[int, int]] = {}
     for item in items:
         if not item.get_closest_marker("local") or item.get_closest_marker("openstack"):
             continue
         asked = getattr(item, "fixturenames", ())
-        group = item.path.parent.name
         for number, (testbed, stages) in enumerate(SHARED.items(), start=1):
             if testbed in asked:
                 stage = max(
                     (n for n, name in enumerate(stages, start=1) if name in asked), default=0
                 )
-                places[item], group = (number, stage), testbed
-        item.add_marker(pytest.mark.xdist_group(group))
+                places[item] = (number, stage)
+                if testbed_of(item.nodeid) != testbed:
+                    raise pytest.UsageError(
+                        f"name the file of {item.nodeid} in tests/scheduling.py"
+                    )
     items.sort(key=lambda item: places.get(item, (0, 0)))
 
 

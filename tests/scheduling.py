@@ -1,4 +1,5 @@
-"""Distribution of test files to the processes of pytest-xdist (`--dist loadfile`)."""
+"""Distribution of test files to the processes of pytest-xdist: `--dist loadfile`, and `--dist
+loadgroup` for tests that share a testbed (pytest-xdist 3.8 finds no groups under pytest 9.2)."""
 
 from __future__ import annotations
 
@@ -12,6 +13,16 @@ LOOPS = {
         r"^tests/(?!analysis/|papers/test_prioritymeister\.py).*(prioritymeister|/test_pm[_.])"
     ),
     "ursa": re.compile(r"^tests/(?!analysis/).*/test_(bench_)?ursa"),
+}
+
+# By shared testbed, the files with its local tests.
+TESTBEDS = {
+    "deployed": re.compile(
+        r"/ceph_local/|/test_local_(campaign|engine_room|faults|compare|control|ceph)\.py"
+        r"|/test_(notebooks|plans_on_ceph_local|foreign_local|twochoice_rados_local"
+        r"|open_loop_local)\.py"
+    ),
+    "nfs_testbed": re.compile(r"/test_(pm_faults_local|deploy_nfs_local)\.py"),
 }
 
 
@@ -30,3 +41,20 @@ class Scheduling(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
+
+
+def testbed_of(nodeid: str) -> str:
+    """Return the group for one process: a shared testbed, or the other tests of a folder. Tests on
+    OpenStack have testbeds of their own."""
+    file = nodeid.split("::", 1)[0]
+    if file.startswith("tests/openstack/"):
+        return nodeid
+    folder = file.rpartition("/")[0]
+    return next((name for name, files in TESTBEDS.items() if files.search(file)), folder)
+
+
+class SharedScheduling(LoadFileScheduling):
+    """`LoadFileScheduling` by `testbed_of`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return testbed_of(nodeid)
