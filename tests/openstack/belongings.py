@@ -94,8 +94,8 @@ def wait_for_the_end(user: Rest) -> None:
     end = time.monotonic() + _ENDED_S
     while servers(user) or any(each["status"] != "TERMINATED" for each in leases(user)):
         if time.monotonic() > end:
-            told = [(each["name"], each["status"], each["end_date"]) for each in leases(user)]
-            raise TimeoutError(f"not over: {told}, {belongings(user)}")
+            found = [(each["name"], each["status"], each["end_date"]) for each in leases(user)]
+            raise TimeoutError(f"not over: {found}, {belongings(user)}")
         time.sleep(1.0)
 
 

@@ -112,10 +112,10 @@ class Machines:
 
     def _follow(self) -> None:
         path = f"/servers/detail?all_tenants=1&project_id={self._project}"
-        told = self._admin("compute", "GET", path, headers={"OpenStack-API-Version": _USER_DATA})[
+        found = self._admin("compute", "GET", path, headers={"OpenStack-API-Version": _USER_DATA})[
             "servers"
         ]
-        there = {each["id"]: each for each in told if each["status"] == "ACTIVE"}
+        there = {each["id"]: each for each in found if each["status"] == "ACTIVE"}
         for machine, server in list(self._servers.items()):
             if server not in there:
                 self._site.link(NAME, machine, False)
@@ -135,8 +135,8 @@ class Machines:
 
     def _become(self, machine: str, server: Mapping[str, Any]) -> None:
         """Apply cloud-init's actions at the first boot."""
-        told = base64.b64decode(server["OS-EXT-SRV-ATTR:user_data"]).decode()
-        config = json.loads(told.partition("\n")[2])
+        found = base64.b64decode(server["OS-EXT-SRV-ATTR:user_data"]).decode()
+        config = json.loads(found.partition("\n")[2])
         name, user = server["key_name"], server["user_id"]
         keypair = self._admin(
             "compute",
@@ -157,10 +157,10 @@ class Machines:
         run(*enter, *(f"{key}={value}" for key, value in variables.items()), "sh", "-c", _BECOME)
 
     def _give_floating(self, machines: Mapping[str, str]) -> None:
-        told = self._admin.get("network", f"/v2.0/floatingips?project_id={self._project}")
+        found = self._admin.get("network", f"/v2.0/floatingips?project_id={self._project}")
         wanted = {
             each["floating_ip_address"]: machines[each["fixed_ip_address"]]
-            for each in told["floatingips"]
+            for each in found["floatingips"]
             if each["fixed_ip_address"] in machines
         }
         for address, machine in set(self._floating.items()) - set(wanted.items()):

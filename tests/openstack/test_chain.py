@@ -138,9 +138,9 @@ def hotbed(*words: str, ends_with: int = 0) -> str:
         text=True,
         check=False,
     )
-    told = f"hotbed {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    print(told[-3000:], flush=True)
-    assert done.returncode == ends_with, told[-6000:]
+    found = f"hotbed {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    print(found[-3000:], flush=True)
+    assert done.returncode == ends_with, found[-6000:]
     return done.stdout
 
 

@@ -190,24 +190,21 @@ def by_application_credential(
     monkeypatch.setenv("OS_APPLICATION_CREDENTIAL_SECRET", "hush")
 
 
-def test_with_an_application_credential(
-    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("unrestricted", [True, False])
+def test_an_application_credential_serves_only_if_it_is_unrestricted(
+    *,
+    plane: ControlPlane,
+    student: Rest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unrestricted: bool,
 ) -> None:
-    by_application_credential(student, monkeypatch, unrestricted=True)
+    by_application_credential(student, monkeypatch, unrestricted=unrestricted)
     site, spec = a_site(tmp_path), a_spec()
-    assert len(site.provision(spec).nodes) == len(belongings.servers(student)) == 2
-    site.release(spec.name)
-    assert not belongings.belongings(student)
-
-
-def test_a_restricted_application_credential_is_told(
-    plane: ControlPlane, student: Rest, tmp_path: Path
-) -> None:
-    site, spec = a_site(tmp_path), a_spec()
-    with pytest.MonkeyPatch.context() as patch:
-        by_application_credential(student, patch, unrestricted=False)
+    if unrestricted:
+        assert len(site.provision(spec).nodes) == len(belongings.servers(student)) == 2
+    else:
         with raises(UserError, "'unrestricted'"):
             site.provision(spec)
-    assert belongings.leases(student) == []
     site.release(spec.name)
     assert not belongings.belongings(student)

@@ -249,7 +249,7 @@ def my_leases(work: Work) -> tuple[list[BlazarLease], list[BlazarLease]]:
     ours = [lease for lease in mine if lease.name == tagged]
     for lease in ours:
         if lease.id not in known:  # its answer got lost
-            work.record.journal("found", what="lease", name=tagged, id=lease.id)
+            work.journal("found", what="lease", name=tagged, id=lease.id)
     return ours, [lease for lease in mine if lease.name == work.options.lease.name]
 
 

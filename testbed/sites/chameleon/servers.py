@@ -216,7 +216,7 @@ def _look(work: Work, removed: set[str]) -> dict[str, NovaServer]:
 def _remove_failed(work: Work, server: NovaServer, before: list[str], made: int) -> None:
     """Remove a failed server and add Nova's words to `before`; raise if it failed too often."""
     said = " ".join(server.fault.split()).rstrip(".") or "Nova gives no reason"
-    work.record.journal("failed", what="server", name=server.name, id=server.id, reason=said)
+    work.journal("failed", what="server", name=server.name, id=server.id, reason=said)
     work.ask("removing a failed server", lambda: work.cloud.delete_server(server.id))
     if fault_of(said) is Fault.QUOTA:
         # Of servers requested in parallel Nova may accept one too many and count it later.

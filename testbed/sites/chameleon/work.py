@@ -7,9 +7,10 @@ call and after it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -44,6 +45,7 @@ class Work:
     clock: Clock
     progress: Progress = silent
     pauses_s: tuple[float, ...] = PAUSES_S
+    _journal: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def tag(self) -> str:
@@ -119,19 +121,19 @@ class Work:
     def make(
         self, what: str, name: str, call: Callable[[], T], id_of: Callable[[T], str] = str
     ) -> T:
-        """Make a thing once; raise CloudError if that failed.
+        """Make a thing once; raise CloudError if that failed. Threads may call this.
 
         The journal has ``ask`` before the call, ``made`` or ``refused`` after it, and neither if
         the answer got lost.
         """
-        self.record.journal("ask", what=what, name=name, at_s=self.clock.now())
+        self.journal("ask", what=what, name=name, at_s=self.clock.now())
         try:
             made = call()
         except CloudError as error:
             if error.fault is not Fault.PASSING:
-                self.record.journal("refused", what=what, name=name)
+                self.journal("refused", what=what, name=name)
             raise
-        self.record.journal("made", what=what, name=name, id=id_of(made))
+        self.journal("made", what=what, name=name, id=id_of(made))
         return made
 
     def remove_each(self, doing: str, ids: Iterable[str], remove: Callable[[str], None]) -> None:
@@ -140,6 +142,11 @@ class Work:
             futures = [pool.submit(self.ask, doing, partial(remove, each)) for each in sorted(ids)]
         for future in futures:
             future.result()
+
+    def journal(self, kind: str, **fields: object) -> None:
+        """Append a line to the record's journal, which has one writer at a time."""
+        with self._journal:
+            self.record.journal(kind, **fields)
 
     def lines(self, what: str) -> list[dict[str, Any]]:
         """Return the journal's lines about one kind of thing."""
