@@ -163,14 +163,14 @@ def survey_findings(
         f"PermitRootLogin {answer or 'unknown: sshd -T is silent'}",
         "set PermitRootLogin prohibit-password in /etc/ssh/sshd_config and reload sshd",
     )
-    mark = survey["mark"] or {}
+    mark = survey["mark"]
     yield CheckResult(
         "free",
         "held by no other testbed",
-        not mark or ours,
-        f"held by the testbed {mark.get('testbed')!r} since {mark.get('since', '?')}"
-        if mark
-        else "nobody",
+        mark is None or ours,
+        "nobody"
+        if mark is None
+        else f"held by the testbed {mark.get('testbed')!r} since {mark.get('since', '?')}",
         "take that testbed down first, or name another machine; if nobody has that testbed any "
         "more, delete /etc/hotbed-site.json there",
     )

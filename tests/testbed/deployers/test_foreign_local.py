@@ -61,7 +61,7 @@ def strange(deployed: Testbed) -> Iterator[Testbed]:
     restore_snapshot(site, deployed.name)
 
 
-def test_an_osd_that_is_down_is_told(strange: Testbed) -> None:
+def test_an_osd_that_is_down_is_an_error(strange: Testbed) -> None:
     run(strange, "osd1", "systemctl stop ceph-osd@1")
     try:
         with raises(DeployError, "osd.1"):
@@ -81,8 +81,8 @@ def test_it_has_the_specs_pools_settings_and_control_plane(strange: Testbed) -> 
     assert rows["osd", "osd_max_backfills"] == "3"
     assert rows["osd", "osd_crush_update_on_start"] == "false"
     assert rows["mgr", "mgr/balancer/active"] == "false"
-    told = json.loads(run(strange, "admin", "cat /etc/hotbed/agent.json"))
-    numbers = {node["name"]: node["osds"] for node in told["nodes"] if node["osds"]}
+    config = json.loads(run(strange, "admin", "cat /etc/hotbed/agent.json"))
+    numbers = {node["name"]: node["osds"] for node in config["nodes"] if node["osds"]}
     really: dict[str, list[int]] = {}
     for row in asked(strange, "osd metadata"):
         really.setdefault(row["hostname"], []).append(row["id"])

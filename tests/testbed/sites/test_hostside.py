@@ -190,7 +190,7 @@ CHANGES: dict[str, tuple[Callable[[FakeHost], object], str]] = {
     "another size": (lambda h: h.disk("/dev/sdb2", 2**31, "ext4:0f8f"), "is another device now"),
     "partitions": (lambda h: h.blkid.update(PTUUID="d1"), "holds partition table d1 now"),
     "a mount": (lambda h: h.write("proc/self/mountinfo", MOUNTED), "is mounted at /srv/data"),
-    # Nothing tells this disk from others.
+    # This disk has nothing that distinguishes it.
     "a boot": (lambda h: h.write("proc/sys/kernel/random/boot_id", "new\n"), "no serial number"),
 }
 

@@ -40,7 +40,7 @@ def found(
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "told"),
+    ("name", "file", "fact"),
     [
         ("ports", "proc/net/tcp:x\n 0: 00000000:1A90 0 0A\n", "taken: 6800"),
         ("memory!", "proc/meminfo:MemTotal: 204800 kB\n", "200.0 MiB"),
@@ -50,13 +50,13 @@ def found(
         ("free!", 'etc/hotbed-site.json:{"testbed": "x", "id": "y"}', "testbed 'x'"),
     ],
 )
-def test_what_is_wrong_is_found(tmp_path, hosts, name, file, told):
+def test_what_is_wrong_is_found(tmp_path, hosts, name, file, fact):
     """A finding marked with ! blocks the next step."""
     hosts.hosts["192.0.2.2"].write(*file.split(":", 1))
     look = found_with_ceph if name == "ports" else found
     finding = look(tmp_path, hosts)[name.rstrip("!")]
     assert not finding.ok
-    assert told in finding.found
+    assert fact in finding.found
     assert finding.needed is name.endswith("!")
 
 
@@ -165,8 +165,8 @@ def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path, hosts):
 
 def test_doctor_looks_at_the_machines_of_a_spec(spec_file, hosts, capsys):
     assert run("doctor", "--site", str(spec_file), "--json") == 1
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert "for which nobody vouches" in told["machines"][0]["findings"][0]["found"]
+    printed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert "for which nobody vouches" in printed["machines"][0]["findings"][0]["found"]
     assert run("doctor", "--site", str(spec_file), "--accept-host-keys") == 0
     out = capsys.readouterr().out
     assert "osd1: 192.0.2.3" in out
