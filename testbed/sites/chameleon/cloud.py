@@ -334,7 +334,7 @@ class Cloud:
 
     def hosts(self) -> list[Mapping[str, Any]]:
         """Return all hosts of Blazar with their properties."""
-        return list(self._blazar.host.list())
+        return [{**each, "id": str(each["id"])} for each in self._blazar.host.list()]
 
     def bookings(self) -> list[Booking]:
         """Return all reservations of all hosts, also other people's."""

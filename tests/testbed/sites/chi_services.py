@@ -91,7 +91,7 @@ def let_in(http: Mocker, *, subject: str = "a-token", **more: Any) -> Any:
 
 
 @pytest.fixture
-def environ(monkeypatch: pytest.MonkeyPatch) -> None:
+def environ(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     clouds._sites.cache_clear()
     for name in list(os.environ):
         if name.startswith(("OS_", "JUPYTERHUB_")):
@@ -107,6 +107,8 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> None:
         "OS_REGION_NAME": REGION,
     }.items():
         monkeypatch.setenv(name, value)
+    yield
+    clouds._sites.cache_clear()
 
 
 @pytest.fixture
