@@ -303,18 +303,44 @@ class SelectionTargets:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Moves of a method that selects by itself, in an order of application.
+    """Moves that are possible, or that were decided, in an order of application.
 
     Attributes:
-        partition, replica, to: [M], which object goes to which node.
-        lower_bound, notes: as in `SelectionTargets`; the bound is over all choices of objects.
+        object: [M], ``partition * l + replica``.
+        source, to: [M], nodes.
+        load: [M], or [M, D] with loads of several dimensions.
+        cost: [M].
     """
 
-    partition: Int32
-    replica: NDArray[np.int8]
+    object: NDArray[np.int64]
+    source: Int32
     to: Int32
-    lower_bound: float | None = None
-    notes: dict[str, object] = field(default_factory=dict)
+    load: Float64
+    cost: Float64
+
+    @classmethod
+    def none(cls, load: Float64) -> Moves:
+        """Return no moves; `load` [N] or [N, D] says in how many dimensions."""
+        nowhere = np.empty(0, np.int32)
+        return cls(np.empty(0, np.int64), nowhere, nowhere, load[:0], np.empty(0))
+
+    def __len__(self) -> int:
+        return len(self.object)
+
+    def where(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> Moves:
+        """Return the moves that `keep` picks, in its order."""
+        return Moves(*(value[keep] for value in vars(self).values()))
+
+    def __add__(self, other: Moves) -> Moves:
+        mine, others = vars(self).values(), vars(other).values()
+        return Moves(*(np.concatenate(pair) for pair in zip(mine, others, strict=True)))
+
+    def load_after(self, load: Float64) -> Float64:
+        """Return [N] or [N, D], the loads once all of these moves are done, one after the other."""
+        after = load.copy()
+        np.subtract.at(after, self.source, self.load)
+        np.add.at(after, self.to, self.load)
+        return after
 
 
 @dataclass(frozen=True)

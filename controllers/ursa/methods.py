@@ -1,7 +1,7 @@
 """The methods by name: they choose the targets of objects, and some also the objects.
 
 A *placer* is ``place(problem, timer) -> SelectionTargets``: it places a selection, which is
-highest-load-first. A *mover* is ``moves(instance, state, request) -> Moves`` and chooses the
+highest-load-first. A *mover* is ``moves(instance, state, request) -> Result`` and chooses the
 objects by itself; `state` is after the swaps. Both leave their arguments as they are, keep
 C1 and C2 whatever happens, and move nothing farther than the highest allowed cost.
 """

@@ -14,6 +14,7 @@ from controllers.ursa.instance import (
     Float64,
     Instance,
     MigrationPlan,
+    Moves,
     RoundBudget,
     Selection,
     SelectionTargets,
@@ -23,14 +24,12 @@ from controllers.ursa.methods import BEYOND, METHODS, Method, MethodRequest
 from controllers.ursa.place.problem import PlacementProblem, assignment_problem
 from controllers.ursa.select import (
     Bools,
-    MoveList,
     NodeLoads,
     Result,
     gap,
     highest_load_first,
     hot_after,
     in_order,
-    move_list,
     placed_moves,
     select_and_place,
     without_vain,
@@ -77,11 +76,6 @@ class PlanModel:
     gather: Gather = objects_on
     swaps: Callable[..., Swaps] = swap_phase
 
-    @property
-    def replicas(self) -> int:
-        """Replicas of a partition."""
-        return self.instance.replicas
-
     def over(self) -> Bools:
         """Return [N, D], where nodes are above their thresholds now."""
         return self.state.hot(self.instance)[:, None]
@@ -108,7 +102,7 @@ class PlanModel:
         now = PlanState(self.state.primary, load)
         return assignment_problem(self.instance, now, selection, max_move_cost)
 
-    def placed(self, selection: Selection, placement: SelectionTargets) -> MoveList:
+    def placed(self, selection: Selection, placement: SelectionTargets) -> Moves:
         """Return the moves of the objects that found a node."""
         return placed_moves(self.instance, selection, placement)
 
@@ -119,16 +113,19 @@ class PlanModel:
             moves, bound, notes = select_and_place(self, function, request)
         else:
             with timer.phase("place"):
-                found = function(instance, state, request)
-            moves = move_list(instance, state, found)
-            bound, notes = found.lower_bound, found.notes
+                moves, bound, notes = function(instance, state, request)
         proven = method.kind == "mover" and notes.get("optimal") is True
         if method.rescue and not proven and hot_after(self.nodes(), moves).any():
+            from controllers.ursa.place.exact import rescued
+
             with timer.phase("place"):
-                moves, bound = _rescue(instance, state, request, moves, notes), None
+                better = rescued(instance, state, request, moves)
+            bound = None
+            if better is not None:
+                moves, notes["rescued"] = better, True
         return moves, bound, notes
 
-    def finished(self, moves: MoveList, prune: bool) -> MoveList:
+    def finished(self, moves: Moves, prune: bool) -> Moves:
         """Return the moves in an order of application, with `prune` only the needed ones."""
         nodes = self.nodes()
         return in_order(nodes, without_vain(nodes, moves) if prune else moves)
@@ -210,7 +207,7 @@ def plan(
     with timer.phase("swap"):
         swaps = model.swap(success, seed)
         swapped = model.over()
-    found: Result = MoveList.empty(model.state.load), 0.0, {}
+    found: Result = Moves.none(model.state.load), 0.0, {}
     if swapped.any():
         found = model.decide(chosen, function, request)
     moves, bound, notes = found
@@ -218,12 +215,13 @@ def plan(
         moves = model.finished(moves, chosen.prune)
         left = hot_after(model.nodes(), moves).reshape(before.shape)
         still_hot = np.flatnonzero(left.any(axis=1)).astype(np.int32)
+        partition, replica = np.divmod(moves.object, instance.replicas)
         made = model.expanded(
             MigrationPlan(
                 swap_partition=swaps.partition,
                 swap_replica=swaps.replica.astype(np.int32),
-                move_partition=moves.partition,
-                move_replica=moves.replica.astype(np.int32),
+                move_partition=partition.astype(np.int32),
+                move_replica=replica.astype(np.int32),
                 move_to=moves.to,
                 still_hot=still_hot,
             )
@@ -258,30 +256,3 @@ def _method(name: str) -> Method:
         return METHODS[name]
     except KeyError:
         raise not_allowed("method", name, ", ".join(METHODS)) from None
-
-
-def _rescue(
-    instance: Instance,
-    state: PlanState,
-    request: MethodRequest,
-    moves: MoveList,
-    notes: dict[str, object],
-) -> MoveList:
-    """Return moves that leave fewer nodes hot than `moves` where there are any."""
-    from controllers.ursa.place.exact import Pairs, rescued
-
-    number = moves.partition.astype(np.int64) * instance.replicas + moves.replica
-    begin = Pairs(number, moves.source, moves.to, moves.load, moves.cost)
-    better = rescued(instance, state, request, begin)
-    if better is None:
-        return moves
-    notes["rescued"] = True
-    partition, replica = np.divmod(better.object, instance.replicas)
-    return MoveList(
-        partition=partition.astype(np.int32),
-        replica=replica.astype(np.int8),
-        source=better.source,
-        to=better.target,
-        load=better.load,
-        cost=better.cost,
-    )

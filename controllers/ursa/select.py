@@ -50,81 +50,53 @@ class NodeLoads:
     Attributes:
         load, capacity: [N] or [N, D].
         domain: [N, levels + 1], fault domains from the outermost on, the node itself last.
+        replicas: of a partition.
     """
 
     load: Float64
     capacity: Float64
     domain: Int32
+    replicas: int
 
     @classmethod
     def of(cls, instance: Instance, state: PlanState) -> NodeLoads:
         """Return the nodes of an instance of the paper's model."""
         capacity = instance.capacity.astype(np.float64)
-        return cls(state.load, capacity, nested_domains(instance))
+        return cls(state.load, capacity, nested_domains(instance), instance.replicas)
 
 
-@dataclass(frozen=True, eq=False)
-class MoveList:
-    """Moves with looked-up values for each: all arrays [M], `load` [M] or [M, D]."""
-
-    partition: Int32
-    replica: NDArray[np.int8]
-    source: Int32
-    to: Int32
-    load: Float64
-    cost: Float64
-
-    @classmethod
-    def empty(cls, load: Float64) -> MoveList:
-        """Return no moves; `load` [N] or [N, D] says in how many dimensions."""
-        none = np.empty(0, np.int32)
-        return cls(none, np.empty(0, np.int8), none, none, load[:0], np.empty(0))
-
-    def __len__(self) -> int:
-        return len(self.partition)
-
-    def where(self, keep: Bools | Ids) -> MoveList:
-        """Return the moves that `keep` picks, in its order."""
-        return MoveList(*(value[keep] for value in vars(self).values()))
-
-    def __add__(self, other: MoveList) -> MoveList:
-        mine, others = vars(self).values(), vars(other).values()
-        return MoveList(*(np.concatenate(pair) for pair in zip(mine, others, strict=True)))
-
-
-def move_list(instance: Instance, state: PlanState, moves: Moves) -> MoveList:
-    """Return the moves of a method that selects by itself."""
-    source = instance.replica_node[moves.partition, moves.replica]
-    return MoveList(
-        partition=moves.partition.astype(np.int32),
-        replica=moves.replica.astype(np.int8),
-        source=source,
-        to=moves.to.astype(np.int32),
-        load=object_load(instance, state, moves.partition, moves.replica),
-        cost=between(instance.distance, instance.sender(moves.partition, moves.replica), moves.to),
+def moves_of(
+    instance: Instance,
+    state: PlanState,
+    partition: Int32,
+    replica: NDArray[np.integer],
+    to: Int32,
+) -> Moves:
+    """Return the moves of these objects, with their loads in their present roles."""
+    return Moves(
+        object_id(instance, partition, replica),
+        instance.replica_node[partition, replica],
+        to.astype(np.int32),
+        object_load(instance, state, partition, replica),
+        between(instance.distance, instance.sender(partition, replica), to),
     )
 
 
-def placed_moves(instance: Instance, selection: Selection, placement: SelectionTargets) -> MoveList:
+def placed_moves(instance: Instance, selection: Selection, placement: SelectionTargets) -> Moves:
     """Return the objects of a selection that found a node."""
     placed = placement.move_to != UNPLACED
     to = placement.move_to[placed].astype(np.int32)
-    source = selection.node[placed]
-    return MoveList(
-        partition=selection.partition[placed],
-        replica=selection.replica[placed],
-        source=source,
-        to=to,
-        load=selection.load[placed],
-        cost=between(
-            instance.distance,
-            instance.sender(selection.partition[placed], selection.replica[placed]),
-            to,
-        ),
+    partition, replica = selection.partition[placed], selection.replica[placed]
+    return Moves(
+        object_id(instance, partition, replica),
+        selection.node[placed],
+        to,
+        selection.load[placed],
+        between(instance.distance, instance.sender(partition, replica), to),
     )
 
 
-def load_after(load: Float64, moves: MoveList) -> Float64:
+def load_after(load: Float64, moves: Moves) -> Float64:
     """Return [N] or [N, D], loads when all is moved."""
     if load.ndim == 1:
         gone = np.bincount(moves.source, moves.load, len(load))
@@ -136,13 +108,13 @@ def load_after(load: Float64, moves: MoveList) -> Float64:
     )
 
 
-def hot_after(nodes: NodeLoads, moves: MoveList) -> Bools:
+def hot_after(nodes: NodeLoads, moves: Moves) -> Bools:
     """Return [N] or [N, D], where nodes are above their threshold when all is moved."""
     after = load_after(nodes.load, moves)
     return np.asarray(after - nodes.capacity > ROUNDING * np.maximum(nodes.load, after))
 
 
-def without_heating(nodes: NodeLoads, moves: MoveList) -> MoveList:
+def without_heating(nodes: NodeLoads, moves: Moves) -> Moves:
     """Leave out moves that add to what is too high in the end.
 
     A method may count on what leaves a node; when part of that found no place after all, what was
@@ -157,7 +129,7 @@ def without_heating(nodes: NodeLoads, moves: MoveList) -> MoveList:
     return moves
 
 
-def without_vain(nodes: NodeLoads, moves: MoveList) -> MoveList:
+def without_vain(nodes: NodeLoads, moves: Moves) -> Moves:
     """Leave out moves, the costliest first, without which their node is cold all the same."""
     # What is left out lightens a target, which may have to be relieved by less in its turn.
     while len(fewer := _less_vain(nodes, moves)) < len(moves):
@@ -165,10 +137,10 @@ def without_vain(nodes: NodeLoads, moves: MoveList) -> MoveList:
     return moves
 
 
-def _less_vain(nodes: NodeLoads, moves: MoveList) -> MoveList:
+def _less_vain(nodes: NodeLoads, moves: Moves) -> Moves:
     after, capacity = load_after(nodes.load, moves), nodes.capacity
     # Where another replica of the partition moves too, it may have come into the place left.
-    alone = _times(moves) == 1
+    alone = _times(nodes, moves) == 1
     stays = (after[moves.source] + moves.load <= capacity[moves.source]) | (moves.load == 0)
     keep = np.ones(len(moves), dtype=np.bool_)
     vain = np.flatnonzero(alone & _rows(stays).all(axis=1))
@@ -181,7 +153,7 @@ def _less_vain(nodes: NodeLoads, moves: MoveList) -> MoveList:
     return moves.where(keep)
 
 
-def in_order(nodes: NodeLoads, moves: MoveList) -> MoveList:
+def in_order(nodes: NodeLoads, moves: Moves) -> Moves:
     """Return the moves so that each finds room, and no replica of its partition, where it goes.
 
     A move into a node that itself has to be relieved comes after enough of that node's moves; one
@@ -190,21 +162,22 @@ def in_order(nodes: NodeLoads, moves: MoveList) -> MoveList:
     """
     is_source = np.zeros(len(nodes.load), dtype=np.bool_)
     is_source[moves.source] = True
-    several = _times(moves) > 1
+    several = _times(nodes, moves) > 1
     waits = is_source[moves.to] | several
     done = list(np.flatnonzero(~waits))
     pending = list(np.flatnonzero(waits))
     load = load_after(nodes.load, moves.where(~waits))
     room = nodes.capacity * (1 + ROUNDING)
     place = np.where(waits, moves.source, moves.to)
+    partition = moves.object // nodes.replicas
     mates: dict[int, list[int]] = {}
     for m in np.flatnonzero(several):
-        mates.setdefault(int(moves.partition[m]), []).append(int(m))
+        mates.setdefault(int(partition[m]), []).append(int(m))
 
     def clear(m: np.int64) -> bool:
         """Return True if no other replica that moves is where it and this one may not meet."""
         here, to = nodes.domain[moves.source[m]], nodes.domain[moves.to[m]]
-        for other in mates.get(int(moves.partition[m]), []):
+        for other in mates.get(int(partition[m]), []):
             if other != m:
                 level = int((here != nodes.domain[moves.source[other]]).argmax())
                 if nodes.domain[place[other], level] == to[level]:
@@ -229,9 +202,10 @@ def in_order(nodes: NodeLoads, moves: MoveList) -> MoveList:
     return moves.where(np.array(done, dtype=np.int64))
 
 
-def _times(moves: MoveList) -> Ids:
+def _times(nodes: NodeLoads, moves: Moves) -> Ids:
     """Return [M], number of moving replicas of the move's partition."""
-    _, index, times = np.unique(moves.partition, return_inverse=True, return_counts=True)
+    partition = moves.object // nodes.replicas
+    _, index, times = np.unique(partition, return_inverse=True, return_counts=True)
     return times[index]
 
 
@@ -327,7 +301,7 @@ def _needed(loads: Float64, kept: float, capacity: float, *, trim: bool) -> NDAr
     return take
 
 
-Result = tuple[MoveList, float | None, dict[str, object]]
+Result = tuple[Moves, float | None, dict[str, object]]
 """Moves, the lower bound (None when it is not of the objects that move), notes."""
 
 MAX_REPAIRS = 16
@@ -339,9 +313,6 @@ Placer = Callable[[PlacementProblem, Timer], SelectionTargets]
 class Selecting(Protocol):
     """Model in which objects are selected and placed; see `plan.PlanModel`."""
 
-    @property
-    def replicas(self) -> int: ...
-
     def nodes(self) -> NodeLoads: ...
 
     def select(self, load: Float64, stay: Ids | None) -> Selection: ...
@@ -350,13 +321,13 @@ class Selecting(Protocol):
         self, load: Float64, selection: Selection, max_move_cost: float | None
     ) -> PlacementProblem: ...
 
-    def placed(self, selection: Selection, placement: SelectionTargets) -> MoveList: ...
+    def placed(self, selection: Selection, placement: SelectionTargets) -> Moves: ...
 
 
 def select_and_place(model: Selecting, place: Placer, request: MethodRequest) -> Result:
     """Place a selection, and as often as something of it fits nowhere, another in its stead."""
     nodes, timer = model.nodes(), request.timer
-    rest, moves = nodes.load, MoveList.empty(nodes.load)
+    rest, moves = nodes.load, Moves.none(nodes.load)
     stay: Ids | None = None
     misfits: list[Ids] = []
     repairs = -1
@@ -372,19 +343,20 @@ def select_and_place(model: Selecting, place: Placer, request: MethodRequest) ->
         left = placement.move_to == UNPLACED
         if not misfits and not left.any():
             return moves, placement.lower_bound, dict(placement.notes)
-        misfits.append(_numbers(selection.partition, model)[left, selection.replica[left]])
+        misfits.append(_numbers(selection.partition, nodes)[left, selection.replica[left]])
         moves = without_heating(nodes, moves)
         rest = load_after(nodes.load, moves)
         # Every object of partitions with a moved one: placers must see where replicas were.
-        moved = _numbers(moves.partition, model).ravel()
+        moved = _numbers(moves.object // nodes.replicas, nodes).ravel()
         stay = np.sort(np.concatenate([*misfits, moved]))
     objects = int(sum(len(ids) for ids in misfits))
     return moves, None, {**placement.notes, "fits_nowhere": objects, "repairs": repairs}
 
 
-def _numbers(partition: Int32, model: Selecting) -> Ids:
+def _numbers(partition: NDArray[np.integer], nodes: NodeLoads) -> Ids:
     """Return [M, l], the numbers of all objects of these partitions."""
-    return partition.astype(np.int64)[:, None] * model.replicas + np.arange(model.replicas)
+    columns = np.arange(nodes.replicas)
+    return np.asarray(partition.astype(np.int64)[:, None] * nodes.replicas + columns)
 
 
 def gap(cost: float, bound: float | None, still_hot: int) -> float | None:

@@ -21,16 +21,14 @@ from itertools import count, islice
 import numpy as np
 
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance, Timer
+from controllers.ursa.instance import Instance, Moves, Timer
 from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.alp import alp
 from controllers.ursa.place.baselines import Annealing, anneal
 from controllers.ursa.place.problem import assignment_problem
 from controllers.ursa.select import (
-    MoveList,
     highest_load_first,
     load_after,
-    move_list,
     placed_moves,
 )
 from controllers.ursa.state import PlanState, initial_state
@@ -85,7 +83,7 @@ def request(seed: int) -> MethodRequest:
     return MethodRequest(timer=Timer(lambda: 0.0), seed=seed)
 
 
-def deviation(state: PlanState, moves: MoveList) -> float:
+def deviation(state: PlanState, moves: Moves) -> float:
     """Return the standard deviation of the nodes' loads after all moves."""
     return float(load_after(state.load, moves).std())
 
@@ -94,8 +92,7 @@ def score(chosen: Annealing, cases: list[Case]) -> Score:
     """Return the score of a setting."""
     hot, costs, widths, migrations = 0, [], [], []
     for number, case in enumerate(cases):
-        found = anneal(case.instance, case.state, request(number), chosen)
-        moves = move_list(case.instance, case.state, found)
+        moves, _, _ = anneal(case.instance, case.state, request(number), chosen)
         after = load_after(case.state.load, moves)
         hot += int((after > case.instance.capacity * (1 + 1e-9)).sum())
         costs.append(math.log(max(float(moves.cost.sum()), 1e-12) / case.cost))

@@ -18,18 +18,14 @@ from controllers.research.ursa.units import (
     Units,
     cover,
     initial_state,
-    most_relief_first,
     swap_phase,
     units_of,
 )
 from controllers.ursa.check import check
-from controllers.ursa.instance import UNPLACED, Euclidean, Instance, MigrationPlan, RoundBudget
+from controllers.ursa.instance import Euclidean, Instance, MigrationPlan, RoundBudget
 from controllers.ursa.methods import METHODS, MethodRequest
-from controllers.ursa.place.alp import ilp
 from controllers.ursa.plan import plan
-from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import PlanState
-from controllers.ursa.state import initial_state as plain_state
 from schemas.errors import UserError
 from tests.errors import raises
 
@@ -95,29 +91,6 @@ def test_every_method_keeps_the_constraints(method: str, case: Instance, success
             assert (final[case.group == group] == final[case.group == group][0]).all()
 
 
-@given(case=general_instances(groups=False), limit=st.sampled_from([0.0, 0.2, 0.5]))
-@relaxed
-def test_no_move_is_farther_than_allowed(case: Instance, limit: float) -> None:
-    made = plans(case, "alp", max_move_cost=limit)
-    assert_true(case, made)
-    xy = case.distance.node_xy.astype(float)  # type: ignore[union-attr]
-    source = case.replica_node[made.move_partition, made.move_replica]
-    step = np.linalg.norm(xy[source] - xy[made.move_to], axis=1)
-    assert (step <= limit * (1 + 1e-9)).all()
-
-
-@given(case=instances())
-@relaxed
-def test_one_dimension_is_highest_load_first(case: Instance) -> None:
-    units = units_of(case)
-    general_choice = most_relief_first(units, initial_state(units))
-    choice = highest_load_first(case, plain_state(case))
-    assert general_choice.node.tolist() == choice.node.tolist()
-    for node in np.unique(choice.node):
-        mine = np.sort(general_choice.load[general_choice.node == node, 0])
-        assert np.allclose(mine, np.sort(choice.load[choice.node == node]))
-
-
 @given(seed=st.integers(0, 10_000), d=st.integers(1, 3), n=st.integers(1, 9))
 @relaxed
 def test_the_selection_is_near_the_fewest_objects(seed: int, d: int, n: int) -> None:
@@ -153,36 +126,6 @@ def _apart(case: Instance, final: np.ndarray) -> bool:
             if ((domain[now[a]] == domain[now[b]]) & (domain[was[a]] != domain[was[b]])).any():
                 return False
     return True
-
-
-@given(case=general_instances(max_nodes=4, max_partitions=4, groups=False))
-@settings(relaxed, max_examples=60)
-def test_ilp_is_the_optimum_of_the_selection(case: Instance) -> None:
-    units, state = swapped(case)
-    selection = most_relief_first(units, state)
-    assume(0 < len(selection) <= 4)
-    problem = units.problem(state.load, selection, None)
-    placement = ilp(problem, timer(), give_up=False)
-    best = np.inf
-    for targets in product(range(case.nodes), repeat=len(selection)):
-        move_to = np.array(targets, np.int32)
-        final = case.replica_node.copy()
-        final[selection.partition, selection.replica] = move_to
-        used = problem.load_of(move_to)
-        everything = np.arange(len(selection))
-        ok = problem.allowed(everything, move_to).all() and _apart(case, final)
-        if ok and ((used <= problem.rooms) | (used == 0)).all():
-            best = min(best, float(problem.cost(everything, move_to).sum()))
-    if best == np.inf:
-        assert (placement.move_to == UNPLACED).any()
-        return
-    if (placement.move_to == UNPLACED).any():
-        return  # rounding found no complete placement; these objects are selected again
-    everything = np.arange(len(selection))
-    assert problem.cost(everything, placement.move_to).sum() == pytest.approx(best, abs=1e-6)
-    assert placement.lower_bound is not None
-    assert placement.lower_bound <= best * (1 + 1e-6) + 1e-9
-    assert placement.notes["optimal"] is True
 
 
 def test_opt_knows_that_moving_nothing_is_a_solution() -> None:
@@ -367,17 +310,6 @@ def test_successive_rounds_relieve_everything() -> None:
     assert made.move_round is not None
     assert made.move_round.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
     assert made.summary["cost"] == plans(case).summary["cost"]
-
-
-def test_bytes_are_spent_where_they_relieve_most() -> None:
-    """The choice is one object of load 4 and 100 bytes, or two of load 2 and 10 bytes each."""
-    case = instance([[0], [0], [0], [1]], [4, 2, 2, 0], [4, 9], secondary=[0] * 4)
-    sizes = np.array([100, 10, 10, 1], np.float32)
-    made = plans(replace(case, size=sizes), budget=RoundBudget(size=50.0))
-    assert sorted(made.move_partition.tolist()) == [1, 2]
-    assert len(made.still_hot) == 0
-    # Without a budget the fewest objects move.
-    assert plans(case).move_partition.tolist() == [0]
 
 
 def test_a_node_takes_and_gives_no_more_than_it_may() -> None:

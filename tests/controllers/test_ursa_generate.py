@@ -24,15 +24,6 @@ def test_share_of_hot_nodes(kind: str, least: float, most: float) -> None:
     assert least < hot < most
 
 
-def test_hot_nodes_of_s3_lie_together() -> None:
-    made = generate(shape("s3", 4000, 50_000), seed=2)
-    assert isinstance(made.distance, Euclidean)
-    hot = np.flatnonzero(initial_state(made).hot(made)).astype(np.int32)
-    near = Nearest(made.distance, np.arange(4000, dtype=np.int32)).query(hot, 9)[0][:, 1:]
-    among_neighbours = np.isin(near, hot).mean()
-    assert among_neighbours > 2 * len(hot) / 4000
-
-
 def test_loads_follow_the_power_law() -> None:
     made = generate(shape("s1", 100, 1_200_000, tail=1.5), seed=1)  # more than one block
     assert made.primary_load.min() >= 1

@@ -18,7 +18,6 @@ from testbed.stores.contract import (
     Observation,
     OpRates,
     SwapPrimary,
-    observation_from_json,
     observation_to_json,
 )
 
@@ -91,10 +90,3 @@ def _separate(observation: Observation, moves: list[MoveReplica]) -> None:
         assert osds[move.target].in_
         others = {osds[osd].node for osd in up[move.pg] if osd != move.source}
         assert osds[move.target].node not in others
-
-
-@given(busy())
-@settings(max_examples=50, deadline=None)
-def test_activity_survives_the_journal(observation):
-    data = json.loads(json.dumps(observation_to_json(observation)))
-    assert observation_from_json(data) == observation

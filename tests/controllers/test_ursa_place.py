@@ -269,17 +269,3 @@ def test_algorithm1_merges_objects_whose_regions_overlap() -> None:
     groups = algorithm1.merge_objects(problem, objects, found, target, divide=True)
     assert [group.tolist() for group in groups] == [[0, 1], [2]]
     assert len(algorithm1.merge_objects(problem, objects, found, target, divide=False)) == 1
-
-
-def test_the_four_variants_of_figure_9_cost_almost_the_same() -> None:
-    case = generate(shape("s2", 200, 30_000), seed=1)
-    _, selection, problem = selected(case, swap=True)
-    assert len(selection) > 5
-    costs = []
-    for variant in VARIANTS:
-        placement = algorithm1.place(problem, timer(), variant)
-        assert (placement.move_to != UNPLACED).all()
-        costs.append(cost_of(case, selection, placement.move_to))
-    best = cost_of(case, selection, alp.ilp(problem, timer()).move_to)
-    assert min(costs) >= best - 1e-9
-    assert max(costs) <= 1.1 * best

@@ -76,12 +76,6 @@ def test_who_is_given_up_becomes_no_hotter_by_a_rounding(method: str) -> None:
     assert (after[left] <= before[left] * (1 + 1e-12)).all()
 
 
-def test_what_lies_beyond_the_reach_is_no_way_out() -> None:
-    found = made(blocked(), "alp", max_move_cost=0.5)
-    assert found.still_hot.tolist() == [0]
-    assert len(found.move_to) == 0
-
-
 def test_no_time_is_spent_when_none_is_left() -> None:
     found = plan(blocked(), "alp", timer=timer(limit_s=1e-9))
     assert found.still_hot.tolist() == [0]

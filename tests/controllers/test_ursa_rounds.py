@@ -135,15 +135,6 @@ def test_many_objects_come_to_one_node() -> None:
     assert rounds.load.tolist() == [0, many + 1]
 
 
-def test_a_decision_that_fails_leaves_no_trace() -> None:
-    case = generate(shape("s2", 60, 6000), seed=1)
-    rounds = Rounds(case)
-    expected = rounds.decide(timer(), "greedy")
-    with raises(UserError, "method"):
-        rounds.decide(timer(), "best")
-    assert same(rounds.decide(timer(), "greedy"), expected)
-
-
 @pytest.mark.parametrize(
     ("partition", "primary", "secondary", "says"),
     [

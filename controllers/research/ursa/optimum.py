@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 
 from controllers.research.ursa.units import Units, object_load
-from controllers.ursa.instance import between
+from controllers.ursa.instance import Moves, between
 from controllers.ursa.methods import MethodRequest
-from controllers.ursa.place.exact import MeetingRows, MoveStart, Pairs, choose_partly
-from controllers.ursa.select import MoveList, Result
+from controllers.ursa.place.exact import MeetingRows, MoveStart, choose_partly
+from controllers.ursa.select import Result
 from controllers.ursa.state import PlanState
 from schemas.errors import UserError
 
@@ -39,15 +39,13 @@ def optimum(units: Units, state: PlanState, request: MethodRequest) -> Result:
     chosen = choose_partly(start, pairs, request.timer)
     notes: dict[str, object] = {"optimal": chosen.proven}
     if chosen.taken is None:
-        return MoveList.empty(state.load), None, notes
-    best = pairs.where(chosen.taken)
-    unit, replica = np.divmod(best.object, units.replicas)
-    moves = units.moves(unit.astype(np.int32), replica, best.target, best.load)
+        return Moves.none(state.load), None, notes
+    moves = pairs.where(chosen.taken)
     bound = float(moves.cost.sum()) if chosen.proven and not len(chosen.given_up) else None
     return moves, bound, notes
 
 
-def _every_pair(units: Units, state: PlanState, request: MethodRequest) -> Pairs:
+def _every_pair(units: Units, state: PlanState, request: MethodRequest) -> Moves:
     size, n = units.placed.replica_node.size, units.nodes
     number = np.repeat(np.arange(size, dtype=np.int64), n)
     target = np.tile(np.arange(n, dtype=np.int32), size)
@@ -59,10 +57,10 @@ def _every_pair(units: Units, state: PlanState, request: MethodRequest) -> Pairs
     if request.max_move_cost is not None:
         keep &= distance <= request.max_move_cost
     cost = distance * units.members[unit]
-    return Pairs(number, source, target, load, cost).where(keep)
+    return Moves(number, source, target, load, cost).where(keep)
 
 
-def _meeting(units: Units, pairs: Pairs) -> MeetingRows:
+def _meeting(units: Units, pairs: Moves) -> MeetingRows:
     """Return (row, column, sign, limit): a replica enters a domain only after the other left."""
     replicas = units.replicas
     unit, replica = np.divmod(pairs.object, replicas)
@@ -77,7 +75,7 @@ def _meeting(units: Units, pairs: Pairs) -> MeetingRows:
             for a in range(b):
                 level = int((home[a] != home[b]).argmax())
                 of = {k: mine[replica[mine] == k] for k in (a, b)}
-                into = {k: units.domain[pairs.target[of[k]], level] for k in (a, b)}
+                into = {k: units.domain[pairs.to[of[k]], level] for k in (a, b)}
                 for domain in np.unique(np.concatenate([into[a], into[b]])):
                     limit = 1.0
                     for k in (a, b):

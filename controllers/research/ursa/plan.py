@@ -33,6 +33,7 @@ from controllers.ursa.instance import (
     Instance,
     Int32,
     MigrationPlan,
+    Moves,
     RoundBudget,
     Selection,
     SelectionTargets,
@@ -41,7 +42,6 @@ from controllers.ursa.methods import Method, MethodRequest
 from controllers.ursa.place.problem import Bools, PlacementProblem
 from controllers.ursa.plan import PlanModel
 from controllers.ursa.select import (
-    MoveList,
     NodeLoads,
     Placer,
     Result,
@@ -70,7 +70,7 @@ for few large ones.
 class Rounded:
     """Moves of all rounds, their rounds [M], and facts about each round."""
 
-    moves: MoveList
+    moves: Moves
     round: Int32
     facts: list[dict[str, object]]
 
@@ -141,8 +141,8 @@ def plan_rounds(
         request: as of every placer.
         budget: of each round.
     """
-    now, nothing = PlanState(state.primary, state.load.copy()), MoveList.empty(state.load)
-    parts: list[MoveList] = []
+    now, nothing = PlanState(state.primary, state.load.copy()), Moves.none(state.load)
+    parts: list[Moves] = []
     facts: list[dict[str, object]] = []
     stay = np.empty(0, dtype=np.int64)
     for number in range(budget.rounds):
@@ -156,11 +156,12 @@ def plan_rounds(
         now.load = load_after(now.load, moves)
         stay = np.concatenate([stay, _mates(units, moves)])
         parts.append(moves)
+        unit = moves.object // units.replicas
         facts.append(
             {
                 "round": number,
-                "moves": int(units.members[moves.partition].sum()),
-                "bytes": None if units.size is None else float(units.size[moves.partition].sum()),
+                "moves": int(units.members[unit].sum()),
+                "bytes": None if units.size is None else float(units.size[unit].sum()),
                 "cost": float(moves.cost.sum()),
                 "hot_after": int(hot_after(units.loads(now), nothing).any(axis=1).sum()),
             }
@@ -179,12 +180,12 @@ def _round(
     request: MethodRequest,
     budget: RoundBudget,
     stay: NDArray[np.int64],
-) -> MoveList:
+) -> Moves:
     """Return the moves of one round; what finds no place is paid back and others go instead."""
     purse = _Purse.of(budget, units.nodes)
     price = _prices(units, budget)
     sizes = np.zeros(len(units.members)) if units.size is None else units.size
-    moves = MoveList.empty(state.load)
+    moves = Moves.none(state.load)
     hot = np.asarray(units.over(state).any(axis=1))
     rest = state
     for _ in range(BUDGET_REPAIRS):
@@ -200,8 +201,8 @@ def _round(
         left = placement.move_to == UNPLACED
         unit = selection.partition[left]
         purse.give_back(selection.node[left], units.members[unit], sizes[unit])
-        done = placed_units(units, selection, placement)
-        np.subtract.at(purse.into, done.to, sizes[done.partition])
+        done = units.placed_moves(selection, placement)
+        np.subtract.at(purse.into, done.to, sizes[done.object // units.replicas])
         moves = moves + done
         rest = PlanState(state.primary, load_after(state.load, moves))
         misfits = object_id(units.placed, unit, selection.replica[left])
@@ -281,10 +282,10 @@ def _place_in_budget(
     return place(problem, request.timer)
 
 
-def _mates(units: Units, moves: MoveList) -> NDArray[np.int64]:
+def _mates(units: Units, moves: Moves) -> NDArray[np.int64]:
     """Return every object of the moved units: placers must see where replicas were."""
-    columns = np.arange(units.replicas)
-    return object_id(units.placed, moves.partition[:, None], columns[None, :]).ravel()
+    first = moves.object // units.replicas * units.replicas
+    return np.asarray(first[:, None] + np.arange(units.replicas)).ravel()
 
 
 METHODS = ("alp", "ilp", "opt", "greedy")
@@ -298,17 +299,6 @@ def refuse(method: str, budget: RoundBudget | None) -> None:
             f"method {method} is for loads of one dimension, one level of fault domains, no "
             f"groups and no budget; here take {', '.join(methods)}"
         )
-
-
-def placed_units(units: Units, selection: Selection, placement: SelectionTargets) -> MoveList:
-    """Return the moves of the objects that found a node."""
-    done = placement.move_to != UNPLACED
-    return units.moves(
-        selection.partition[done],
-        selection.replica[done],
-        placement.move_to[done],
-        selection.load[done],
-    )
 
 
 @dataclass(eq=False)
@@ -350,9 +340,9 @@ class UnitsModel(PlanModel):
         """Return the problem of placing a selection."""
         return self.units.problem(load, selection, max_move_cost)
 
-    def placed(self, selection: Selection, placement: SelectionTargets) -> MoveList:
+    def placed(self, selection: Selection, placement: SelectionTargets) -> Moves:
         """Return the moves of the objects that found a node."""
-        return placed_units(self.units, selection, placement)
+        return self.units.placed_moves(selection, placement)
 
     def decide(self, method: Method, function: Any, request: MethodRequest) -> Result:
         """Return the moves of a method, where swaps left nodes hot."""
@@ -367,7 +357,7 @@ class UnitsModel(PlanModel):
         with request.timer.phase("place"):
             return optimum(self.units, self.state, request)
 
-    def finished(self, moves: MoveList, prune: bool) -> MoveList:
+    def finished(self, moves: Moves, prune: bool) -> Moves:
         """Return the moves in an order of application; those of rounds are in order."""
         return moves if self.budget is not None else super().finished(moves, prune)
 

@@ -34,8 +34,9 @@ from controllers.ursa.instance import (
     Instance,
     Int32,
     MigrationPlan,
+    Moves,
     Selection,
-    between,
+    SelectionTargets,
 )
 from controllers.ursa.place.problem import (
     PlacementProblem,
@@ -43,7 +44,7 @@ from controllers.ursa.place.problem import (
     problem_of,
     ragged,
 )
-from controllers.ursa.select import Bools, MoveList, NodeLoads, object_id
+from controllers.ursa.select import Bools, NodeLoads, object_id, placed_moves
 from controllers.ursa.state import PlanState, chunks_of, group_by_node, objects_on
 from controllers.ursa.swap import Swaps, up_to_date
 
@@ -99,7 +100,7 @@ class Units:
 
     def loads(self, state: PlanState) -> NodeLoads:
         """Return the nodes as the functions of `select` take them."""
-        return NodeLoads(state.load, self.capacity, self.domain)
+        return NodeLoads(state.load, self.capacity, self.domain, self.replicas)
 
     def problem(
         self, load: Float64, selection: Selection, max_move_cost: float | None
@@ -115,13 +116,10 @@ class Units:
             max_move_cost=max_move_cost,
         )
 
-    def moves(
-        self, unit: Int32, replica: NDArray[np.integer], to: Int32, load: Float64
-    ) -> MoveList:
-        """Return moves of units; the cost is that of all members."""
-        source = self.placed.replica_node[unit, replica]
-        cost = between(self.placed.distance, source, to) * self.members[unit]
-        return MoveList(unit, replica.astype(np.int8), source, to.astype(np.int32), load, cost)
+    def placed_moves(self, selection: Selection, placement: SelectionTargets) -> Moves:
+        """Return the moves of the units that found a node; the cost is that of all members."""
+        moves = placed_moves(self.placed, selection, placement)
+        return replace(moves, cost=moves.cost * self.members[moves.object // self.replicas])
 
     def unit_load(self) -> Float64:
         """Return [D], a load that is neither much nor little: capacity of a node on average."""

@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.jit import njit
-from controllers.ursa.instance import Float64, Instance, Int32, Moves, between
+from controllers.ursa.instance import Float64, Instance, Int32, between
 from controllers.ursa.methods import MethodRequest
+from controllers.ursa.select import Result, moves_of
 from controllers.ursa.state import PlanState, group_by_node, object_load, objects_on
 
 
-def htoc(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
+def htoc(instance: Instance, state: PlanState, request: MethodRequest) -> Result:
     """Return the moves, from the hottest node on; a mover, see `controllers.ursa.methods`."""
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     partition, replica, slot = objects_on(instance, hot)
@@ -50,9 +51,7 @@ def htoc(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
                 made.append((int(partition[at]), int(replica[at]), to))
         cold.offer(source)
     table = np.array(made, dtype=np.int64).reshape(-1, 3)
-    return Moves(
-        table[:, 0].astype(np.int32), table[:, 1].astype(np.int8), table[:, 2].astype(np.int32)
-    )
+    return moves_of(instance, state, *table.T.astype(np.int32)), None, {}
 
 
 class _Cold:
@@ -157,14 +156,14 @@ class Annealing:
     max_migrations: int = 10_000
 
 
-def sa(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
+def sa(instance: Instance, state: PlanState, request: MethodRequest) -> Result:
     """Return annealing's moves with usual parameters; a mover, see `controllers.ursa.methods`."""
     return anneal(instance, state, request, Annealing())
 
 
 def anneal(
     instance: Instance, state: PlanState, request: MethodRequest, chosen: Annealing
-) -> Moves:
+) -> Result:
     """Move objects at random to lower the variance of the nodes' loads.
 
     No proposal is taken that breaks C2, makes a node hot or costs more than allowed. An object may
@@ -236,15 +235,14 @@ class _ProposalWalk:
             most,
         )
 
-    def result(self) -> Moves:
+    def result(self) -> Result:
         """Return the objects that have moved, compared with the beginning."""
         partition, replica = np.nonzero(self._place != self._instance.replica_node)
-        return Moves(
-            partition.astype(np.int32),
-            replica.astype(np.int8),
-            self._place[partition, replica],
-            notes={"accepted": self.accepted},
+        to = self._place[partition, replica]
+        moves = moves_of(
+            self._instance, self._state, partition.astype(np.int32), replica.astype(np.int8), to
         )
+        return moves, None, {"accepted": self.accepted}
 
     def _draw(
         self, count: int, hot_share: float

@@ -55,9 +55,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.jit import in_threads
-from controllers.ursa.instance import Float64, Instance, Int32, Timer
+from controllers.ursa.instance import Float64, Instance, Int32, Moves, Timer
 from controllers.ursa.methods import MethodRequest
-from controllers.ursa.place.exact import Pairs, joined
+from controllers.ursa.place.exact import joined
 from controllers.ursa.place.highs import INFINITE, HighsModel, by_columns, solve
 from controllers.ursa.place.market import BEYOND, Market, payments
 from controllers.ursa.place.problem import Ints
@@ -102,7 +102,7 @@ class Joint:
 
     price: LoadPrices
     bound: float
-    pairs: Pairs
+    pairs: Moves
     x: Float64
     reduced: Float64
     rounds: int = 0
@@ -154,7 +154,7 @@ def _certified(market: Market, price: LoadPrices, offers: _Offers) -> float:
     return float(fixed + (offers.value - offers.paid).sum())
 
 
-def joint_bound(market: Market, start: Pairs, timer: Timer) -> Joint:
+def joint_bound(market: Market, start: Moves, timer: Timer) -> Joint:
     """Return prices and bound, by column generation from moves `start` that leave no node hot."""
     nodes = market.instance.nodes
     joint = Joint(
@@ -192,7 +192,7 @@ def joint_bound(market: Market, start: Pairs, timer: Timer) -> Joint:
 def reduced_costs(market: Market, joint: Joint) -> Float64:
     """Return [pairs], what a solution with that move costs above the bound, at least."""
     pairs, price = joint.pairs, joint.price
-    net = pairs.cost + pairs.load * price.load[pairs.target]
+    net = pairs.cost + pairs.load * price.load[pairs.to]
     net -= paid(market, pairs.source, pairs.load, price)
     offers = _offers(market, np.unique(pairs.source).astype(np.int64), price)
     best = _Worth(market.stock.object[offers.at], offers.paid - offers.value)
@@ -216,7 +216,7 @@ class _Worth:
         return np.where(self._objects[at] == objects, self._value[at], 0.0)
 
 
-def _columns(market: Market, offers: _Offers, price: LoadPrices, worth: _Worth) -> Pairs:
+def _columns(market: Market, offers: _Offers, price: LoadPrices, worth: _Worth) -> Moves:
     """Return the best few moves of negative cost of the best few objects of each source."""
     stock = market.stock
     node = stock.node[offers.at]
@@ -230,13 +230,13 @@ def _columns(market: Market, offers: _Offers, price: LoadPrices, worth: _Worth) 
     at = offers.at[good]
     row, target, cost = market.best_targets(at, price.load, limit[good], TARGETS)
     at = at[row]
-    return Pairs(stock.object[at], stock.node[at], target, stock.load[at], cost)
+    return Moves(stock.object[at], stock.node[at], target, stock.load[at], cost)
 
 
-def _add(joint: Joint, more: Pairs, nodes: int) -> int:
+def _add(joint: Joint, more: Moves, nodes: int) -> int:
     """Add the missing pairs; return their number."""
-    have = joint.pairs.object * nodes + joint.pairs.target
-    new = more.where(~np.isin(more.object * nodes + more.target, have))
+    have = joint.pairs.object * nodes + joint.pairs.to
+    new = more.where(~np.isin(more.object * nodes + more.to, have))
     joint.pairs = joined([joint.pairs, new])
     joint.x = np.concatenate([joint.x, np.zeros(len(new))])
     return len(new)
@@ -247,10 +247,10 @@ def _solve_joint(
 ) -> tuple[LoadPrices, _Worth]:
     """Return (prices, worth of objects) of the programme over the columns there are."""
     pairs, n = joint.pairs, market.instance.nodes
-    label, _ = components(pairs.source, pairs.target, n, n)
+    label, _ = components(pairs.source, pairs.to, n, n)
     # Nodes are on both sides: a component of sources and one of targets may share a hot node.
     label, _ = components(
-        np.r_[pairs.source, pairs.target], label[np.r_[pairs.source, pairs.source]], n, 2 * n
+        np.r_[pairs.source, pairs.to], label[np.r_[pairs.source, pairs.source]], n, 2 * n
     )
     order = np.argsort(label[pairs.source], kind="stable")
     batch = batched(label[pairs.source][order], BATCH_COLUMNS)
@@ -262,7 +262,7 @@ def _solve_joint(
     def work(piece: int) -> None:
         at = pieces[piece]
         part = pairs.where(at)
-        nodes, place = np.unique(np.r_[part.source, part.target], return_inverse=True)
+        nodes, place = np.unique(np.r_[part.source, part.to], return_inverse=True)
         source, target = place[: len(part)], place[len(part) :]
         objects[piece], row = np.unique(part.object, return_inverse=True)
         unit = np.zeros(len(nodes))

@@ -18,7 +18,15 @@ from functools import partial
 
 import numpy as np
 
-from controllers.ursa.instance import Float64, Instance, Int32, Nearest, Timer, between
+from controllers.ursa.instance import (
+    Float64,
+    Instance,
+    Int32,
+    Moves,
+    Nearest,
+    Timer,
+    between,
+)
 from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.highs import INFINITE, HighsModel, add_row, by_columns, solve
 from controllers.ursa.place.problem import Bools, Ints
@@ -35,44 +43,9 @@ ROUNDING = 1e-12
 """Part of a node's load that differently ordered sums may differ by."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Possible moves.
-
-    Attributes:
-        object: [pairs], `partition * l + replica`.
-        source, target: [pairs], nodes.
-        load: [pairs], or [pairs, D] with loads of several dimensions.
-        cost: [pairs].
-    """
-
-    object: Ints
-    source: Int32
-    target: Int32
-    load: Float64
-    cost: Float64
-
-    def __len__(self) -> int:
-        return len(self.object)
-
-    def where(self, keep: Bools | Ints) -> Pairs:
-        """Return the pairs that `keep` selects."""
-        return Pairs(*(array[keep] for array in vars(self).values()))
-
-    def load_after(self, load: Float64) -> Float64:
-        """Return [N] or [N, D], the loads once all of these moves are done."""
-        after = load.copy()
-        np.subtract.at(after, self.source, self.load)
-        np.add.at(after, self.target, self.load)
-        return after
-
-
-def joined(parts: list[Pairs]) -> Pairs:
-    """Return the pairs of all parts, one part after the other."""
-    nothing, nowhere = np.empty(0, np.int64), np.empty(0, np.int32)
-    empty = Pairs(nothing, nowhere, nowhere, np.empty(0), np.empty(0))
-    every = zip(*(vars(part).values() for part in [empty, *parts]), strict=True)
-    return Pairs(*(np.concatenate(arrays) for arrays in every))
+def joined(parts: list[Moves]) -> Moves:
+    """Return the moves of all parts, one part after the other."""
+    return sum(parts, Moves.none(np.empty(0)))
 
 
 MeetingRows = tuple[Ints, Ints, Float64, Float64]
@@ -90,7 +63,7 @@ class MoveStart:
 
     capacity: Float64
     load: Float64
-    meeting: Callable[[Pairs], MeetingRows]
+    meeting: Callable[[Moves], MeetingRows]
 
     @classmethod
     def of(cls, instance: Instance, place: Int32, load: Float64) -> MoveStart:
@@ -123,7 +96,7 @@ class ChosenMoves:
 
 def choose(
     ground: MoveStart,
-    pairs: Pairs,
+    pairs: Moves,
     timer: Timer,
     *,
     first: Ints | None = None,
@@ -149,13 +122,13 @@ def choose(
     return _solve(ground, pairs, programme, timer, begin, nodes, gap)
 
 
-def _in_columns(pairs: Pairs) -> Pairs:
+def _in_columns(pairs: Moves) -> Moves:
     """Return the pairs with `load` [pairs, D]."""
     return replace(pairs, load=pairs.load[:, None]) if pairs.load.ndim == 1 else pairs
 
 
 def choose_partly(
-    ground: MoveStart, pairs: Pairs, timer: Timer, *, nodes: int | None = None
+    ground: MoveStart, pairs: Moves, timer: Timer, *, nodes: int | None = None
 ) -> ChosenMoves:
     """Choose as `choose`, but hot nodes may be given up: the fewest, then at the least cost.
 
@@ -202,21 +175,21 @@ class _ExactProgramme:
             at = np.arange(self.model.start[column], self.model.start[column + 1])
             self.model.value[at[np.isin(self.model.row[at], rows)]] -= NARROWER
 
-    def close(self, hotter: Ints, pairs: Pairs, hot: Int32) -> None:
+    def close(self, hotter: Ints, pairs: Moves, hot: Int32) -> None:
         """Let nothing come to given-up nodes: they became hotter by the tolerance."""
         self.narrowed = True
         for node in hotter:
-            coming = np.flatnonzero(pairs.target == node)
+            coming = np.flatnonzero(pairs.to == node)
             columns = np.r_[coming, len(pairs) + np.flatnonzero(hot == node)]
             value = np.r_[np.ones(len(coming)), np.full(len(columns) - len(coming), len(coming))]
             add_row(self.model, columns, value, -INFINITE, float(len(coming)))
 
 
-def _programme(ground: MoveStart, pairs: Pairs, hot: Int32 | None = None) -> _ExactProgramme:
+def _programme(ground: MoveStart, pairs: Moves, hot: Int32 | None = None) -> _ExactProgramme:
     """Return (1), (2), (5) and (6), with one more column per `hot` node that may be given up."""
     count = len(pairs)
     switches = np.empty(0, np.int32) if hot is None else hot
-    touched = [pairs.source, pairs.target, switches]
+    touched = [pairs.source, pairs.to, switches]
     if hot is None:  # a hot node that nothing can leave makes it infeasible
         touched.append(ground.hot)
     nodes, place = np.unique(np.concatenate(touched), return_inverse=True)
@@ -261,7 +234,7 @@ def _programme(ground: MoveStart, pairs: Pairs, hot: Int32 | None = None) -> _Ex
 
 def _solve(
     ground: MoveStart,
-    pairs: Pairs,
+    pairs: Moves,
     programme: _ExactProgramme,
     timer: Timer,
     first: Float64 | None,
@@ -305,13 +278,13 @@ def _solve(
 
 
 def _cut(
-    model: HighsModel, pairs: Pairs, taken: Ints, given_up: Int32, full: Ints, hot: Int32 | None
+    model: HighsModel, pairs: Moves, taken: Ints, given_up: Int32, full: Ints, hot: Int32 | None
 ) -> None:
     """Add a cut for each (node, dimension) of `full`: one arrival less, or one more departure."""
     leaving = np.isin(pairs.object, pairs.object[taken])
     for node, d in full:
         heavy = pairs.load[:, d] > 0
-        coming = taken[(pairs.target[taken] == node) & heavy[taken]]
+        coming = taken[(pairs.to[taken] == node) & heavy[taken]]
         more = np.flatnonzero((pairs.source == node) & ~leaving & heavy)
         columns, value = np.r_[coming, more], np.r_[-np.ones(len(coming)), np.ones(len(more))]
         if hot is not None and node not in given_up:
@@ -320,7 +293,7 @@ def _cut(
         add_row(model, columns, value, 1.0 - len(coming), INFINITE)
 
 
-def _shared_domains(instance: Instance, place: Int32, pairs: Pairs) -> MeetingRows:
+def _shared_domains(instance: Instance, place: Int32, pairs: Moves) -> MeetingRows:
     """Return the rows of (5): replicas of a partition in one domain.
 
     Who comes finds nobody there: one may come to an empty domain, or when all that are there leave.
@@ -328,7 +301,7 @@ def _shared_domains(instance: Instance, place: Int32, pairs: Pairs) -> MeetingRo
     """
     domain, replicas = instance.fault_domain, instance.replicas
     partition = pairs.object // replicas
-    into, out_of = domain[pairs.target], domain[pairs.source]
+    into, out_of = domain[pairs.to], domain[pairs.source]
     moving = np.flatnonzero(into != out_of)
     domains = int(domain.max(initial=0)) + 1
     key_in = partition[moving].astype(np.int64) * domains + into[moving]
@@ -359,11 +332,11 @@ def _first(row: Ints, value: Ints) -> Ints:
     return value[at][row]
 
 
-def _scale(pairs: Pairs) -> float:
+def _scale(pairs: Moves) -> float:
     return float(pairs.cost.max(initial=0.0)) or 1.0
 
 
-def every_pair(instance: Instance, state: PlanState, request: MethodRequest) -> Pairs:
+def every_pair(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
     """Return all moves that could be of use: of objects that have a load, to any other node."""
     objects = np.arange(instance.replica_node.size, dtype=np.int64)
     return possible(
@@ -373,7 +346,7 @@ def every_pair(instance: Instance, state: PlanState, request: MethodRequest) -> 
 
 def possible(
     instance: Instance, state: PlanState, objects: Ints, targets: Int32, reach: float
-) -> Pairs:
+) -> Moves:
     """Return the useful ones of all moves of `objects` to `targets`.
 
     Left out: objects without a load, targets that cannot carry the object even when empty (unless
@@ -388,11 +361,11 @@ def possible(
     cost = between(instance.distance, instance.sender(partition, replica), target)
     keep = (source != target) & (load > 0) & (cost <= reach)
     keep &= (load <= instance.capacity[target]) | state.hot(instance)[target]
-    pairs = Pairs(number, source, target, load, cost).where(keep)
+    pairs = Moves(number, source, target, load, cost).where(keep)
     return pairs.where(~shared_already(instance, pairs))
 
 
-def held_already(instance: Instance, pairs: Pairs) -> Bools:
+def held_already(instance: Instance, pairs: Moves) -> Bools:
     """Return moves into a domain in which another replica of the partition begins.
 
     Two replicas that change places so are a swap of roles, not moves: whichever goes first is for a
@@ -401,17 +374,17 @@ def held_already(instance: Instance, pairs: Pairs) -> Bools:
     partition, replica = np.divmod(pairs.object, instance.replicas)
     others = instance.fault_domain[instance.replica_node[partition]]
     others[np.arange(len(pairs)), replica] = -1
-    held = (others == instance.fault_domain[pairs.target][:, None]).any(axis=1)
+    held = (others == instance.fault_domain[pairs.to][:, None]).any(axis=1)
     return np.asarray(held)
 
 
-def shared_already(instance: Instance, pairs: Pairs) -> Bools:
+def shared_already(instance: Instance, pairs: Moves) -> Bools:
     """Return moves within a domain that holds another replica of the partition, old or new."""
     partition, replica = np.divmod(pairs.object, instance.replicas)
     domain = instance.fault_domain
     others = domain[instance.replica_node[partition]]
     others[np.arange(len(pairs)), replica] = -1
-    within = domain[pairs.source] == domain[pairs.target]
+    within = domain[pairs.source] == domain[pairs.to]
     shared = (others == domain[pairs.source][:, None]).any(axis=1)
     return np.asarray(within & shared)
 
@@ -427,8 +400,8 @@ TRIES = 32
 
 
 def rescued(
-    instance: Instance, state: PlanState, request: MethodRequest, found: Pairs
-) -> Pairs | None:
+    instance: Instance, state: PlanState, request: MethodRequest, found: Moves
+) -> Moves | None:
     """Return moves that leave fewer nodes hot than `found` does; None when none are found.
 
     Args:
@@ -454,13 +427,13 @@ def rescued(
 
 
 def _anew(
-    instance: Instance, state: PlanState, request: MethodRequest, found: Pairs
-) -> Pairs | None:
+    instance: Instance, state: PlanState, request: MethodRequest, found: Moves
+) -> Moves | None:
     best = _chosen(instance, state, request, every_pair(instance, state, request))
     return best if _better(instance, state.load, found, best) else None
 
 
-def _chosen(instance: Instance, now: PlanState, request: MethodRequest, pairs: Pairs) -> Pairs:
+def _chosen(instance: Instance, now: PlanState, request: MethodRequest, pairs: Moves) -> Moves:
     """Return the best choice of `pairs` that was found.
 
     First of those that bring nothing to hot nodes: moves into them may have to wait for each other
@@ -469,7 +442,7 @@ def _chosen(instance: Instance, now: PlanState, request: MethodRequest, pairs: P
     pairs = pairs.where(~held_already(instance, pairs))
     # What has moved already is none of the pairs' partitions: the others are where they were.
     ground = MoveStart.of(instance, instance.replica_node, now.load)
-    into_hot = now.hot(instance)[pairs.target]
+    into_hot = now.hot(instance)[pairs.to]
     best = joined([])
     for choice in (pairs.where(~into_hot), pairs):
         chosen = choose_partly(ground, choice, request.timer, nodes=SEARCH_NODES)
@@ -524,11 +497,11 @@ def _around(
     instance: Instance,
     state: PlanState,
     request: MethodRequest,
-    found: Pairs,
+    found: Moves,
     node: int,
     region: Int32,
     objects: _LoadedObjects,
-) -> Pairs:
+) -> Moves:
     """Return `found` with moves within `region` added that relieve `node`, or `found`."""
     load = found.load_after(state.load)
     room = (instance.capacity - load)[region]
@@ -542,7 +515,7 @@ def _around(
     return more if _better(instance, state.load, found, more) else found
 
 
-def _better(instance: Instance, load: Float64, found: Pairs, other: Pairs) -> bool:
+def _better(instance: Instance, load: Float64, found: Moves, other: Moves) -> bool:
     """Return True if `other` leaves fewer nodes hot than `found`, and makes none hot or hotter."""
     after, before = other.load_after(load), found.load_after(load)
     hot = after > instance.capacity

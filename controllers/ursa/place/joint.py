@@ -36,7 +36,6 @@ from controllers.ursa.place.bounds import (
 from controllers.ursa.place.exact import (
     ChosenMoves,
     MoveStart,
-    Pairs,
     choose,
     choose_partly,
     every_pair,
@@ -46,7 +45,7 @@ from controllers.ursa.place.exact import (
 from controllers.ursa.place.market import Market
 from controllers.ursa.place.problem import Bools, Ints, assignment_problem
 from controllers.ursa.place.relaxation import components, ranks
-from controllers.ursa.select import highest_load_first, object_id
+from controllers.ursa.select import Result, highest_load_first, object_id
 from controllers.ursa.state import PlanState
 
 PASSES = 3
@@ -57,7 +56,7 @@ PIECE_NODES = 500
 GOOD_ENOUGH = 1e-5
 
 
-def joint(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
+def joint(instance: Instance, state: PlanState, request: MethodRequest) -> Result:
     """Return the moves; a mover, see `controllers.ursa.methods`.
 
     `lower_bound` is over every plan that leaves no node hot. `notes` report the cost of
@@ -66,11 +65,10 @@ def joint(instance: Instance, state: PlanState, request: MethodRequest) -> Moves
     """
     begin = greedy_moves(instance, state, request)
     if begin is None:
-        return partial_moves(instance, state, request)
+        return _without_misfits(instance, state, request), None, {}
     found = search(instance, state, begin, request)
     before, after = float(begin.cost.sum()), float(found.best.cost.sum())
-    return as_moves(
-        instance,
+    return (
         found.best,
         min(found.bound, after) if found.bound > 0 or after == 0 else None,
         {
@@ -96,9 +94,9 @@ class SearchResult:
         whole_bound: the same with those whole that make room elsewhere, or at prices of nothing.
     """
 
-    hot_only: Pairs
+    hot_only: Moves
     hot_only_bound: float
-    best: Pairs
+    best: Moves
     market: Market
     joint: Joint
     cover: Cover
@@ -111,7 +109,7 @@ class SearchResult:
 
 
 def search(
-    instance: Instance, state: PlanState, begin: Pairs, request: MethodRequest
+    instance: Instance, state: PlanState, begin: Moves, request: MethodRequest
 ) -> SearchResult:
     """Return better moves than `begin`, which leave no node hot.
 
@@ -133,7 +131,7 @@ def search(
     return SearchResult(hot_only, hot_only_bound, best, market, joint, cover, whole)
 
 
-def greedy_moves(instance: Instance, state: PlanState, request: MethodRequest) -> Pairs | None:
+def greedy_moves(instance: Instance, state: PlanState, request: MethodRequest) -> Moves | None:
     """Return ALP's moves for highest-load-first; None if these leave a node hot.
 
     Objects that fit nowhere are passed over, and the selection is repeated without them.
@@ -142,7 +140,7 @@ def greedy_moves(instance: Instance, state: PlanState, request: MethodRequest) -
     return None if _hot_after(instance, state, begin).any() else begin
 
 
-def _without_misfits(instance: Instance, state: PlanState, request: MethodRequest) -> Pairs:
+def _without_misfits(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
     stay = np.empty(0, dtype=np.int64)
     for _ in range(RESELECTIONS):
         selection = highest_load_first(instance, state, stay)
@@ -155,18 +153,18 @@ def _without_misfits(instance: Instance, state: PlanState, request: MethodReques
         stay = np.union1d(stay, misfits)
     ok = placed != UNPLACED
     cost = between(instance.distance, selection.node[ok], placed[ok])
-    return Pairs(number[ok], selection.node[ok], placed[ok], selection.load[ok], cost)
+    return Moves(number[ok], selection.node[ok], placed[ok], selection.load[ok], cost)
 
 
 def improve(
-    instance: Instance, state: PlanState, joint: Joint, begin: Pairs, timer: Timer
-) -> Pairs:
+    instance: Instance, state: PlanState, joint: Joint, begin: Moves, timer: Timer
+) -> Moves:
     """Choose anew for groups of hot nodes, all else as it is, until nothing gets cheaper."""
     best = begin
     n = instance.nodes
     place = instance.replica_node.copy()
-    place.ravel()[best.object] = best.target
-    label, _ = components(joint.pairs.source, joint.pairs.target, n, n)
+    place.ravel()[best.object] = best.to
+    label, _ = components(joint.pairs.source, joint.pairs.to, n, n)
     for turn in range(PASSES):
         before = float(best.cost.sum())
         for group in _groups(instance, joint, label, turn):
@@ -178,29 +176,21 @@ def improve(
     return best
 
 
-def as_moves(
-    instance: Instance, pairs: Pairs, bound: float | None, notes: dict[str, object]
-) -> Moves:
-    """Return the result of a mover."""
-    partition, replica = np.divmod(pairs.object, instance.replicas)
-    return Moves(partition.astype(np.int32), replica.astype(np.int8), pairs.target, bound, notes)
-
-
 def _choose_anew(
     instance: Instance,
     state: PlanState,
     joint: Joint,
     place: Int32,
-    best: Pairs,
+    best: Moves,
     group: Ints,
     timer: Timer,
-) -> Pairs:
+) -> Moves:
     """Return better moves, or `best`; `place` is [P, l] after the moves, before and after."""
     ours = np.isin(best.source, group)
     fixed, own = best.where(~ours), best.where(ours)
     place.ravel()[own.object] = own.source
     after = _chosen_anew(instance, state, joint, place, fixed, own, group, timer)
-    place.ravel()[after.object] = after.target
+    place.ravel()[after.object] = after.to
     return joined([fixed, after])
 
 
@@ -209,11 +199,11 @@ def _chosen_anew(
     state: PlanState,
     joint: Joint,
     place: Int32,
-    fixed: Pairs,
-    own: Pairs,
+    fixed: Moves,
+    own: Moves,
     group: Ints,
     timer: Timer,
-) -> Pairs:
+) -> Moves:
     pairs = _candidates(instance, joint, own, group)
     now = np.isin(_key(pairs, instance.nodes), _key(own, instance.nodes))
     ground = MoveStart.of(instance, place, fixed.load_after(state.load))
@@ -234,7 +224,7 @@ def _chosen_anew(
     return own if hot.any() else found
 
 
-def _candidates(instance: Instance, joint: Joint, own: Pairs, group: Ints) -> Pairs:
+def _candidates(instance: Instance, joint: Joint, own: Moves, group: Ints) -> Moves:
     """Return the moves from `group` of least reduced cost, and those that are made now."""
     nodes = instance.nodes
     mine = np.flatnonzero(np.isin(joint.pairs.source, group))
@@ -266,20 +256,15 @@ def _nearest_target(joint: Joint, sources: Int32) -> Int32:
     """Return [sources], the node that each would use first: neighbours have it in common."""
     order = np.lexsort((joint.pairs.cost, joint.pairs.source))
     first = order[ranks(joint.pairs.source[order]) == 0]
-    return np.asarray(joint.pairs.target[first])
+    return np.asarray(joint.pairs.to[first])
 
 
-def _hot_after(instance: Instance, state: PlanState, pairs: Pairs) -> Bools:
+def _hot_after(instance: Instance, state: PlanState, pairs: Moves) -> Bools:
     return np.asarray(pairs.load_after(state.load) > instance.capacity)
 
 
-def partial_moves(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
-    """Return highest-load-first's moves as far as they can be placed."""
-    return as_moves(instance, _without_misfits(instance, state, request), None, {})
-
-
-def _key(pairs: Pairs, nodes: int) -> Ints:
-    return pairs.object * nodes + pairs.target
+def _key(pairs: Moves, nodes: int) -> Ints:
+    return pairs.object * nodes + pairs.to
 
 
 MAX_PAIRS = 60_000
@@ -290,7 +275,7 @@ MAX_OBJECTS = 3_000_000
 """Replicas of an instance that is searched for moves worth a column."""
 
 
-def opt(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
+def opt(instance: Instance, state: PlanState, request: MethodRequest) -> Result:
     """Return the cheapest moves that leave no node hot; a mover, see `controllers.ursa.methods`.
 
     `notes["optimal"]` is True if the optimum is proven. Where nodes have to stay hot, the fewest
@@ -303,44 +288,35 @@ def opt(instance: Instance, state: PlanState, request: MethodRequest) -> Moves:
         if chosen.taken is None:
             chosen = choose_partly(ground, pairs, request.timer)
         if chosen.taken is None:
-            return as_moves(instance, joined([]), None, {"optimal": False})
+            return joined([]), None, {"optimal": False}
         best = pairs.where(chosen.taken)
         bound = float(best.cost.sum()) if chosen.proven and not len(chosen.given_up) else None
-        return as_moves(instance, best, bound, {"optimal": chosen.proven})
+        return best, bound, {"optimal": chosen.proven}
     return _larger(instance, state, request, ground)
 
 
 def _larger(
     instance: Instance, state: PlanState, request: MethodRequest, ground: MoveStart
-) -> Moves:
+) -> Result:
     begin = greedy_moves(instance, state, request)
     if begin is None:
-        partial = partial_moves(instance, state, request)
-        partial.notes["optimal"] = False
-        return partial
+        return _without_misfits(instance, state, request), None, {"optimal": False}
     found = search(instance, state, begin, request)
     best = found.best
     if best.cost.sum() <= found.bound * (1 + PROVEN):
-        return as_moves(instance, best, float(best.cost.sum()), {"optimal": True})
+        return best, float(best.cost.sum()), {"optimal": True}
     pairs = _survivors(found)
     if pairs is None:
-        return as_moves(instance, best, found.bound, {"optimal": False})
-    now = np.flatnonzero(
-        np.isin(
-            pairs.object * instance.nodes + pairs.target,
-            best.object * instance.nodes + best.target,
-        )
-    )
+        return best, found.bound, {"optimal": False}
+    now = np.flatnonzero(np.isin(_key(pairs, instance.nodes), _key(best, instance.nodes)))
     chosen = choose(ground, pairs, request.timer, first=now)
     if chosen.taken is not None and pairs.cost[chosen.taken].sum() <= best.cost.sum():
         best = pairs.where(chosen.taken)
     bound = float(best.cost.sum()) if chosen.proven else max(found.bound, chosen.bound)
-    return as_moves(
-        instance, best, bound, {"optimal": chosen.proven, "moves_left_to_choose": len(pairs)}
-    )
+    return best, bound, {"optimal": chosen.proven, "moves_left_to_choose": len(pairs)}
 
 
-def _survivors(found: SearchResult) -> Pairs | None:
+def _survivors(found: SearchResult) -> Moves | None:
     """Return every move that a plan better than the best could make; None when these are too many.
 
     At the prices of the cover bound a plan with object k on node j costs more than the bound by at
@@ -368,10 +344,10 @@ def _survivors(found: SearchResult) -> Pairs | None:
         return None
     owner, target, cost = market.within(at[some], price, most[some])
     owner = some[owner]
-    moves = Pairs(market.stock.object[at[owner]], node[owner], target, load[owner], cost)
+    moves = Moves(market.stock.object[at[owner]], node[owner], target, load[owner], cost)
     pairs = joined([found.best, moves])
     nodes = market.instance.nodes
-    _, first = np.unique(pairs.object * nodes + pairs.target, return_index=True)
+    _, first = np.unique(pairs.object * nodes + pairs.to, return_index=True)
     pairs = pairs.where(np.sort(first))
     return pairs.where(~shared_already(market.instance, pairs))
 

@@ -16,7 +16,6 @@ from controllers.microstores.detect_map import (
     DetectSettings,
     detector_from_json,
     step,
-    suits,
 )
 from controllers.microstores.performance import SMALL_BELOW
 from controllers.registry import create, find
@@ -145,15 +144,6 @@ def test_the_machine_that_has_what_is_scarce_comes_first(measure, machine):
     assert list(actions) == [AssignMachine(machine, "a")]
 
 
-def test_a_microstore_without_disks_is_none():
-    disks = AssignableMachine("disks", Resources(1, 1, 1e8, 1, 0), "a")
-    bare = AssignableMachine("bare", Resources(2, 2, 1e8, 0, 0), "a")
-    seen = Microstores((Microstore("a", NOTHING, {"proxy_cpu": 0.1}),), (), machines=(disks, bare))
-    made = policy(first="at-once")
-    _, actions = made.decide(made.initial(), Observation(0, 10, microstores=seen))
-    assert list(actions) == [AssignMachine("bare", "")]
-
-
 @pytest.mark.parametrize("holds", [Resources(0.2, 0.2, 12.5e6), Resources(0.2, 0, 12.5e6)])
 def test_what_no_machine_carries_keeps_none_of_them(holds):
     """Swift's machines are proxies. Disks, and storage cores fixed by the spec, stay with a
@@ -264,18 +254,6 @@ def test_a_drift_is_followed_once_it_lasts():
 )
 def test_only_a_better_home_is_moved_to(epochs, moves):
     assert follow(epochs)[1] == moves
-
-
-@settings(max_examples=15, deadline=None)
-@given(EXPONENTS, st.integers(1, 120), st.sampled_from(["small", "large"]))
-def test_constant_sizes_move_once_at_most(sizes, epochs, home):
-    homes, moves = follow([sizes] * epochs, home=home)
-    assert moves <= 1
-    if sum(sizes.values()) >= 20 and epochs >= 10:
-        mine = {str(k): v / sum(sizes.values()) for k, v in sizes.items()}
-        best = max(BANDS, key=lambda name: suits(mine, BANDS[name]))
-        gap = suits(mine, BANDS[best]) - suits(mine, BANDS[home])
-        assert (homes[-1] == best) or gap < 0.2 + 1e-6
 
 
 @settings(max_examples=15, deadline=None)

@@ -186,15 +186,6 @@ def test_what_exceeds_its_sla_gives_back_what_the_plan_does_not_have():
     assert orders["small"].network == pytest.approx(2.5e6)
 
 
-def test_idle_tenants_are_within_and_silent_ones_are_missed():
-    nobody = Tenant("web", "small", workers=0.0)
-    silent = Tenant("web", "small", workers=8.0)
-    _, orders = decide(seen((CALM, NO), (CALM, NO), web=nobody, video=video(1.5e7)))
-    assert orders == {}
-    _, orders = decide(seen((CALM, NO), (CALM, NO), web=silent, video=video(1.5e7)))
-    assert "small" in orders
-
-
 def test_without_a_model_it_goes_by_single_containers():
     tenants = {"web": {"workload": "A", "sla": {"latency_ms": 90}}}
     made = create(find("mos-pp"), {"tenants": tenants}, 1)
@@ -259,17 +250,6 @@ def test_it_runs_in_the_loop_and_its_journal_replays(tmp_path):
     found = replay(read_journal(tmp_path / "journal.jsonl"))
     assert found.equal
     assert found.decisions == 15
-
-
-@pytest.mark.slow
-def test_a_pool_too_small_for_all_ends_neither_solver():
-    """One step of proxies for two tenants: no plan exists, and nothing is free."""
-    whole = seen((BUSY, NO), (BUSY, NO), web=web(0.12), video=video(1.5e7))
-    small = replace(whole.microstores, total=replace(TOTAL, proxy_cores=0.1))
-    observation = replace(whole, microstores=small)
-    state, orders = decide(observation, solver="highs")
-    assert (state["plan"], orders) == (None, {})
-    assert decide(observation)[0]["why"] == state["why"]
 
 
 def test_a_tenant_that_drifts_is_mapped_and_planned_for_where_it_is(tmp_path):

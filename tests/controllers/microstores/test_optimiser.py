@@ -16,7 +16,6 @@ from controllers.microstores.optimiser import _bisect, plan
 from controllers.microstores.performance import (
     CapacityCurve,
     PiecewiseLinear,
-    WorkloadClass,
 )
 from controllers.microstores.problem import (
     BANDWIDTH,
@@ -37,7 +36,6 @@ from controllers.microstores.rules import (
     Allocation,
     broken,
     check_rules,
-    division_of,
 )
 from schemas.errors import UserError
 from testbed.stores.microstores import NOTHING, Resources, Tenant
@@ -243,15 +241,6 @@ def test_the_inverse_is_the_least_that_is_enough(curve, amount, value):
     assert curve.inverse(curve.value(amount)) <= amount + 1e-9
 
 
-def test_a_class_without_a_table_takes_the_nearest_and_its_own_size():
-    table = MODEL.table(WorkloadClass("E", 17e6, 0.1))
-    assert table.proxy_cores == C.proxy_cores
-    assert table.network.value(9e6) == pytest.approx(0.5)
-    assert MODEL.table(WorkloadClass("F", 1e4)).proxy_cores == A.proxy_cores
-    assert WorkloadClass("F", 1e4).small
-    assert not C.workload.small
-
-
 def _broken(path, value):
     data = json.loads(json.dumps(MODEL.to_json()))
     at = data
@@ -316,22 +305,6 @@ def test_slas_from_json_and_back(data, expected):
     assert (read.low, read.high) == pytest.approx((expected.low, expected.high))
     again = sla_from_json(sla_to_json(read), "x")
     assert (again.low, again.high) == pytest.approx((read.low, read.high))
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (90, "90 is not allowed; allowed: a mapping"),
-        ({"latency_ms": 90, "bandwidth_mb_s": 9}, "exactly one"),
-        ({"latency_ms": {"high": 9}}, "low is missing"),
-        ({"latency_ms": {"low": 9, "high": 10}}, "at least high"),
-        ({"bandwidth_mb_s": {"low": 9, "high": 8}}, "at most high"),
-        ({"bandwidth_mb_s": 9, "per_worker": 1}, "true or false"),
-    ],
-)
-def test_malformed_slas_are_told(data, words):
-    with raises(UserError, words):
-        sla_from_json(data, "tenant web")
 
 
 # R1 to R7: the optimiser's plans satisfy them, a violation is reported with its numbers.
@@ -410,23 +383,3 @@ def test_what_is_not_known_is_told_so():
     assert verdict(found, "R5", "small").verdict == UNKNOWN
     assert verdict(found, "R6", "small").verdict == UNKNOWN
     assert verdict(found, "R7", "large").verdict == UNKNOWN
-
-
-def demands(web, video):
-    return [
-        TenantDemand("web", "small", A.workload, web, Sla(LATENCY, 0.09, 0.045)),
-        TenantDemand("video", "large", C.workload, 8, Sla(BANDWIDTH, video * 1e6, video * 2e6)),
-    ]
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.integers(2, 40), st.integers(10, 60))
-def test_plans_that_meet_every_sla_keep_the_rules(web, video):
-    """The pool is as large as figure 12's, with disks at 1 and 3: R7's default prices."""
-    pool = ResourcePool(Resources(4, 4, 2.5e8, 8, 8), STEP)
-    made = plan(MODEL, demands(web, video), pool)
-    assert not made.violated
-    ours = replace(division_of(made, pool.total), prices=Resources(ssds=1 / 8, hdds=1 / 8))
-    found = check_rules(ours, KINDS, MODEL)
-    assert not broken(found), [f.sentence for f in broken(found)]
-    assert {f.rule for f in found if f.verdict == HOLDS} == set(RULES) - {"R5"}

@@ -85,15 +85,6 @@ def test_static_is_the_papers():
     assert made["large"] == Resources(2, 2, 7e8, 0, 7)
 
 
-def test_favouring_is_by_proxies_and_their_links():
-    total = Resources(40, 40, 11e8, 4, 4)
-    step = Resources(1, 1, 1e8, 1, 1)
-    small = allocate("favors-small", total, step, ["small"], ["large"])["small"]
-    large = allocate("favors-large", total, step, ["small"], ["large"])["small"]
-    assert (small.proxy_cores, small.network) == (8, 1e9)
-    assert (large.proxy_cores, large.network) == (32, 1e8)
-
-
 @pytest.mark.parametrize(
     ("allocation", "small", "total", "words"),
     [
