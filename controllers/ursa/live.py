@@ -205,7 +205,8 @@ def build(
     if parameters.background and measured:
         known = np.array([measured.get(osd.id, 0.0) for osd in nodes])
         fixed = fixed + np.maximum(0.0, known - attributed - NOISE * threshold)
-    carried = _carried(replicas, pair, len(nodes))
+    leads = np.zeros(len(free), np.int8)
+    carried = _load_of(replicas, leads, pair[:, 0], pair[:, 1], len(nodes))
     capacity = np.full(len(nodes), threshold) - fixed
     # Within the tolerance an OSD counts as cold, and as full.
     noise = carried + fixed <= threshold * (1 + parameters.tolerance)
@@ -280,13 +281,19 @@ def _threshold(attributed: Float64, parameters: UrsaParameters) -> float:
     return parameters.relative * float(attributed.mean())
 
 
-def _carried(replicas: Int32, pair: Float32, nodes: int) -> Float64:
-    """Return [N], load of movable PGs."""
-    carried = np.zeros(nodes)
-    for column in range(replicas.shape[1]):
-        weights = pair[:, 0 if column == 0 else 1].astype(np.float64)
-        carried += np.bincount(replicas[:, column], weights, nodes)
-    return carried
+def _load_of(
+    place: Int32,
+    primary: NDArray[np.integer],
+    primary_load: Float32,
+    secondary_load: Float32,
+    nodes: int,
+) -> Float64:
+    """Return [N], load of movable PGs at these places, in the roles that `primary` [P] gives."""
+    load = np.zeros(nodes)
+    for column in range(place.shape[1]):
+        weights = np.where(primary == column, primary_load, secondary_load).astype(np.float64)
+        load += np.bincount(place[:, column], weights, nodes)
+    return load
 
 
 def _float32_from_above(values: Float64) -> Float32:
@@ -298,7 +305,7 @@ def _float32_from_above(values: Float64) -> Float32:
 
 
 def _domain_ids(nodes: list[Osd], kind: str) -> Int32:
-    names = [osd.rack or osd.node if kind == "rack" else osd.node for osd in nodes]
+    names = [_domain(osd, kind) for osd in nodes]
     number = {name: place for place, name in enumerate(sorted(set(names)))}
     return np.array([number[name] for name in names], dtype=np.int32)
 
@@ -390,7 +397,8 @@ def _decision_of(problem: LiveProblem, found: MigrationPlan, bound: object) -> M
                 leads.append(lead)
         moves.append((problem.pgs[int(partition)], source, osds[int(to)]))
         place[partition, column] = to
-    after = problem.fixed + _load(problem, primary, place)
+    loads = instance.primary_load, instance.secondary_load
+    after = problem.fixed + _load_of(place, primary, *loads, instance.nodes)
     now = problem.fixed + before.load
     hot = np.flatnonzero(problem.hot)
     words = {
@@ -406,17 +414,6 @@ def _decision_of(problem: LiveProblem, found: MigrationPlan, bound: object) -> M
     return MoveDecision(tuple(swaps), tuple(moves), tuple(leads), expected, words)
 
 
-def _load(problem: LiveProblem, primary: NDArray[np.int8], place: Int32) -> Float64:
-    """Return [N], load of movable PGs under other roles and places."""
-    instance = problem.instance
-    load = np.zeros(instance.nodes)
-    for column in range(instance.replicas):
-        leads = primary == column
-        weights = np.where(leads, instance.primary_load, instance.secondary_load)
-        load += np.bincount(place[:, column], weights.astype(np.float64), instance.nodes)
-    return load
-
-
 Item = Sequence[Any]
 _MB = 1e6
 
@@ -430,21 +427,17 @@ class QueueStep:
     dropped: list[list[Any]] = field(default_factory=list)
 
 
-def queue_of(decision: MoveDecision, parameters: UrsaParameters) -> list[list[Any]]:
-    """Return a decision as a queue, without items that must never be given out: these would wait
-    forever and block the rest."""
-    swaps: list[tuple[str, int]] = []
+def queue_of(decision: MoveDecision, parameters: UrsaParameters) -> tuple[list[list[Any]], bool]:
+    """Return a decision as a queue, and True if all of it that shifts load may be given out.
+
+    Items that must never be given out would wait forever and block the rest: they are left out.
+    """
     moves = decision.moves if parameters.max_moves else ()
-    if parameters.max_swaps:
-        # Who leads matters where data moves.
-        swaps = [*decision.swaps, *(decision.leads if moves else ())]
-    return [["swap", *swap] for swap in swaps] + [["move", *move] for move in moves]
-
-
-def is_whole(decision: MoveDecision, parameters: UrsaParameters) -> bool:
-    """Return True if all of a decision that shifts load may be given out."""
-    swapped = not decision.swaps or parameters.max_swaps > 0
-    return swapped and (not decision.moves or parameters.max_moves > 0)
+    # Who leads matters where data moves.
+    leads = decision.leads if moves else ()
+    swaps = (*decision.swaps, *leads) if parameters.max_swaps else ()
+    whole = (not decision.swaps or bool(swaps)) and len(moves) == len(decision.moves)
+    return [["swap", *swap] for swap in swaps] + [["move", *move] for move in moves], whole
 
 
 def give_out(
@@ -473,44 +466,27 @@ def give_out(
     for item in queue:
         allowed = item[1] in known and _allowed(item, known[item[1]], osds, parameters)
         (possible if allowed else step.dropped).append(list(item))
-    swaps = [item for item in possible if item[0] == "swap"]
-    if swaps:
-        _swaps(step, possible, parameters.max_swaps)
-    else:
-        _moves(step, possible, known, under_way, parameters)
-    return step
-
-
-def _swaps(step: QueueStep, queue: list[list[Any]], most: int) -> None:
-    taken: set[str] = set()
-    for item in queue:
-        kind, pg = item[0], item[1]
-        if kind == "swap" and len(taken) < most and pg not in taken:
-            step.actions.append(SwapPrimary(pg, item[2]))
-            taken.add(pg)
-        else:
-            step.left.append(item)
-
-
-def _moves(
-    step: QueueStep,
-    queue: list[list[Any]],
-    known: Mapping[str, Pg],
-    under_way: Collection[str],
-    parameters: UrsaParameters,
-) -> None:
+    swapping = any(item[0] == "swap" for item in possible)
     on_the_way = sum(known[pg].bytes for pg in under_way if pg in known)
-    given: set[str] = set()
-    for item in queue:
-        _, pg, source, target = item
+    taken: set[str] = set()
+    for item in possible:
+        kind, pg = item[0], item[1]
         bytes_then = on_the_way + known[pg].bytes
-        room = not (given or under_way) or bytes_then <= parameters.max_recovery_mb * _MB
-        if len(step.actions) < parameters.max_moves and pg not in given and room:
-            step.actions.append(MoveReplica(pg, source, target))
-            given.add(pg)
-            on_the_way = bytes_then
+        if swapping:
+            goes = kind == "swap" and len(taken) < parameters.max_swaps
         else:
+            room = not (taken or under_way) or bytes_then <= parameters.max_recovery_mb * _MB
+            goes = room and len(taken) < parameters.max_moves
+        if pg in taken or not goes:
             step.left.append(item)
+            continue
+        taken.add(pg)
+        if swapping:
+            step.actions.append(SwapPrimary(pg, item[2]))
+        else:
+            step.actions.append(MoveReplica(pg, item[2], item[3]))
+            on_the_way = bytes_then
+    return step
 
 
 def _allowed(item: Item, pg: Pg, osds: Mapping[int, Osd], parameters: UrsaParameters) -> bool:
@@ -613,11 +589,11 @@ class Steering:
         decision = plan_for(problem, self._method, self._seed)
         after["decision"] = dict(decision.words) | {"t_s": round(observation.t_s, _DIGITS)}
         after["decisions"] += 1
-        queue = queue_of(decision, self._p)
+        queue, whole = queue_of(decision, self._p)
         if self._p.dry_run or not queue:
             return after, []
         after["queue"] = queue
-        if is_whole(decision, self._p):
+        if whole:
             after["expected"] = {str(osd): load for osd, load in decision.expected.items()}
         return self._go_on(after, observation, set())
 

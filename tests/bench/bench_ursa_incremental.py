@@ -6,19 +6,20 @@ import argparse
 import json
 import statistics
 import sys
-import time
+from pathlib import Path
 from typing import Any
 
 from controllers.research.ursa.rounds import RoundsOptions, in_rounds
 from controllers.ursa.generate import generate, shape
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # also if it is run by its path
+from bench_ursa import Row, row, say
 
 NODES, PARTITIONS = 10_000, 10_000_000
 SEED = 1
 CHANGED = 0.01
 ROUNDS = 9
 LIMIT_S = 0.1
-
-Row = dict[str, Any]
 
 
 def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
@@ -35,42 +36,34 @@ def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
     scratch = [one["scratch"]["decision_seconds"]["total"] for one in later]
     update = statistics.median(one["update_seconds"] for one in later)
     apply = statistics.median(one["apply_seconds"] for one in later)
-    cost, base = (sum(part["cost"] for part in parts) for parts in _both(later))
+    cost = sum(one["cost"] for one in later)
+    base = sum(one["scratch"]["cost"] for one in later)
     full_size = (nodes, partitions) == (NODES, PARTITIONS)
     name = f"ursa incremental {kind} {nodes}-{partitions}, {CHANGED:.0%} of the loads changed"
     valid = sum(one["valid"] for one in told)
     hot = max(one["hot_after"] for one in later)
     return [
-        {
-            "name": f"{name}, decision",
-            "value": statistics.median(seconds),
-            "unit": "s",
-            "limit": LIMIT_S if full_size else None,
-            "n": len(seconds),
-            "note": f"median, {min(seconds):.3f} to {max(seconds):.3f}; taking the changes "
+        row(
+            f"{name}, decision",
+            statistics.median(seconds),
+            "s",
+            LIMIT_S if full_size else None,
+            n=len(seconds),
+            note=f"median, {min(seconds):.3f} to {max(seconds):.3f}; taking the changes "
             f"{update:.3f} s, applying the plan {apply:.3f} s, setting up once "
             f"{told[0]['setup_seconds']:.2f} s; from scratch {statistics.median(scratch):.3f} s; "
             f"{valid} of {len(told)} plans valid, at most {hot} nodes left hot",
-        },
-        {
-            "name": f"{name}, cost over a plan from scratch",
-            "value": 100 * (cost / base - 1) if base else None,
-            "unit": "%",
-            "limit": None,
-            "n": len(later),
-            "note": f"{sum(one['moves'] for one in later)} moves, "
+        ),
+        row(
+            f"{name}, cost over a plan from scratch",
+            100 * (cost / base - 1) if base else None,
+            "%",
+            None,
+            n=len(later),
+            note=f"{sum(one['moves'] for one in later)} moves, "
             f"{sum(one['swaps'] for one in later)} swaps in {len(later)} rounds",
-        },
+        ),
     ]
-
-
-def _both(later: list[Any]) -> tuple[list[Any], list[Any]]:
-    return later, [one["scratch"] for one in later]
-
-
-def say(text: str) -> None:
-    """Print progress, separate from the result on standard output."""
-    print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -80,8 +73,8 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--kinds", nargs="*", default=["s1", "s2", "s3"])
     chosen = parser.parse_args()
-    found = [row for kind in chosen.kinds for row in rows(kind, chosen.nodes, chosen.partitions)]
-    print(json.dumps(found))
+    sizes = chosen.nodes, chosen.partitions
+    print(json.dumps([each for kind in chosen.kinds for each in rows(kind, *sizes)]))
 
 
 if __name__ == "__main__":

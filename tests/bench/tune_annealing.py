@@ -21,7 +21,7 @@ from itertools import count, islice
 import numpy as np
 
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import Instance, Moves, Timer
+from controllers.ursa.instance import Instance, Timer
 from controllers.ursa.methods import MethodRequest
 from controllers.ursa.place.alp import alp
 from controllers.ursa.place.baselines import Annealing, anneal
@@ -56,9 +56,10 @@ class Case:
         swap_phase(instance, state, success=SUCCESS, seed=seed)
         selection = highest_load_first(instance, state)
         problem = assignment_problem(instance, state, selection, None)
-        placement = alp(problem, request(seed).timer)
+        placement = alp(problem, unlimited())
         moves = placed_moves(instance, selection, placement)
-        return cls(instance, state, float(moves.cost.sum()), deviation(state, moves))
+        deviation = float(load_after(state.load, moves).std())
+        return cls(instance, state, float(moves.cost.sum()), deviation)
 
 
 @dataclass(frozen=True)
@@ -78,25 +79,21 @@ class Score:
         return not meets, (0.0 if meets else self.hot + self.deviation), self.cost
 
 
-def request(seed: int) -> MethodRequest:
-    """Return a request without a time limit: decisions must not depend on this machine's speed."""
-    return MethodRequest(timer=Timer(lambda: 0.0), seed=seed)
-
-
-def deviation(state: PlanState, moves: Moves) -> float:
-    """Return the standard deviation of the nodes' loads after all moves."""
-    return float(load_after(state.load, moves).std())
+def unlimited() -> Timer:
+    """Return a clock that stands still: decisions must not depend on this machine's speed."""
+    return Timer(lambda: 0.0)
 
 
 def score(chosen: Annealing, cases: list[Case]) -> Score:
     """Return the score of a setting."""
     hot, costs, widths, migrations = 0, [], [], []
     for number, case in enumerate(cases):
-        moves, _, _ = anneal(case.instance, case.state, request(number), chosen)
+        request = MethodRequest(unlimited(), seed=number)
+        moves, _, _ = anneal(case.instance, case.state, request, chosen)
         after = load_after(case.state.load, moves)
         hot += int((after > case.instance.capacity * (1 + 1e-9)).sum())
         costs.append(math.log(max(float(moves.cost.sum()), 1e-12) / case.cost))
-        widths.append(deviation(case.state, moves) / case.deviation)
+        widths.append(float(after.std()) / case.deviation)
         migrations.append(len(moves))
     cost = math.exp(float(np.mean(costs)))
     return Score(hot, cost, max(widths), float(np.mean(migrations)))

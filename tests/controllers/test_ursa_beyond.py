@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 from ursa_general import general_instances, loads, vectors
 from ursa_instances import instance, instances, same, timer
 
-from controllers.research.ursa.optimum import optimum
 from controllers.research.ursa.plan import METHODS as GENERAL
 from controllers.research.ursa.units import (
     Units,
-    cover,
     initial_state,
     swap_phase,
     units_of,
 )
 from controllers.ursa.check import check
-from controllers.ursa.instance import Euclidean, Instance, MigrationPlan, RoundBudget
-from controllers.ursa.methods import METHODS, MethodRequest
+from controllers.ursa.instance import Instance, MigrationPlan, RoundBudget
+from controllers.ursa.methods import METHODS
 from controllers.ursa.plan import plan
 from controllers.ursa.state import PlanState
 from schemas.errors import UserError
@@ -91,31 +89,6 @@ def test_every_method_keeps_the_constraints(method: str, case: Instance, success
             assert (final[case.group == group] == final[case.group == group][0]).all()
 
 
-@given(seed=st.integers(0, 10_000), d=st.integers(1, 3), n=st.integers(1, 9))
-@relaxed
-def test_the_selection_is_near_the_fewest_objects(seed: int, d: int, n: int) -> None:
-    """Wolsey's bound for the greedy algorithm is checked against every subset."""
-    rng = np.random.Generator(np.random.PCG64(seed))
-    load = rng.integers(0, 9, (n, d)).astype(float)
-    excess = np.maximum(rng.random(d) * load.sum(axis=0), 0.5)
-    rounding = np.zeros(d)
-    taken = cover(load, load.sum(axis=1), np.ones(n), excess, rounding)
-    subsets = (list(s) for size in range(n + 1) for s in combinations(range(n), size))
-    best = next((s for s in subsets if (load[s].sum(axis=0) >= excess).all()), None)
-    if best is None:
-        assert len(taken) == 0
-        return
-    assert (load[taken].sum(axis=0) >= excess).all()
-    for i in range(len(taken)):
-        rest = np.delete(taken, i)
-        assert (load[rest].sum(axis=0) < excess).any(), "an object in vain"
-    if d == 1:
-        assert len(taken) == len(best)
-    # The remainder before the last object is at least this much of one excess.
-    least = min((e - s for e in excess for s in range(int(e) + 1) if s < e), default=1.0)
-    assert len(taken) <= len(best) * (1 + np.log(d * excess.max() / least)) + 1e-9
-
-
 def _apart(case: Instance, final: np.ndarray) -> bool:
     """Return True if C2 holds at every level, checked directly."""
     domain = case.fault_domain.reshape(case.nodes, -1)
@@ -126,27 +99,6 @@ def _apart(case: Instance, final: np.ndarray) -> bool:
             if ((domain[now[a]] == domain[now[b]]) & (domain[was[a]] != domain[was[b]])).any():
                 return False
     return True
-
-
-def test_opt_knows_that_moving_nothing_is_a_solution() -> None:
-    """HiGHS's presolve reports this programme as infeasible."""
-    case = Instance(
-        replica_node=np.array([[2, 0], [2, 1], [2, 0]], np.int32),
-        primary_load=np.array([[7, 4], [4, 7], [5, 5]], np.float32),
-        secondary_load=np.array([[3.5, 4], [2, 7], [2.5, 5]], np.float32),
-        capacity=np.array(
-            [[4.199976, 6.936743], [4.962627, 5.21165], [36.617954, 13.304275]], np.float32
-        ),
-        fault_domain=np.array([0, 1, 2], np.int32),
-        distance=Euclidean(
-            np.array(
-                [[0.54362494, 0.8465752], [0.1756556, 0.08928674], [0.8631789, 0.02210194]],
-                np.float32,
-            )
-        ),
-    )
-    units, state = swapped(case)
-    assert optimum(units, state, MethodRequest(timer=timer()))[2]["optimal"]
 
 
 @given(case=general_instances(max_nodes=3, max_partitions=3, groups=False))

@@ -10,8 +10,8 @@ from ursa_instances import instances
 
 from controllers.research.ursa.units import initial_state as vector_state
 from controllers.research.ursa.units import units_of
-from controllers.ursa.generate import KINDS, TREE_COSTS, generate, shape
-from controllers.ursa.instance import Euclidean, Instance, Nearest, Racks, between
+from controllers.ursa.generate import KINDS, generate, shape
+from controllers.ursa.instance import Euclidean, Instance, Nearest, between
 from controllers.ursa.io import REQUIRED, instance_from
 from controllers.ursa.io import optional_arrays as arrays_of
 from controllers.ursa.state import initial_state
@@ -89,17 +89,6 @@ def test_options_beyond_the_paper(domain: str, dimensions: int, group_size: int)
         assert np.array_equal(read.primary_load[:, 2], read.secondary_load[:, 2])
         assert read.size is not None
         assert np.array_equal(read.primary_load[:, 2], read.size)
-
-
-def test_racks_are_of_one_size_and_cost_as_the_tree() -> None:
-    made = generate(shape("s1", 600, 1000, racks=30), seed=1)
-    assert isinstance(made.distance, Racks)
-    assert np.bincount(made.distance.rack, minlength=30).tolist() == [20] * 30
-    table = made.distance.rack_distance
-    assert set(np.unique(table).tolist()) == set(TREE_COSTS)
-    assert (np.diag(table) == TREE_COSTS[0]).all()
-    assert np.array_equal(table, table.T)
-    assert 5 <= len(np.unique(table, axis=0)) == 30
 
 
 @given(instances(), st.integers(1, 10), st.integers(0, 2**16))

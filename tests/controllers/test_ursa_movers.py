@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -24,7 +24,6 @@ from controllers.ursa.place.bounds import (
     evaluate_whole,
     eviction_bound,
     joint_bound,
-    least_cover,
 )
 from controllers.ursa.place.bounds import certify_joint as certify
 from controllers.ursa.place.market import Market
@@ -141,31 +140,6 @@ def test_joint_bounds_hold_for_any_prices(case: Instance, evict: bool, seed: int
             assert whole.bound >= found.bound * (1 - 1e-6) - 1e-9, "whole objects lose nothing"
 
 
-@given(st.integers(0, 2**31), st.integers(1, 9), st.booleans())
-@relaxed
-def test_the_least_cover_is_a_bound_and_nearly_reached(seed: int, items: int, whole: bool) -> None:
-    rng = np.random.Generator(np.random.PCG64(seed))
-    load, cost = 0.1 + rng.pareto(1.2, items), rng.random(items)
-    if whole:
-        load, cost = np.ceil(load), np.ceil(4 * cost)
-    demand = float(rng.uniform(0, 1.2) * load.sum())
-    least = min(
-        (
-            float(cost[list(chosen)].sum())
-            for size in range(items + 1)
-            for chosen in combinations(range(items), size)
-            if load[list(chosen)].sum() >= demand
-        ),
-        default=np.inf,
-    )
-    bound, cover = least_cover(load, cost, demand)
-    assert bound <= least + 1e-9
-    assert least_cover(load, cost, demand, exact=False)[0] <= bound + 1e-9
-    assert bound >= least * (1 - 1e-3) or not np.isfinite(least)
-    if np.isfinite(least):
-        assert load[cover].sum() >= demand * (1 - 1e-6)
-
-
 def full_neighbour() -> Instance:
     """Return a hot node, a full node 1 away with a giant, and room for the giant 1 further away."""
     return instance(
@@ -247,16 +221,6 @@ def test_what_fits_nowhere_is_passed_over(method: Callable[..., Result]) -> None
     made, _, _ = method(case, initial_state(case), request())
     assert made.object.tolist() == [1]
     assert made.to.tolist() == [1]
-
-
-def test_annealing_lowers_the_variance() -> None:
-    case = generate(shape("s2", 40, 2_000), seed=1)
-    state = initial_state(case)
-    wide = Annealing(0.5, 1e-3, 0.7, step_proposals=2_000, end_temperature=1e-4)
-    made, _, _ = anneal(case, state, request(), wide)
-    _, load, _ = after(case, state, made)
-    assert load.std() < 0.7 * state.load.std()
-    assert len(made.to) > 50
 
 
 def test_annealing_keeps_its_limits() -> None:

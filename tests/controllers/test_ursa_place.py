@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from ursa_instances import instance, instances, timer
 
 from controllers.ursa.generate import generate, shape
-from controllers.ursa.instance import UNPLACED, Instance, Selection, SelectionTargets, between
+from controllers.ursa.instance import UNPLACED, Instance, Selection, between
 from controllers.ursa.place import algorithm1, alp
 from controllers.ursa.place.problem import PlacementProblem, assignment_problem
-from controllers.ursa.place.relaxation import certify
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import PlanState, initial_state
 from controllers.ursa.swap import swap_phase
@@ -114,31 +113,6 @@ def test_the_ilp_finds_the_optimum(case: Instance) -> None:
         assert placement.lower_bound <= least + 1e-9
     else:
         assert (placement.move_to == UNPLACED).any()
-        assert len(relieved(selection, placement)) == most_relieved(case, state, selection)
-
-
-def relieved(selection: Selection, placement: SelectionTargets) -> np.ndarray:
-    """Return hot nodes with all selected objects placed."""
-    stays = np.unique(selection.node[placement.move_to == UNPLACED])
-    return np.setdiff1d(selection.node, stays)
-
-
-def most_relieved(case: Instance, state: PlanState, selection: Selection) -> int:
-    """Return the maximum of relieved hot nodes if the others keep all and receive nothing."""
-    hot = np.unique(selection.node)
-    most = 0
-    for kept in product([False, True], repeat=len(hot)):
-        going = ~np.isin(selection.node, hot[np.array(kept)])
-        if len(hot) - sum(kept) <= most:
-            continue
-        part = Selection(*(v[going] for v in vars(selection).values()))
-        for targets in product(range(case.nodes), repeat=len(part)):
-            move_to = np.array(targets, dtype=np.int32)
-            onto_kept = np.isin(move_to, hot[np.array(kept)]).any()
-            if not onto_kept and fits(case, state, part, move_to):
-                most = len(hot) - sum(kept)
-                break
-    return most
 
 
 @given(instances())
@@ -166,19 +140,6 @@ def test_the_bound_on_a_crowd_of_hot_nodes(racks: int) -> None:
     assert fits(case, state, selection, move_to)
     cost = cost_of(case, selection, move_to)
     assert found.bound <= proof.bound <= cost * (1 + 1e-12) < 1.1 * found.bound
-
-
-@given(instances(max_nodes=4, max_partitions=6), st.integers(0, 2**31))
-@relaxed
-def test_any_prices_give_a_valid_bound(case: Instance, seed: int) -> None:
-    state, selection, problem = selected(case)
-    if case.nodes ** len(selection) > FEW:
-        return
-    found, lists = alp.relaxation(problem, timer())
-    rng = np.random.Generator(np.random.PCG64(seed))
-    found.price = rng.exponential(1.0, (case.nodes, 1)) * (rng.random((case.nodes, 1)) < 0.7)
-    found.active[:] = True
-    assert certify(problem, lists, found) <= exhaustive(case, state, selection) + 1e-9
 
 
 @pytest.mark.parametrize("limit", [None, 0.0])
@@ -218,36 +179,6 @@ def test_loads_fit_to_the_last_digit() -> None:
     for place in (alp.alp, alp.ilp, algorithm1.place):
         placement = place(problem, timer())
         assert sorted(placement.move_to) == [1, 2]
-
-
-def test_an_object_makes_way_when_that_is_cheaper() -> None:
-    """The light object is closest to the only node that can hold the heavy object."""
-    case = instance(
-        [[0], [1]],
-        [4.0, 3.0],
-        [1.0, 1.0, 4.0, 3.0],
-        xy=[(0, 0), (5, 0), (5.5, 0), (7, 0)],
-    )
-    _, _, problem = selected(case)
-    placement = alp.alp(problem, timer())
-    assert placement.move_to.tolist() == [2, 3]
-    assert placement.lower_bound == pytest.approx(7.5, rel=1e-5)
-    assert placement.notes["optimal"]
-
-
-@given(instances(max_nodes=5, max_partitions=12))
-@relaxed
-def test_what_alp_calls_optimal_is(case: Instance) -> None:
-    _, selection, problem = selected(case)
-    placement = alp.alp(problem, timer())
-    exact = alp.ilp(problem, timer())
-    if (exact.move_to == UNPLACED).any() or (placement.move_to == UNPLACED).any():
-        return
-    least = cost_of(case, selection, exact.move_to)
-    cost = cost_of(case, selection, placement.move_to)
-    assert placement.lower_bound is not None
-    assert placement.lower_bound <= least + 1e-9
-    assert not placement.notes["optimal"] or cost == pytest.approx(least, abs=1e-6)
 
 
 def test_algorithm1_grows_the_radius_until_there_is_room() -> None:

@@ -73,15 +73,6 @@ def test_what_cannot_be_is_told(integer):
     assert solve_by_scipy(assignment(3, integer=integer, tight=0.2)).status == "infeasible"
 
 
-def test_nothing_to_decide():
-    empty = np.zeros(0)
-    none = np.zeros(0, np.int32)
-    model = HighsModel(empty, np.zeros(1, np.int32), none, empty, np.zeros(1), np.ones(1))
-    assert solve_by_scipy(model).status == "optimal"
-    model.lower = np.ones(1)
-    assert solve_by_scipy(model).status == "infeasible"
-
-
 def test_without_highspy_scipy_is_asked(monkeypatch):
     monkeypatch.setitem(sys.modules, "highspy", None)
     model = assignment(1, integer=False)

@@ -22,14 +22,12 @@ from hypothesis import strategies as st
 
 from analysis.core.claims import Claim, Evidence, evaluate
 from analysis.core.evidence import quotient
-from analysis.core.load import load_campaign as runs_of
 from analysis.core.report import build, load_evidence
-from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS, SIMULATED_CLAIMS
-from analysis.papers.ursa.figures import LIVE, LIVE_FIGURES, PLANNER, SIMULATED
+from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS
+from analysis.papers.ursa.figures import LIVE, LIVE_FIGURES, PLANNER
 from analysis.papers.ursa.runs import (
     INSTANCE,
     cells,
-    planner_table,
 )
 from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
@@ -146,18 +144,6 @@ def test_a_single_instance_counts_only_if_there_is_nothing_else(tmp_path: Path) 
     assert (several.measured, several.n) == (pytest.approx(12.5), 2)
 
 
-def test_the_longer_limit_counts_and_unlike_instances_do_not(tmp_path: Path) -> None:
-    quick, full = tmp_path / "ursa-quick", tmp_path / "ursa-full"
-    for block in range(2):
-        write_plan(quick, SIZES[0], "sa", block, cost=2.0)
-        write_plan(full, SIZES[0], "sa", block, cell={"time_limit_s": 1800.0}, cost=1.0)
-    for name, value in {"tail": 2.0, "load_max": 3.0, "racks": 4, "replicas": 2}.items():
-        write_plan(full, SIZES[0], "alp", 0, cell={name: value})
-    rows = planner_table([*runs_of(quick).runs, *runs_of(full).runs])
-    assert list(rows["cost"]) == [1.0, 1.0]
-    assert set(rows["time_limit_s"]) == {1800.0}
-
-
 @pytest.mark.slow
 def test_the_report_has_every_figure_of_the_planner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -239,17 +225,6 @@ def test_section_5_2_stability_needs_every_run(
     for block in range(3):
         write_open(folder, "ursa", block, settled_s=None if block < unsettled else 40.0)
     assert judged(LIVE_CLAIMS, live(folder))["ursa-live-stable"].verdict == verdict
-
-
-def test_simulated_runs_on_a_store_have_claims_of_their_own(tmp_path: Path) -> None:
-    folder = tmp_path / "ursa-live-50"
-    for block in range(3):
-        for controller in ("ursa", "htoc"):
-            write_open(folder, controller, block, osds=50, pgs=2500, ground="sim")
-    assert not live(folder).runs
-    results = judged(SIMULATED_CLAIMS, load_evidence([folder], SIMULATED)[0])
-    assert results["ursa-live-settling-50"].verdict == "direction"
-    assert results["ursa-live-settling-50"].measured == pytest.approx(2.5)
 
 
 @pytest.mark.slow
@@ -367,18 +342,6 @@ def test_a_cell_without_a_plan_describes_its_instance(tmp_path: Path) -> None:
     assert described["partition_share"][-1] == 1.0
     assert found.values["hot_before"] == sum(ratio > 0.7 for ratio in described["ratio"])
     assert "plan.json" not in found.files
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", [("none", "ilp"), ("dc", "ilp"), ("none", "lp"), ("dc", "lp")])
-def test_variants_of_algorithm_1_plan_for_the_same_instance(
-    variant: tuple[str, str], tmp_path: Path
-) -> None:
-    divide, program = variant
-    values = made_in(tmp_path, method="algorithm1", divide=divide, program=program).values
-    plain = made_in(tmp_path, method="greedy").values
-    assert values["hot_after_swaps"] == plain["hot_after_swaps"]
-    assert values["hot_after"] <= plain["hot_after_swaps"]
 
 
 @pytest.mark.slow

@@ -127,23 +127,6 @@ def test_no_machine_is_given_twice_and_nobody_is_left_with_none(free, epochs):
     assert sum(counts[-1]) + pool.count("") == free + 4
 
 
-def unlike():
-    network, cores = Resources(1, 1, 9e8, 1, 1), Resources(9, 9, 1e8, 1, 1)
-    return (
-        AssignableMachine("cores", cores),
-        AssignableMachine("network", network),
-        AssignableMachine("mine", HOLDS, "a"),
-    )
-
-
-@pytest.mark.parametrize(("measure", "machine"), [("network", "network"), ("proxy_cpu", "cores")])
-def test_the_machine_that_has_what_is_scarce_comes_first(measure, machine):
-    seen = Microstores((Microstore("a", NOTHING, {measure: 0.9}),), (), machines=unlike())
-    made = policy(first="at-once")
-    _, actions = made.decide(made.initial(), Observation(0, 10, microstores=seen))
-    assert list(actions) == [AssignMachine(machine, "a")]
-
-
 @pytest.mark.parametrize("holds", [Resources(0.2, 0.2, 12.5e6), Resources(0.2, 0, 12.5e6)])
 def test_what_no_machine_carries_keeps_none_of_them(holds):
     """Swift's machines are proxies. Disks, and storage cores fixed by the spec, stay with a
@@ -241,19 +224,6 @@ def test_a_drift_is_followed_once_it_lasts():
     assert moves == 1
     assert homes[:12] == ["small"] * 12
     assert homes[14:] == ["large"] * 6
-
-
-@pytest.mark.parametrize(
-    ("epochs", "moves"),
-    [
-        (([SMALL] * 8 + [LARGE] * 2) * 4, 0),  # short visits
-        ([{15: 45, 21: 55}] * 50, 0),  # a home that is hardly better
-        ([{15: 35, 21: 65}] * 50, 1),
-        ([{21: 5}] * 50, 0),  # too few requests
-    ],
-)
-def test_only_a_better_home_is_moved_to(epochs, moves):
-    assert follow(epochs)[1] == moves
 
 
 @settings(max_examples=15, deadline=None)

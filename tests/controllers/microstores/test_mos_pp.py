@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from mos_stores import HALF, MODEL, STEP, TOTAL, off_by, served, two, with_model
 from virtual import run_loop
 
-from controllers.common.parameters import read
 from controllers.journal import read_journal
 from controllers.legality import illegal
 from controllers.microstores.problem import promises_from_json
-from controllers.mos_pp.policy import MosPlusPlusParameters
 from controllers.registry import create, find
 from controllers.replay import replay
 from schemas.errors import UserError
@@ -129,22 +127,6 @@ def test_what_an_epoch_teaches():
     assert state["learnt"]["small"]["knee"] == 0.85
 
 
-@pytest.mark.parametrize(
-    ("ssds", "hdds", "learnt"),
-    [(1, 0, {"ssds": 0.5}), (0, 2, {"hdds": 2.0}), (1, 2, {"ssds": 1.0})],
-)
-def test_of_two_classes_of_disks_the_larger_is_learnt(ssds, hdds, learnt):
-    from controllers.mos_pp.policy import Learnt
-
-    made = Learnt(read(MosPlusPlusParameters, "mos-pp", {"learn": 1}), {})
-    rate, fast, slow = 120.0, 2000.0 * ssds, 120.0 * hdds
-    modelled = {n: rate / c for n, c in (("ssds", fast), ("hdds", slow)) if c}
-    real = 0.5 * fast if not hdds else (2.0 * slow if not ssds else fast + slow)
-    made.see("small", modelled, {"disk": rate / real}, missed=False)
-    assert made.of("small").corrections == pytest.approx(learnt)
-    assert Learnt.from_json(made.to_json(), made.parameters).stores == made.stores
-
-
 def test_a_missed_sla_gets_what_the_plan_has_and_takes_it_from_who_has_more():
     observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
     state, orders = decide(observation, learn=0)
@@ -250,19 +232,6 @@ def test_it_runs_in_the_loop_and_its_journal_replays(tmp_path):
     found = replay(read_journal(tmp_path / "journal.jsonl"))
     assert found.equal
     assert found.decisions == 15
-
-
-def test_a_tenant_that_drifts_is_mapped_and_planned_for_where_it_is(tmp_path):
-    def sizes(name, number):
-        return {23: 100} if name == "video" or number > 4 else {16: 100}
-
-    store = two(lambda n: {"web": 4, "video": 4}, sizes=sizes)
-    made = policy(detect={"bands": {"small": [0, 1e6], "large": [1e6, None]}})
-    settle(store, made, 15)
-    assert store.tenants == {"web": "large", "video": "large"}
-    # The other microstore has no tenant and keeps a step of each.
-    assert Resources(0.1, 0.1, 2.5e6, 0, 1).within(store.stores["small"])
-    assert store.stores["small"].within(Resources(0.1, 0.1, 2.5e6, 1, 1))
 
 
 @pytest.mark.parametrize(
