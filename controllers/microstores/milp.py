@@ -24,7 +24,7 @@ from controllers.microstores.problem import (
     ResourcePrices,
     WantedRates,
     disk_choices,
-    exceeds,
+    disks_below_high,
     make_plan,
     rate_steps,
 )
@@ -262,15 +262,8 @@ class _ProvisioningModel:
         """Add rows that keep a tenant below its SLA's high by its disks, if cores and network in
         whole steps cannot."""
         steps = rate_steps(item, item.need, self._pool)
-        if steps is None or not exceeds(item, steps, self._pool):
-            return []
-        step, table = self._pool.step, item.table
-        below = [
-            (fast, slow)
-            for fast, slow in disk_choices(item, item.need, self._pool)
-            if table.ssds.value(fast * step.ssds) + table.hdds.value(slow * step.hdds)
-            <= item.high * (1 + _TOLERANCE)
-        ]
+        choices = disk_choices(item, item.need, self._pool)
+        below = [] if steps is None else disks_below_high(item, steps, choices, self._pool)
         if not below:
             return []
         program = self._program
@@ -310,10 +303,7 @@ class _ProvisioningModel:
     def _minimum(self, goal: Row) -> list[float]:
         values = self._program.minimum(goal)
         if values is None:
-            raise NoPlanError(
-                f"the pool is too small for {len(self._wanted)} tenants: each needs at least one "
-                "step of proxy cores, storage cores and network, and a disk"
-            )
+            raise NoPlanError.small(len(self._wanted))
         return values
 
 

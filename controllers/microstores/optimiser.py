@@ -30,7 +30,7 @@ from controllers.microstores.problem import (
     WantedRates,
     check_demands,
     disk_choices,
-    exceeds,
+    disks_below_high,
     make_plan,
     rate_steps,
     wanted_rates,
@@ -124,10 +124,7 @@ def search(
         if best is None or _better(found[0], best[0]):
             best = found
     if best is None:
-        raise NoPlanError(
-            f"the pool is too small for {len(wanted)} tenants: each needs at least one step of "
-            "proxy cores, storage cores and network, and a disk"
-        )
+        raise NoPlanError.small(len(wanted))
     return make_plan(wanted, best[1], pool, prices, EXACT)
 
 
@@ -206,7 +203,8 @@ class _Search:
             if min(left) < 0 or not choices:
                 return None
             if keep_below_high and part >= 1:
-                choices = self._below_high(self.wanted[i], steps, choices)
+                wanted = self.wanted[i]
+                choices = disks_below_high(wanted, steps, choices, self.pool) or choices
             rates.append(steps)
             disks.append(choices)
         chosen = _cheapest(disks, self._most[3], self._most[4], self._price[3], self._price[4])
@@ -222,22 +220,6 @@ class _Search:
             choices = [] if steps is None else disk_choices(item, part * item.need, self.pool)
             self._known[key] = None if steps is None else (steps, choices)
         return self._known[key]
-
-    def _below_high(
-        self, item: WantedRates, steps: tuple[int, int, int], choices: Choices
-    ) -> Choices:
-        """If cores and network carry more than the SLA's high, return the disks that do not; all
-        choices if there are none (equation 3's upper bound)."""
-        if not exceeds(item, steps, self.pool):
-            return choices
-        step, table = self.pool.step, item.table
-        below = [
-            (fast, slow)
-            for fast, slow in choices
-            if table.ssds.value(fast * step.ssds) + table.hdds.value(slow * step.hdds)
-            <= item.high * (1 + 1e-9)
-        ]
-        return below or choices
 
 
 def _bisect(holds: Callable[[float], bool], low: float = 0.0) -> float:

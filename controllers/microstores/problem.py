@@ -140,6 +140,14 @@ def _bounds(value: object, where: str, kind: str) -> tuple[float, float]:
 class NoPlanError(UserError):
     """Error for too many tenants for the pool or the search; no single tenant is at fault."""
 
+    @classmethod
+    def small(cls, tenants: int) -> NoPlanError:
+        """Return the error of a pool that has less than a step of everything for each tenant."""
+        return cls(
+            f"the pool is too small for {tenants} tenants: each needs at least one step of "
+            "proxy cores, storage cores and network, and a disk"
+        )
+
 
 MOST_TENANTS = 12
 """Limit of the search over subsets of tenants: beyond it there are too many subsets."""
@@ -288,15 +296,28 @@ def disk_choices(wanted: WantedRates, rate: float, pool: ResourcePool) -> list[t
     return found
 
 
-def exceeds(item: WantedRates, steps: tuple[int, int, int], pool: ResourcePool) -> bool:
-    """Return True if cores and network of these steps all carry more than the SLA's high."""
+def disks_below_high(
+    item: WantedRates,
+    steps: tuple[int, int, int],
+    choices: Sequence[tuple[int, int]],
+    pool: ResourcePool,
+) -> list[tuple[int, int]]:
+    """Return the disks that keep a tenant below its SLA's high where cores and network in these
+    whole steps do not (equation 3's upper bound); none if there is nothing to keep or no way to."""
     step, table = pool.step, item.table
     parts = (
         table.proxy_cores.value(steps[0] * step.proxy_cores),
         table.storage_cores.value(steps[1] * step.storage_cores),
         table.network.value(steps[2] * step.network),
     )
-    return min(parts) > item.high * (1 + 1e-9)
+    most = item.high * (1 + 1e-9)
+    if min(parts) <= most:
+        return []
+    return [
+        (fast, slow)
+        for fast, slow in choices
+        if table.ssds.value(fast * step.ssds) + table.hdds.value(slow * step.hdds) <= most
+    ]
 
 
 @dataclass(frozen=True)
@@ -339,14 +360,10 @@ class MicrostorePlan:
         """Return JSON-able data; infinite levels are null."""
         return {
             "tenants": [
-                {
-                    "tenant": share.tenant,
-                    "microstore": share.microstore,
+                vars(share)
+                | {
                     "resources": resources_to_json(share.resources),
-                    "requests_s": share.requests_s,
-                    "needed_s": share.needed_s,
                     "level": share.level if math.isfinite(share.level) else None,
-                    "met": share.met,
                 }
                 for share in self.shares
             ],
@@ -538,35 +555,25 @@ def prices_to_json(prices: ResourcePrices) -> dict[str, float]:
     }
 
 
-def price_of(resources: Resources, prices: Resources) -> float:
-    """Return the price of `resources` for an hour."""
-    return float(sum(getattr(resources, name) * getattr(prices, name) for name in RESOURCE_NAMES))
-
-
-@dataclass(frozen=True)
-class Bill:
-    """Bill of a tenant: the price of its resources for an hour, and the service for it.
-
-    Attributes:
-        price: for an hour.
-        requests, gigabytes: service for one unit of the currency; infinite if nothing
-            is paid.
-    """
-
-    tenant: str
-    price: float
-    requests: float
-    gigabytes: float
-
-
 def bills(
     plan: MicrostorePlan, prices: Resources, mean_bytes: Mapping[str, float]
-) -> tuple[Bill, ...]:
-    """Return a bill for each tenant of `plan`; `mean_bytes` is its mean object size by tenant."""
-    found: list[Bill] = []
+) -> list[dict[str, Any]]:
+    """Return a bill for each tenant of `plan`, JSON-able: the price of its resources for an hour,
+    and its service for one unit of the currency (infinite if nothing is paid).
+
+    `mean_bytes` is the mean object size by tenant.
+    """
+    found: list[dict[str, Any]] = []
     for share in plan.shares:
-        price = price_of(share.resources, prices)
-        hourly = share.requests_s * 3600
-        requests = hourly / price if price > 0 else math.inf
-        found.append(Bill(share.tenant, price, requests, requests * mean_bytes[share.tenant] / 1e9))
-    return tuple(found)
+        held = share.resources
+        price = sum(getattr(held, name) * getattr(prices, name) for name in RESOURCE_NAMES)
+        requests = share.requests_s * 3600 / price if price > 0 else math.inf
+        found.append(
+            {
+                "tenant": share.tenant,
+                "price_an_hour": float(price),
+                "requests_per_price": requests,
+                "gigabytes_per_price": requests * mean_bytes[share.tenant] / 1e9,
+            }
+        )
+    return found

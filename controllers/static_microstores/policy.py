@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from controllers.common.parameters import choice, flag, mapping, read, structure
 from controllers.contract import State
-from controllers.microstores.shares import Steps, amount_of, whole_steps
+from controllers.microstores.shares import amount_of, whole_steps
 from schemas.errors import UserError, not_allowed
 from testbed.stores.contract import Action, Needs, Observation
 from testbed.stores.microstores import (
@@ -151,11 +151,7 @@ def allocate(
                 f"the pool is too small for {len(names)} microstores: {name} would have less than "
                 "a step of proxy cores, storage cores, network or disks"
             )
-    return {name: amount_of(_steps(counts), step) for name, counts in held.items()}
-
-
-def _steps(counts: Sequence[int]) -> Steps:
-    return tuple(counts)
+    return {name: amount_of(tuple(counts), step) for name, counts in held.items()}
 
 
 def _weights(part: float, even: bool, small: Sequence[str], large: Sequence[str]) -> list[float]:

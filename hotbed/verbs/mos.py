@@ -148,15 +148,7 @@ def _bills(read: Spec, made: MicrostorePlan) -> list[dict[str, Any]] | None:
     if read.prices is None or read.prices.of is None:
         return None
     sizes = {name: workload.mean_bytes for name, workload in read.workloads.items()}
-    return [
-        {
-            "tenant": bill.tenant,
-            "price_an_hour": bill.price,
-            "requests_per_price": bill.requests,
-            "gigabytes_per_price": bill.gigabytes,
-        }
-        for bill in bills(made, read.prices.of, sizes)
-    ]
+    return bills(made, read.prices.of, sizes)
 
 
 def _plan_table(made: MicrostorePlan, found: Sequence[RuleFinding]) -> Table:

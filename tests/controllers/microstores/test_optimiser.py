@@ -168,8 +168,8 @@ def test_value_for_money_is_no_worse_than_the_cheapest_plan():
     assert value.cost > cheap.cost
     assert prices.of is not None
     bill = bills(value, prices.of, {"web": 65e3, "video": 8.5e6})
-    assert sum(b.price for b in bill) == pytest.approx(value.cost)
-    assert all(b.requests > 0 and b.gigabytes > 0 for b in bill)
+    assert sum(b["price_an_hour"] for b in bill) == pytest.approx(value.cost)
+    assert all(b["requests_per_price"] > 0 and b["gigabytes_per_price"] > 0 for b in bill)
 
 
 @pytest.mark.parametrize(
