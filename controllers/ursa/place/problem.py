@@ -6,8 +6,9 @@ node again, and the node's room counts it as gone, as the second term of (8) doe
 
 Loads have D dimensions, one in the paper's model. Two replicas of a partition are kept apart at the
 outermost level at which their fault domains differ: at this level and further in they may not come
-together, further out they are together from the start. The node is the innermost domain, so there
-is always such a level.
+together, further out they are together from the start. Beyond the paper's model the node is the
+innermost domain, so there is always such a level. In the paper's model there is one level: replicas
+that share a domain from the start do not move within it.
 
 `Lists` holds candidate targets in order of distance, for many objects at once and as many as are
 asked for. R(i, r) of equations (9) and (10) is a prefix of a list. At the end are the compiled
@@ -69,7 +70,7 @@ class PlacementProblem:
         partition: [M].
         members: [M], partitions that move with the object: a move costs this multiple of its
             distance.
-        levels: [N, levels + 1], fault domains from the outermost on, the node itself last.
+        levels: [N, levels], fault domains from the outermost on.
         taken, level: [M, l], domain of each other replica where it is now, I_iq of (12), and its
             level; -1 in the object's own column.
         sibling: [M], objects ordered by partition; those of object i's partition, itself among
@@ -220,7 +221,7 @@ def assignment_problem(
         selection,
         load=state.load[:, None],
         capacity=instance.capacity.astype(np.float64)[:, None],
-        levels=nested_domains(instance),
+        levels=instance.fault_domain[:, None],
         members=np.ones(len(selection)),
         max_move_cost=max_move_cost,
     )
@@ -248,7 +249,7 @@ def problem_of(
         placed: where replicas are, and what moves cost; its loads and domains are not looked at.
         selection: the objects, with `load` [M] or [M, D].
         load, capacity: [N, D]; `load` still counts the objects in place.
-        levels: [N, levels + 1], as of `nested_domains`.
+        levels: [N, levels], as of `PlacementProblem`.
         members: [M], partitions that each object stands for.
         max_move_cost: no single move costs more.
     """
@@ -485,7 +486,7 @@ def _meet(levels: Int32, a: int, b: int, to_a: int, to_b: int) -> bool:
     for level in range(levels.shape[1]):
         if levels[a, level] != levels[b, level]:
             return bool(levels[to_a, level] == levels[to_b, level])
-    return True
+    return bool(levels[to_a, 0] == levels[to_b, 0])
 
 
 @njit
