@@ -102,7 +102,7 @@ def test_a_dead_engine_s_lock_is_taken_over_once_its_cell_has_ended(tmp_path: Pa
     process.wait()
     said: list[str] = []
     with (
-        raises(HotbedError, "whose engine"),
+        raises(HotbedError, "dead engine"),
         Lock(tmp_path / ".lock", "the campaign x", orphan_wait_s=0.5, say=said.append),
     ):
         pass
@@ -118,7 +118,7 @@ def test_a_later_process_with_a_holders_id_is_not_interrupted(tmp_path: Path) ->
     with subprocess.Popen(["sleep", "60"]) as later:
         path.write_text(json.dumps({"pid": later.pid, "started": "1", "command": "hotbed run x"}))
         with (
-            raises(HotbedError, "whose engine"),
+            raises(HotbedError, "dead engine"),
             Lock(path, "the campaign x", orphan_wait_s=0, end_holder=True),
         ):
             pass
