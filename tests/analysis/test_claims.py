@@ -74,13 +74,6 @@ def test_simulation_reproduces_nothing_about_machines(ground: str) -> None:
     assert result.note is not None and result.note.startswith("simulated")
 
 
-def test_at_least_accepts_more_and_at_most_accepts_less() -> None:
-    more, less = Estimate(2.0, 1.8, 2.2, 3), Estimate(0.05, 0.01, 0.09, 3)
-    assert verdict(claim(kind="at_least"), more, "chameleon") == "reproduced"
-    assert verdict(claim(kind="at_most"), more, "chameleon") == "direction"
-    assert verdict(claim(kind="at_most"), less, "chameleon") == "reproduced"
-
-
 def test_a_claim_without_runs_or_interval_says_why() -> None:
     result = evaluate(claim(), Evidence(table([]), []))
     assert (result.verdict, result.measured, result.n) == ("not run", None, 0)

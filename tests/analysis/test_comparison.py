@@ -19,7 +19,6 @@ from synthetic import write_run
 from analysis.comparison.build import Ranking, build, read
 from analysis.comparison.ranking import Panel, rank
 from schemas.comparison import Comparison, PlannedCell
-from schemas.errors import HotbedError
 
 BLOCKS = 6
 OPS = ("seq", "rand")
@@ -151,21 +150,6 @@ def test_what_cannot_be_told_is_inconclusive(tmp_path: Path, blocks: int) -> Non
         assert all(claim.ci95 is None for claim in ranking.claims)
 
 
-def test_one_that_never_acted_is_told(tmp_path: Path) -> None:
-    campaign, comparison = make(tmp_path, {"default": 1.0, "mine": 1.0, "dlr": 1.0}, blocks=2)
-    for cell in comparison.cells:
-        path = campaign / cell.run_id / "attempt-1" / "summary.json"
-        summary = json.loads(path.read_text())
-        summary["controller"]["actions"] = {"default": 0, "mine": 0, "dlr": 3}[cell.controller]
-        path.write_text(json.dumps(summary))
-    panel = read(campaign, comparison).panels[0]
-    assert panel.of("mine").idle
-    assert panel.of("mine").notes == ("took no action in any run",)
-    assert panel.of("mine").places is not None  # the choice is the controller's answer
-    assert not panel.of("dlr").idle
-    assert not panel.of("default").notes
-
-
 def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path: Path) -> None:
     ranking = made(
         tmp_path, {"default": 1.0, "mine": 1.3, "dlr": 1.2}, absent=(("mine", 2), ("mine", 3))
@@ -173,20 +157,6 @@ def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path: Path) -> No
     for panel in ranking.panels:
         assert (panel.of("mine").n, panel.of("dlr").n) == (4, 6)
         assert panel.of("mine").notes == ("2 of 6 runs missing: not run",)
-
-
-def test_without_a_baseline_nobody_is_ranked_against_it(tmp_path: Path) -> None:
-    gains = {"default": 1.0, "mine": 1.3}
-    ranking = made(tmp_path / "a", gains, failed={"default": "it broke"})
-    for panel in ranking.panels:
-        assert {s.state for s in panel.standings} == {"failed"}
-        assert "no block has a run of it and one of default" in panel.of("mine").notes
-    assert {claim.verdict for claim in ranking.claims} == {"not run"}
-    inert = made(tmp_path / "b", {"reweight": 1.0, "mine": 1.3}, inert=("reweight",))
-    assert inert.panels[0].of("reweight").state == "inert"
-    assert {claim.verdict for claim in inert.claims} == {"not run"}
-    with pytest.raises(HotbedError, match=r"no run of this comparison is finished \(it broke\)"):
-        made(tmp_path / "c", gains, failed={"default": "it broke", "mine": "x"})
 
 
 values = st.lists(st.floats(0.5, 2.0), min_size=4, max_size=4)

@@ -156,13 +156,6 @@ def test_numbers_of_one_set_of_runs(compute: Compute, value: float, n: int) -> N
     assert (found.value, found.n) == (pytest.approx(value), n)
 
 
-def test_a_difference_serves_numbers_that_may_be_zero() -> None:
-    table = table_of({("new", 1.0, s): 3.0 * s for s in (0, 1)} | {("old", 1.0, 0): 0.0})
-    less = Pair(of("new"), of("old"), "speed", "", by="difference")
-    assert measured(less, table).estimate.value == 0
-    assert isinstance(PAIR(Evidence(table, ())), NotRun)
-
-
 def test_the_extreme_of_options_needs_all_of_them_only_if_asked() -> None:
     known = Pair(of("new"), of("new"), "speed", "", keys=("seed", "size"))
     options: list[tuple[str, Any]] = [("known", known), ("missing", PAIR)]

@@ -148,26 +148,6 @@ def test_failing_controllers_do_not_stop_the_others(
     assert statuses == {("default", "done"): 3, ("mine", "failed"): 6, ("other", "failed"): 6}
 
 
-def test_scenarios_ops_and_parameters_reach_the_cells(tmp_path: Path) -> None:
-    made = plan(
-        ask(
-            tmp_path,
-            scenarios=("heterogeneity", "interference", "heterogeneity"),
-            ops=("rand", "write"),
-            parameters={"hot_nodes": 2, "move_every_s": 30},
-            baseline="reweight",
-        )
-    )
-    assert made.comparison.scenarios == ("heterogeneity", "interference")
-    assert made.comparison.controllers == ("reweight", "dlr")
-    cells = [cell.parameters for cell in made.prepared.plan.cells]
-    assert len(cells) == 2 * 2 * 2 * 2
-    assert {(cell.scenario, cell.op) for cell in cells} == {
-        (scenario, op) for scenario in ("heterogeneity", "interference") for op in ("rand", "write")
-    }
-    assert {(cell.hot_nodes, cell.move_every_s) for cell in cells} == {(2, 30)}
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -76,23 +76,6 @@ def test_what_has_no_testbed_says_nothing_of_one(
         session.dry_run(Request(str(written(tmp_path, TINY[name], **changes))))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_same_mistake_in_a_cell_is_the_same_sentence(name: str) -> None:
-    model = type(cells(name).check(CELLS[name], "x"))
-    first = cells(name).names[0]
-    number = next(key for key, field in model.model_fields.items() if field.annotation is float)
-    for changes, said in (
-        ({"speed": 3}, f"unknown parameter 'speed'; allowed: {first}, "),
-        ({number: True}, f"{number}: True is not allowed; allowed: a number "),
-        ({number: "x"}, f"{number}: 'x' is not allowed; allowed: a number "),
-    ):
-        with pytest.raises(UserError) as raised:
-            cells(name).check(CELLS[name] | changes, "file: grid x")
-        assert str(raised.value).startswith(f"file: grid x: {said}")
-        assert str(raised.value).endswith(".")
-        assert "\n" not in str(raised.value)
-
-
 @given(name=st.sampled_from(NAMES))
 def test_a_cell_survives_being_written(name: str) -> None:
     cell = cells(name).check(CELLS[name], "x")

@@ -91,16 +91,6 @@ def test_a_refused_extension_is_asked_for_again_when_the_site_says_so() -> None:
     ]
 
 
-@pytest.mark.parametrize("error", [SiteError("policy says no"), UserError("no such lease.")])
-def test_what_is_refused_for_good_is_told_once_and_not_asked_for_ever(error: HotbedError) -> None:
-    world = leased(4.5 * CELL_S + 100)
-    asked = _refusing(world, error)
-    result = world.run(PLAN, world.lease(extend=True), as_planned)
-    assert (result.ran, asked) == (4, [EPOCH])  # an extension request is at least ten minutes
-    said = f"the lease is not extended by 10 min 00 s: {str(error).rstrip('.')}"
-    assert world.said == [said]
-
-
 @pytest.mark.parametrize("policy_s", [0, 600, 5000, 20_000, 50_000])
 def test_a_policy_that_allows_less_gives_what_it_allows(policy_s: float) -> None:
     """An extension is granted whole or not at all; the request exceeds the allowed maximum."""

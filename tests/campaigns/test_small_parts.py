@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine_process import QUICK_CELL
-from tiny_campaigns import ONE_CELL, plan_of, tiny
+from tiny_campaigns import plan_of, tiny
 from tiny_kinds import job
 
-from campaigns.engine.display import Silent, show_campaign, show_run
 from campaigns.engine.estimate import Estimator, power_sentence, smallest_effect, took_s
 from campaigns.engine.judge import MachineLoad, spoiled, stalled
-from campaigns.engine.session import Request, dry_run, run
-from campaigns.engine.store import RunStore
 from campaigns.grounds.live import load_between
 from schemas.campaign import Limits
-from schemas.errors import UserError
-from tests.errors import raises
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,26 +76,6 @@ def test_load_is_read_from_the_nodes_where_the_site_cannot_tell() -> None:
     load = load_between(before, after, "a")
     assert load == MachineLoad(None, 0.05, 0.6)
     assert load_between({}, {}, "a") == MachineLoad()
-
-
-def test_runs_campaigns_plans_and_results_show_themselves(
-    campaign_file: Callable[..., Path],
-) -> None:
-    path = campaign_file(grids=ONE_CELL)
-    artifacts = path.parent / "artifacts"
-    request = Request(str(path), artifacts=artifacts)
-    assert "1 cells, 0 done" in dry_run(request)._repr_html_()
-    result = run(request, progress=Silent(), command=QUICK_CELL)
-    assert "1 of 1 runs done" in result._repr_html_()
-    (found,) = RunStore(artifacts / "tiny").runs()
-    html = show_run(artifacts / "tiny" / found.run_id / "attempt-1")._repr_html_()
-    assert "seq heterogeneity dlr" in html and "100.0 MB/s" in html
-    assert "1 done" in show_campaign("tiny", artifacts)._repr_html_()
-    assert "8 cells" in plan_of(tiny())._repr_html_()
-    with raises(UserError, "holds no runs yet"):
-        show_campaign("none", artifacts)
-    with raises(UserError, "holds no run.json"):
-        show_run(artifacts)
 
 
 def test_the_engine_needs_no_librados_nor_what_is_slow_to_import() -> None:

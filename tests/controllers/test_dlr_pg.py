@@ -6,14 +6,14 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from clusters import observations, renumbered, settle, upmap_actions
+from clusters import observations, settle, upmap_actions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controllers.common.closed_network import throughput
 from controllers.dlr_pg.swaps import SwapProblem, osd_loads, plan
 from controllers.registry import create, find
-from testbed.stores.contract import Observation, Osd, Pg, SwapPrimary
+from testbed.stores.contract import SwapPrimary
 from tests.testbed.fake_store import FakeStore
 
 DLR_PG = find("dlr-pg")
@@ -44,18 +44,6 @@ def test_only_members_of_the_up_set_within_the_budget_and_no_pg_twice(observatio
     assert len({swap.pg for swap in swaps}) == len(swaps)
     assert all(isinstance(swap, SwapPrimary) and swap.osd in up[swap.pg] for swap in swaps)
     assert not {swap.osd for swap in swaps if isinstance(swap, SwapPrimary)} & down
-
-
-@pytest.mark.slow
-@given(observations(), st.randoms(use_true_random=False))
-def test_renumbering_the_osds_renumbers_the_swaps(observation, random):
-    numbers = [osd.id for osd in observation.osds]
-    names = dict(zip(numbers, random.sample(range(100), len(numbers)), strict=True))
-    policy = dlr_pg(theta_i=0)
-    _, actions = policy.decide(policy.initial(), observation)
-    _, others = policy.decide(policy.initial(), renumbered(observation, names))
-    expected = [SwapPrimary(swap.pg, names[swap.osd]) for swap in upmap_actions(actions)]
-    assert list(others) == expected
 
 
 def test_hot_osds_keep_their_share_and_calm_ones_are_filled_evenly():
@@ -155,17 +143,6 @@ def test_constant_pressures_come_to_rest(observation):
     store = FakeStore(count, 30, min(2, count), pressures=lambda _: observation.pressure)
     counts = settle(dlr_pg(theta_i=0), store, 40)
     assert sum(counts[-10:]) == 0
-
-
-def test_load_is_weighed_by_bytes_where_there_are_any():
-    """The PG with nearly all bytes must leave the hot OSD, not the many empty PGs."""
-    osds = tuple(Osd(i, f"n{i}") for i in range(2))
-    pgs = tuple(Pg(f"1.{n}", (0, 1), (0, 1), bytes=10**9 if n == 3 else 10**6) for n in range(8))
-    observation = Observation(0, 20, pressure={0: 97.0, 1: 3.0}, osds=osds, pgs=pgs)
-    _, actions = dlr_pg().decide(dlr_pg().initial(), observation)
-    assert list(actions) == [SwapPrimary("1.3", 1)]
-    _, actions = dlr_pg(weigh="count").decide(dlr_pg().initial(), observation)
-    assert len(actions) > 3
 
 
 # Closed networks, compared with exact mean value analysis (Reiser and Lavenberg, 1980).

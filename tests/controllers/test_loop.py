@@ -110,19 +110,6 @@ def test_steps_are_at_multiples_of_the_interval_after_a_first_sense(tmp_path):
     assert store.senses == 6
 
 
-def test_a_late_step_is_not_made_up_for(tmp_path):
-    clock = VirtualClock()
-
-    class Slow(FakeStore):
-        def sense(self, senses):
-            if self.senses == 2:
-                clock.now += 47
-            return super().sense(senses)
-
-    _, journal = run_loop(tmp_path, Slow(), create(find("dlr"), {}, 1), steps=4, clock=clock)
-    assert [step["t_s"] for step in journal.steps] == [20, 40, 100, 120]
-
-
 def test_a_stop_ends_the_wait(tmp_path):
     clock = VirtualClock(stop_at=50)
     store = FakeStore(pressures=hot)

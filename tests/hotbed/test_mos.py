@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from controllers.microstores.performance import WorkloadClass
 from controllers.registry import create, find
-from hotbed.exit_codes import EXIT_MISSED
 from hotbed.verbs.mos import _read, register
 from schemas.errors import UserError
 from tests.controllers.mos_stores import linear
@@ -104,16 +103,6 @@ def test_the_controller_takes_what_is_written_for_it(tmp_path: Path) -> None:
     ended = hotbed("plan", none)
     assert isinstance(ended.exception, UserError)
     assert "none.yaml: cannot be read" in str(ended.exception)
-
-
-def test_what_cannot_be_met_is_said(tmp_path: Path) -> None:
-    data = spec()
-    data["tenants"]["web"]["workers"] = 500
-    del data["prices"]
-    ended = hotbed("plan", write(tmp_path, data))
-    assert ended.exit_code == EXIT_MISSED, ended.output
-    assert "MISSED" in ended.output
-    assert "web: the pool carries" in ended.output
 
 
 def _with(path: str, value: object) -> dict[str, Any]:

@@ -22,21 +22,6 @@ def scale(tmp_path: Path, *arguments: str) -> Result:
     return Runner().run(words)
 
 
-def test_the_dry_run_shows_cells_and_time(tmp_path: Path) -> None:
-    ended = scale(tmp_path, "--dry-run", "--json", "--workers", "2")
-    assert ended.exit_code == 0, ended.output
-    report = json.loads(ended.output)
-    assert report["campaign"] == "dlr-scale"
-    assert report["cells"] == len(report["pending"]) > 200
-    assert {cell["parameters"]["osds"] for cell in report["pending"]} == {100, 1000, 10_000}
-    one = json.loads(scale(tmp_path, "--dry-run", "--json", "--workers", "1").output)
-    assert report["pending_s"] == pytest.approx(one["pending_s"] / 2, rel=0.01)
-    assert report["pending_s"] <= 1800
-    few = scale(tmp_path, "--dry-run", "--figure", "hot", "--osds", "50", "--hot", "0.1,0.2")
-    assert "50 OSDs 10 % hot" in few.output
-    assert "artifacts" not in {path.name for path in tmp_path.iterdir()}
-
-
 @built
 @pytest.mark.slow
 def test_a_small_sweep_with_a_controller_of_one_s_own(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -99,23 +97,6 @@ def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path: Pa
     assert {name: verdicts[name] for name in BROKEN} == dict.fromkeys(BROKEN, "not run")
 
 
-@pytest.fixture
-def address() -> Iterator[str]:
-    """Return the address of a scheduler with one worker, like a cluster's."""
-    from distributed import LocalCluster
-
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-        memory_limit=0,
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
 def made(artifacts: Path) -> dict[str, bytes]:
     """Return the results of a comparison: runs by cell and file, the table and the claims."""
     folder = artifacts / "compare-sim"
@@ -127,24 +108,3 @@ def made(artifacts: Path) -> dict[str, bytes]:
     }
     tables = ("comparison.csv", "comparison.md", "claims.json")
     return found | {name: (folder / name).read_bytes() for name in tables}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_it_is_the_same_wherever_it_is_computed(tmp_path: Path, address: str) -> None:
-    write_shy(tmp_path / "own")
-    found = {}
-    for where, options in {
-        "process": [],
-        "workers": ["--workers", "2"],
-        "cluster": ["--scheduler", address],
-    }.items():
-        words = ["--controllers", "shy,dlr-pg", "--blocks", "2", "--json", *options]
-        ended = compare(tmp_path, *words, "--artifacts", str(tmp_path / where))
-        assert ended.exit_code == 0, ended.output
-        assert json.loads(ended.stdout)["sentence"].startswith("compare-sim: 6 of 6 runs done")
-        found[where] = made(tmp_path / where)
-    assert len(found["process"]) == 6 * 4 + 3
-    for name, content in found["process"].items():
-        assert content == found["workers"][name], name
-        assert content == found["cluster"][name], name

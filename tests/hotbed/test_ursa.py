@@ -170,17 +170,6 @@ def test_damaged_files_never_end_in_a_traceback(tmp_path: Path) -> None:
     assert refused > 200
 
 
-def test_racks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    racks = {
-        "rack": np.array([0, 0, 0, 1, 1, 1], np.int32),
-        "rack_distance": np.array([[1, 10], [10, 1]], np.float32),
-    }
-    path, out = write(tmp_path / "a.npz", node_xy=None, **racks), tmp_path / "plan.npz"
-    summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out)
-    assert summary["cost"] in (1.0, 10.0)
-    assert answer(capsys, "check", path, out)["valid"] is True
-
-
 def _plan(**changes: Any) -> Arrays:
     """Return a valid plan for `arrays()`: three swaps, then move node 0's heaviest to node 5."""
     made = {

@@ -19,7 +19,6 @@ from analysis.papers.mos.runs import cells
 from analysis.papers.mos.simulated import SIMULATED
 from schemas.claim import ClaimResult
 from tests.papers.mos_runs import (
-    GAIN,
     LARGE_MB_S,
     MB_S,
     QPS,
@@ -231,30 +230,6 @@ def test_windows_of_a_changing_load_are_means_rates_and_promises() -> None:
 
 
 # ---- Fifty machines, simulated (section 8.2) ----
-
-
-def test_averages_are_of_pairs_within_blocks(cosperf_results: Results) -> None:
-    """Table 3."""
-    for tenant, value in GAIN.items():
-        found = cosperf_results[f"average-{tenant.lower()}"]
-        assert found.measured == pytest.approx(value, rel=0.05)
-        assert found.n == 3
-        assert found.verdict == "direction"  # simulated: never reproduced
-    assert cosperf_results["static"].measured == pytest.approx(1.6, rel=0.1)
-    assert "A: " in str(cosperf_results["static"].note)
-
-
-def test_up_to_is_the_best_window_of_the_stage(cosperf_results: Results) -> None:
-    """Figures 14 and 15."""
-    expected = {
-        "stage-3-a": 1.1 * 1.5,
-        "stage-3-d": 1.05 * 1.4,
-        "stage-4-a": 1.1 * 1.6,
-        "stage-4-b": 1.2 * 1.3,
-    }
-    for name, value in expected.items():
-        assert cosperf_results[name].measured == pytest.approx(value, rel=0.05)
-    assert "minute 682" in str(cosperf_results["stage-4-a"].note)
 
 
 def test_a_wrong_model_costs(cosperf_results: Results) -> None:

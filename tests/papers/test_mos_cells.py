@@ -175,25 +175,6 @@ def test_section_1_s_proxies_change_hands() -> None:
     assert len({one.storage_cores for one in small.values()}) == 1
 
 
-def test_one_workload_alone_has_what_it_asks_for() -> None:
-    one = division_of(
-        MOS.of(experiment="proxy", workload="C", proxy_cores=0.05, proxy_workers=2), POOL
-    )
-    share = one.shares[LARGE]
-    assert (share.proxy_cores, share.proxy_workers, share.storage_cores) == (0.05, 2, 0.7)
-    assert one.shares[SMALL] == POOL.step
-    assert one.disks == ()
-    two = division_of(MOS.of(experiment="proxy", proxies=2, proxy_cores=0.4), POOL)
-    assert two.layout == "default"
-    assert {share.proxy_cores for share in two.shares.values()} == {0.4}
-    assert sum(share.storage_cores for share in two.shares.values()) == pytest.approx(0.7)
-    mixed = division_of(MOS.of(experiment="disks", workload="C", ssds=2), POOL)
-    assert [disk.positioning < 0.001 for disk in mixed.disks] == [True, True, False]
-    assert problem(mixed, POOL, bounded=False) is None
-    load = division_of(MOS.of(experiment="load", setup="static"), POOL)
-    assert "0.8 cores" in str(problem(load, MicrostorePool(total=POOL.step), bounded=True))
-
-
 # ---- COSPerf (section 8.2) ----
 
 SHORT = {"minutes": 84, "epoch_s": 60}

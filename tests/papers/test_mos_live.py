@@ -130,15 +130,6 @@ def test_no_key_is_left_or_shown(tmp_path: Path) -> None:
         assert file.is_dir() or b"secret-of" not in file.read_bytes(), file
 
 
-def test_objects_are_written_once_for_all_layouts(tmp_path: Path) -> None:
-    bed, _, _ = made(tmp_path, experiment="setups", **SMALL_CELL)
-    kept = json.loads((bed.testbed.directory / OBJECTS_FILE).read_text())
-    assert [one["letter"] for one in kept] == ["A", "B", "C", "D"]
-    for setup in ("favors-small", "favors-large"):
-        run_on(bed, tmp_path / setup, experiment="setups", setup=setup, **SMALL_CELL)
-    assert prepared(bed) == 4
-
-
 @pytest.mark.slow
 def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
     bed, _, found = made(

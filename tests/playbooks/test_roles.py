@@ -40,12 +40,6 @@ def role(request: pytest.FixtureRequest, root: Path) -> Path:
     return root / "playbooks" / "roles" / str(request.param)
 
 
-def test_every_argument_is_described_and_typed(role: Path) -> None:
-    for name, body in documented(role).items():
-        assert body.get("description"), name
-        assert body.get("type"), name
-
-
 def test_every_default_is_an_argument_or_inner(role: Path) -> None:
     defaults = set(load(role / "defaults" / "main.yml"))
     text = (role / "defaults" / "main.yml").read_text()

@@ -122,15 +122,6 @@ def test_differences_are_told_by_node(enforcement, agent):
     assert agent.calls[-1][1]["network"] == {}
 
 
-def test_a_proxy_is_asked_by_name(enforcement, agent):
-    assert enforcement.servers == ("s0", "s1")
-    assert enforcement.metrics("s0") == "page"
-    enforcement.trace_start("s1", "/tmp/t")
-    assert agent.calls[-1][1] == {"server": "s1", "verb": "trace-start", "arguments": ["/tmp/t"]}
-    assert enforcement.put_profile("s0", {"type": "storageSSD"}) is True
-    assert set(enforcement.addresses()) == {"admin", "s0", "s1", "c0", "c1"}
-
-
 def test_names_that_the_testbed_does_not_have_are_told(enforcement):
     with raises(UserError, "'web0'"):
         enforcement.network_apply({"mode": "priority", "hosts": {"web0": {"flows": [FLOW]}}})

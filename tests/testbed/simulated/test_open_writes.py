@@ -113,17 +113,3 @@ def test_groups_and_results_that_there_are_not_are_told(spec):
         ceph.advance(1)
         with raises(StoreError, "have not ended"):
             ceph.open_writes_result()
-
-
-def test_small_writes_cost_a_way_to_where_their_object_lies(spec):
-    def mean_s(model: ModelParameters) -> float:
-        with SimulatedCeph(spec, seed=1, parameters=model) as ceph:
-            ceph.prefill_each(4, 16384)
-            pgs = ceph.sense(SEEN).pgs
-            ceph.start_open_writes(OpenWrites({pg.id: 1.0 for pg in pgs}, 16384, 20.0))
-            while not ceph.advance(10):
-                pass
-            took = [late for _, late, _ in ceph.open_writes_result().requests if late is not None]
-        return sum(took) / len(took)
-
-    assert mean_s(ModelParameters()) > 1.2 * mean_s(ModelParameters(defer_bytes=0))

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -29,17 +27,6 @@ from testbed.stores.contract import (
 from tests.errors import raises
 
 EVERYTHING = frozenset({PRESSURE, OSDS, PGS, HOT})
-PLACEMENT = Path(__file__).resolve().parents[3] / "testbed" / "simulated" / "local-dlr.yaml"
-
-
-def test_the_local_testbeds_own_placement(make):
-    """The primaries match every recorded run of campaign dlr-quick on the local testbed."""
-    ceph = make(parameters=load_parameters(PLACEMENT))
-    counts = Counter(pg.primary for pg in ceph.sense(EVERYTHING).pgs)
-    assert [counts[osd] for osd in range(8)] == [11, 21, 15, 18, 11, 21, 14, 17]
-    ceph.act([SetPrimaryAffinity(osd, 0.1) for osd in (1, 2, 4, 6)])
-    counts = Counter(pg.primary for pg in ceph.sense(EVERYTHING).pgs)
-    assert [counts[osd] for osd in range(8)] == [16, 8, 6, 28, 6, 30, 7, 27]
 
 
 def test_pressure_tells_the_disturbed_nodes(make):

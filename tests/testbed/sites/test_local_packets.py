@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import UserError
-from testbed.sites.local import network, nodes, priority, racks
+from testbed.sites.local import network, nodes, racks
 from testbed.sites.local.names import LocalNames
 from testbed.sites.local.process import run as really_run
 from testbed.sites.local.record import LocalRecord
@@ -128,19 +128,6 @@ def test_switching_shaping_off_and_on_keeps_the_packets(machine, monkeypatch):
     }
     ends = {end for bridge in ("rack0", "rack1") for end in racks.ends(bridge)}
     assert shaped == ends | {PLACES.port(node) for node in spec.node_names()}
-
-
-def test_bursts_and_queues_of_a_port_hold_frames_of_its_packets():
-    lines = priority.commands("p", 1e8, 2, 9000)
-    assert lines[1] == (
-        "class add dev p parent 1: classid 1:100 htb rate 100000000bit burst 18076 cburst 18076 "
-        "quantum 9038"
-    )
-    leaves = [line for line in lines if "ceil" in line]
-    assert len(leaves) == 4
-    assert all("burst 1538 ceil" in line and "quantum 9038" in line for line in leaves)
-    slow = priority.commands("p", 1e6, 2, 9000)
-    assert [line for line in slow if "bfifo limit 144608" in line] == slow[3:10:2]  # 16 frames
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from controllers.prioritymeister.estimators import parse_profile
 from schemas.errors import UserError
-from testbed.stores.nfs.wire import network_of
 from tests.errors import raises
 from workloads.errors import WorkloadError
 from workloads.traces.device_profile import SIZES, ProfilePlan, build
@@ -115,16 +113,6 @@ def test_all_files_are_read_and_written_at_random_one_request_at_a_time() -> Non
     assert "iodepth" not in jobs
     assert jobs.count("rw=randread") == jobs.count("rw=randwrite") == len(FILE_SIZES)
     assert PLAN.total_s == pytest.approx(0.5 * 2 * len(FILE_SIZES))
-
-
-def test_a_request_costs_its_mean_latency() -> None:
-    storage = parse_profile(build_files(PLAN, told(PLAN))).storage
-    assert storage is not None
-    assert build_files(PLAN, told(PLAN))["network"] == network_of()  # packets are counted there
-    rows = build_files(PLAN, told(PLAN))["bandwidthTable"]
-    assert [row["requestSize"] for row in rows] == list(FILE_SIZES)
-    assert 4096 / rows[3]["readBandwidth"] == pytest.approx(4e-3 + 4096e-8)
-    assert rows[-1]["requestSize"] / rows[-1]["writeBandwidth"] == pytest.approx(9e-3 + 1048576e-8)
 
 
 def test_what_is_missing_or_not_fit_is_told() -> None:

@@ -69,17 +69,6 @@ def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     assert rows(block) == [(5_000_000, 4096, True, 0x1B0130000)]
 
 
-def test_msr_counts_from_its_first_row(tmp_path: Path) -> None:
-    header = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n"
-    for text in (MSR, header + MSR, "# a comment\n" + header.lower() + MSR + "# the end\n"):
-        block, report = load(written(tmp_path, text))
-        assert (report.format, report.malformed) == ("msr", 0)
-        assert block.time_ns.tolist() == [0, 100_000_000, 250_000_000]
-        assert rows(block)[2] == (250_000_000, 512, True, 3154124800)
-    block, _ = load(written(tmp_path, MSR), disk=1)
-    assert rows(block) == [(100_000_000, 4096, False, 3154132992)]
-
-
 # Rows follow the publishers' descriptions; times and places are made up. Expected values are (ns
 # from the first row, bytes, read, offset in bytes), computed manually.
 PUBLIC = {

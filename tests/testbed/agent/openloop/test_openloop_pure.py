@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -90,18 +89,6 @@ def test_arrivals_come_in_order_and_in_time(rates, seed, kind):
         for pgid, rate in rates.items():
             count = sum(1 for _, other, _ in found if other == pgid)
             assert abs(count - 5.0 * rate) <= 1
-
-
-@given(RATES, st.floats(0.1, 20))
-@settings(max_examples=30)
-def test_another_groups_rate_moves_no_arrival(rates, rate):
-    mine = next(iter(rates))
-    others = {**rates, **{pgid: rate for pgid in rates if pgid != mine}, "1.ff": rate}
-
-    def of(which: dict[str, float]) -> list[Any]:
-        return [each for each in arrivals(which, 5.0, 3, "poisson", 4) if each[1] == mine]
-
-    assert of(rates) == of(others)
 
 
 def test_poisson_arrivals_have_the_rate_and_the_spread_of_poisson():

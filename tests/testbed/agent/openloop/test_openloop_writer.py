@@ -134,14 +134,6 @@ def test_latency_counts_from_the_intended_start_also_when_held_back():
     assert [at for at, _, _ in store.sent] == pytest.approx([0.3 * n for n in range(10)])
 
 
-def test_one_that_is_never_sent_is_outstanding_and_late():
-    end, _, store = carry_out(every(0.1, 1.0), lambda pgid, n: None, duration_s=1.0, most=4)
-    assert len(store.sent) == 4
-    assert (end["intended"], end["outstanding"], end["late"]) == (10, 10, 6)
-    assert Histogram.from_json(end["ages"]).total == 10
-    assert end["late_max_s"] == pytest.approx(6.0 - 0.4)
-
-
 def test_what_is_in_flight_at_the_end_may_still_end():
     end, rows, _ = carry_out(every(0.5, 2.0), lambda pgid, n: 3.0, duration_s=2.0, drain_s=2.0)
     assert (end["done"], end["outstanding"]) == (3, 1)  # the last one would need until 4.5

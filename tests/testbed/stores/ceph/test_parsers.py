@@ -19,7 +19,6 @@ from testbed.stores.ceph.connection import Reply, parse
 from testbed.stores.ceph.perf import (
     LATENCY_FLOOR_S,
     CounterPoller,
-    LatencySensor,
     OsdCounters,
     PgReport,
     PolledCounters,
@@ -161,18 +160,6 @@ def test_counters():
     assert before.since(OsdCounters(reads=90, read_latency_n=90, read_latency_s=4.0)).reads == 10
 
 
-LATENCY = st.floats(1e-5, 10)
-
-
-@given(st.dictionaries(st.integers(0, 20), LATENCY, min_size=1))
-def test_latency_pressure_is_a_percentage_in_the_order_of_latencies(latencies):
-    found = latency_pressure(latencies)
-    assert found.keys() == latencies.keys()
-    assert all(0 <= value < 100 for value in found.values())
-    by_latency = [found[osd] for osd in sorted(latencies, key=latencies.__getitem__)]
-    assert by_latency == sorted(by_latency)
-
-
 def test_latency_pressure_meets_the_papers_thresholds_at_twice_the_peers():
     calm = dict.fromkeys(range(4), 0.1)
     found = latency_pressure(calm | {4: 0.21, 5: 0.12, 6: 1.0, 7: 0.5})
@@ -300,18 +287,3 @@ def test_one_that_fails_is_absent_and_asked_again(osds):
     assert set(poller.read((1, 2), 5.0)) == {1}
     osds.dead.clear()
     assert set(poller.read((1, 2), 5.0)) == {1, 2}
-
-
-def test_the_latency_signal_judges_a_late_one_when_it_has_come(osds, monkeypatch):
-    monkeypatch.setattr("testbed.stores.ceph.perf.PATIENCE_S", 0.05)
-    osds.latency_s = {3: 0.1}
-    sensor = LatencySensor(osds, range(4))  # type: ignore[arg-type]
-    osds.stuck[3] = threading.Event()
-    assert set(sensor.pressure()) == {0, 1, 2}
-    assert sensor.lost == {"osd.3": "does not answer"}
-    osds.stuck.pop(3).set()
-    deadline = time.monotonic() + 10
-    late: dict[int, float] = {}
-    while 3 not in late and time.monotonic() < deadline:
-        late = sensor.pressure()
-    assert late[3] == pytest.approx(90)

@@ -40,16 +40,6 @@ def test_senses_osds_and_pgs(store):
     assert observation_from_json(json.loads(json.dumps(observation_to_json(found)))) == found
 
 
-def test_pg_map_is_read_again_only_in_a_new_epoch(store, raw):
-    store.sense(ALL)
-    store.sense(ALL)
-    assert len(raw.sent("pg map")) == 128
-    store.act([SetPrimaryAffinity(0, 0.5)])
-    store.last_stall()
-    store.sense(ALL)
-    assert len(raw.sent("pg map")) == 256
-
-
 def test_swaps_are_sent_together_and_waited_for(store, raw):
     everybody = threading.Barrier(128, timeout=60)
     raw.before = lambda prefix: everybody.wait() if prefix == "osd pg-upmap" else None

@@ -268,23 +268,6 @@ def test_the_commands_of_a_flow_with_three_buckets():
     )
 
 
-def test_flows_are_ordered_by_classes_of_their_own():
-    state = shaping.wanted(host(flow(pairs=[], dscp=0, level=1, source=[])), LINK)
-    assert ("1000:", "1:100", "bfifo") in state.qdiscs
-    assert not state.marks
-    assert next(c for c in state.classes if c.classid == "1:100").prio == 0
-    assert ("ip", "0a010001/ffffffff at 16", "1:100") in state.filters
-    # HTB showed a burst of 0 for 13.7 kB at 500 GB/s, as in a plan of a real trace.
-    state = shaping.wanted(host(flow(pairs=[[5e11, 13716.8], [LINK, 2e4], [1e6, 4e4]])), LINK)
-    inner = [c for c in state.classes if not c.classid.startswith("1:")]
-    assert [(c.rate, c.ceil, c.burst, c.cburst) for c in inner] == [(1e6, 1e6, 4e4, 4e4)]
-    many = [flow(workload=f"w{n}", destination=[f"10.2.{n}.1"]) for n in range(60)]
-    state = shaping.wanted(host(*many), LINK)
-    handles = [handle for handle, _, _ in state.qdiscs]
-    assert len(set(handles)) == len(handles) == 3 + 60 * 3
-    assert max(int(handle[:-1], 16) for handle in handles) < 0xFFFF
-
-
 @pytest.mark.parametrize(
     ("flows", "said"),
     [
