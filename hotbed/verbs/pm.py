@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from hotbed import pm_verbs
 from hotbed.alone import alone
 from hotbed.exit_codes import EXIT_MISSED
-from hotbed.options import quantity
+from hotbed.options import flag, quantity
 from hotbed.output import JsonFlag, emit
-from hotbed.pm_apply import add_apply
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from campaigns.papers.prioritymeister.plan import EnforcerParameters
+    from campaigns.papers.prioritymeister.simulate import Results
     from controllers.prioritymeister.prioritizer import PriorityPlan
     from workloads.traces.reader import TraceReader
 
+Verb = Callable[..., None]
 TraceFile = Annotated[Path, typer.Argument(help="Trace file, plain or gzip.")]
 Format = Annotated[
     str,
@@ -49,6 +51,14 @@ Link = Annotated[
         show_default="1Gbit",
     ),
 ]
+TopologyFile = Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")]
+PolicyOption = Annotated[
+    str, typer.Option("--policy", help="pm, ps, cake, edf, byslo, mclock or none.")
+]
+ModeOption = Annotated[str, typer.Option("--mode", help="Mode of pm: hold or best-effort.")]
+DepthOption = Annotated[
+    int, typer.Option("--depth", help="Requests at a device at a time; 0 is any number.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -60,11 +70,12 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="pm")
     traces = typer.Typer(no_args_is_help=True, help="Show or generate traces.")
     group.add_typer(traces, name="trace")
-    for verb in (_curve, _plan, _place, _profile, pm_verbs.parameters, pm_verbs.simulate):
-        verb(group)
-    add_apply(group)
-    for verb in (_stats, _standin, _generate, _convert):
-        verb(traces)
+    verbs: tuple[Verb, ...] = (curve, plan, place, profile, parameters, simulate, apply)
+    of_traces: tuple[Verb, ...] = (stats, standin, generate, convert)
+    for verb in verbs:
+        group.command()(verb)
+    for verb in of_traces:
+        traces.command()(verb)
 
 
 def _reader(
@@ -86,268 +97,246 @@ def _tell(text: str) -> None:
         typer.echo(f"hotbed: {text}.", err=True)
 
 
-def _curve(group: typer.Typer) -> None:
-    @group.command()
-    def curve(
-        trace: TraceFile,
-        stage: Annotated[str, typer.Option(help="storage, network-in or network-out.")],
-        profile: Profile = None,
-        rates: Annotated[
-            str | None, typer.Option(help="Print the burst for these rates: R1,R2,...")
-        ] = None,
-        form: Format = "auto",
-        disk: Disk = None,
-        strict: Strict = False,
-        completion: Completion = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Print the exact r-b curve: the burst that a token bucket of each rate needs (figure 4a).
+def curve(
+    trace: TraceFile,
+    stage: Annotated[str, typer.Option(help="storage, network-in or network-out.")],
+    profile: Profile = None,
+    rates: Annotated[
+        str | None, typer.Option(help="Print the burst for these rates: R1,R2,...")
+    ] = None,
+    form: Format = "auto",
+    disk: Disk = None,
+    strict: Strict = False,
+    completion: Completion = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print the exact r-b curve: the burst that a token bucket of each rate needs (figure 4a).
 
-        Storage in seconds of work and seconds per second, the network in bytes and bytes per
-        second. Without --rates the corners: the curve is straight in between, and constant beyond
-        the last.
-        """
-        from campaigns.papers.prioritymeister.plan import (
-            costs_of,
-            curve_of,
-            measure_trace,
-            parse_rates,
-        )
+    Storage in seconds of work and seconds per second, the network in bytes and bytes per
+    second. Without --rates the corners: the curve is straight in between, and constant beyond
+    the last.
+    """
+    from campaigns.papers.prioritymeister.plan import (
+        costs_of,
+        curve_of,
+        measure_trace,
+        parse_rates,
+    )
 
-        asked = parse_rates(rates)
-        costs = costs_of(profile, stage)
-        demand, report = measure_trace(
-            _reader(trace, form, disk, strict, completion), costs, [stage]
-        )
-        _tell(report.sentence(trace))
-        found = curve_of(demand, stage, asked)
+    asked = parse_rates(rates)
+    costs = costs_of(profile, stage)
+    demand, report = measure_trace(_reader(trace, form, disk, strict, completion), costs, [stage])
+    _tell(report.sentence(trace))
+    found = curve_of(demand, stage, asked)
 
-        def table() -> Table:
-            from rich.table import Table
+    def table() -> Table:
+        from rich.table import Table
 
-            unit = "s" if stage == "storage" else "B"
-            rows = Table(f"rate [{unit}/s]", f"burst [{unit}]")
-            for rate, burst in zip(found.rates, found.bursts, strict=True):
-                rows.add_row(f"{rate:.9g}", f"{burst:.9g}")
-            return rows
+        unit = "s" if stage == "storage" else "B"
+        rows = Table(f"rate [{unit}/s]", f"burst [{unit}]")
+        for rate, burst in zip(found.rates, found.bursts, strict=True):
+            rows.add_row(f"{rate:.9g}", f"{burst:.9g}")
+        return rows
 
-        emit(found, as_json, table)
+    emit(found, as_json, table)
 
 
-def _stats(group: typer.Typer) -> None:
-    @group.command()
-    def stats(
-        files: Annotated[list[Path], typer.Argument(help="Traces.")],
-        profile: Profile = None,
-        link: Link = 1e9,
-        form: Format = "auto",
-        disk: Disk = None,
-        strict: Strict = False,
-        completion: Completion = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Print the columns of Table 2: estimated loads, and the burstiness of arrivals (C_A^2)."""
-        from campaigns.papers.prioritymeister.traces import statistics
+def stats(
+    files: Annotated[list[Path], typer.Argument(help="Traces.")],
+    profile: Profile = None,
+    link: Link = 1e9,
+    form: Format = "auto",
+    disk: Disk = None,
+    strict: Strict = False,
+    completion: Completion = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print the columns of Table 2: estimated loads, and the burstiness of arrivals (C_A^2)."""
+    from campaigns.papers.prioritymeister.traces import statistics
 
-        found = []
-        for file in files:
-            row, report = statistics(_reader(file, form, disk, strict, completion), profile, link)
-            _tell(report.sentence(file))
-            found.append(row)
+    found = []
+    for file in files:
+        row, report = statistics(_reader(file, form, disk, strict, completion), profile, link)
+        _tell(report.sentence(file))
+        found.append(row)
 
-        def table() -> Table:
-            from rich.table import Table
+    def table() -> Table:
+        from rich.table import Table
 
-            view = Table("trace", "requests", "seconds", "storage load", "network load", "C_A²")
-            for row in found:
-                loads = [_percent(row.storage_load), _percent(row.network_load)]
-                scv = "" if row.scv is None else f"{row.scv:.3g}"
-                view.add_row(row.trace, str(row.requests), f"{row.seconds:.6g}", *loads, scv)
-            return view
+        view = Table("trace", "requests", "seconds", "storage load", "network load", "C_A²")
+        for row in found:
+            loads = [_percent(row.storage_load), _percent(row.network_load)]
+            scv = "" if row.scv is None else f"{row.scv:.3g}"
+            view.add_row(row.trace, str(row.requests), f"{row.seconds:.6g}", *loads, scv)
+        return view
 
-        emit(found[0] if len(found) == 1 else found, as_json, table)
+    emit(found[0] if len(found) == 1 else found, as_json, table)
 
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.3g} %"
 
 
-def _standin(group: typer.Typer) -> None:
-    @group.command()
-    def standin(
-        label: Annotated[str, typer.Argument(help="A workload of Table 2, A to L.")],
-        out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
-        profile: Profile = None,
-        link: Link = 1e9,
-        seconds: Annotated[float, quantity("--seconds", "seconds", "Length of the trace.")] = 600.0,
-        seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Make a trace with the loads and the burstiness of a workload of Table 2."""
-        from campaigns.papers.prioritymeister.traces import make_standin
+def standin(
+    label: Annotated[str, typer.Argument(help="A workload of Table 2, A to L.")],
+    out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
+    profile: Profile = None,
+    link: Link = 1e9,
+    seconds: Annotated[float, quantity("--seconds", "seconds", "Length of the trace.")] = 600.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a trace with the loads and the burstiness of a workload of Table 2."""
+    from campaigns.papers.prioritymeister.traces import make_standin
 
-        made = make_standin(label, out, profile, link, seconds=seconds, seed=seed)
-        emit(made, as_json, lambda: f"{out}: {made.requests} requests of {made.size} bytes")
+    made = make_standin(label, out, profile, link, seconds=seconds, seed=seed)
+    emit(made, as_json, lambda: f"{out}: {made.requests} requests of {made.size} bytes")
 
 
-def _generate(group: typer.Typer) -> None:
-    @group.command()
-    def generate(
-        process: Annotated[
-            str, typer.Argument(help="poisson, hyperexponential, interrupted or copy.")
-        ],
-        out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
-        rate: Annotated[float, typer.Option(help="Arrivals per second.")] = 100.0,
-        count: Annotated[int, typer.Option(help="Requests.")] = 10_000,
-        c2: Annotated[float, typer.Option(help="Squared coefficient of variation.")] = 14.0,
-        burst: Annotated[
-            float, quantity("--burst", "seconds", "Mean length of a burst, interrupted.")
-        ] = 1.0,
-        size: Annotated[int, quantity("--size", "bytes", "Size of each request.")] = 4096,
-        read_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.6,
-        sequential_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.0,
-        seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Make a trace of a given burstiness."""
-        from campaigns.papers.prioritymeister.traces import make_trace
+def generate(
+    process: Annotated[str, typer.Argument(help="poisson, hyperexponential, interrupted or copy.")],
+    out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
+    rate: Annotated[float, typer.Option(help="Arrivals per second.")] = 100.0,
+    count: Annotated[int, typer.Option(help="Requests.")] = 10_000,
+    c2: Annotated[float, typer.Option(help="Squared coefficient of variation.")] = 14.0,
+    burst: Annotated[
+        float, quantity("--burst", "seconds", "Mean length of a burst, interrupted.")
+    ] = 1.0,
+    size: Annotated[int, quantity("--size", "bytes", "Size of each request.")] = 4096,
+    read_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.6,
+    sequential_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a trace of a given burstiness."""
+    from campaigns.papers.prioritymeister.traces import make_trace
 
-        made = make_trace(
-            process,
+    made = make_trace(
+        process,
+        out,
+        rate=rate,
+        count=count,
+        c2=c2,
+        burst_s=burst,
+        size=size,
+        read_share=read_share,
+        sequential_share=sequential_share,
+        seed=seed,
+    )
+    emit(made, as_json, lambda: f"{out}: {made.requests} requests, {made.seconds:.6g} s")
+
+
+def convert(
+    trace: TraceFile,
+    out: Annotated[Path, typer.Argument(help="New file; gzip if it ends in .gz.")],
+    form: Format = "auto",
+    disk: Disk = None,
+    strict: Strict = False,
+    completion: Completion = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a trace of any format as the replayer reads it (plain)."""
+    from campaigns.papers.prioritymeister.traces import convert as write
+
+    count, report = write(_reader(trace, form, disk, strict, completion), out)
+    if report.malformed:
+        _tell(report.sentence(trace))
+    made = {"file": str(out), "requests": count, "malformed": report.malformed}
+    emit(made, as_json, lambda: f"Written: {out} ({count:,} requests)")
+
+
+def profile(
+    device: Annotated[
+        str,
+        typer.Argument(help="Block device or large file; on a node also scratch or osd."),
+    ],
+    out: Annotated[Path, typer.Option(help="New file for the profile.")] = Path("profile.json"),
+    kind: Annotated[str, typer.Option(help="by-size, or by-distance for disks.")] = "by-size",
+    depth: Annotated[int, typer.Option(help="Requests in flight, by-size.")] = 32,
+    seconds: Annotated[
+        float, quantity("--seconds", "seconds", "Duration of each measurement.")
+    ] = 2.0,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Measure writes: destroys the data on the device."),
+    ] = False,
+    node: Annotated[
+        str | None,
+        typer.Option(help="Node of the testbed that has it; by default this machine."),
+    ] = None,
+    testbed: TestbedOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure with fio what requests cost a device; reads alone unless --overwrite is given."""
+    from campaigns.papers.prioritymeister.apply import profile_device
+    from testbed.choose import choose_ready, select
+    from testbed.reach import shell_to
+
+    shell, held = None, cast(AbstractContextManager[object], nullcontext())
+    if node is not None:
+        found = choose_ready(testbed)[1]
+        chosen = select(found, node)[0]
+        device, shell = chosen.devices.get(device, device), shell_to(found, chosen)
+        held = alone(found)
+    with held:
+        made = profile_device(
+            device,
             out,
-            rate=rate,
-            count=count,
-            c2=c2,
-            burst_s=burst,
-            size=size,
-            read_share=read_share,
-            sequential_share=sequential_share,
-            seed=seed,
+            kind=kind,
+            depth=depth,
+            seconds=seconds,
+            writes=overwrite,
+            tell=_tell,
+            shell=shell,
         )
-        emit(made, as_json, lambda: f"{out}: {made.requests} requests, {made.seconds:.6g} s")
+    emit(made, as_json, lambda: f"Written: {out}")
 
 
-def _convert(group: typer.Typer) -> None:
-    @group.command()
-    def convert(
-        trace: TraceFile,
-        out: Annotated[Path, typer.Argument(help="New file; gzip if it ends in .gz.")],
-        form: Format = "auto",
-        disk: Disk = None,
-        strict: Strict = False,
-        completion: Completion = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Write a trace of any format as the replayer reads it (plain)."""
-        from campaigns.papers.prioritymeister.traces import convert as write
+def plan(
+    topology: Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Priorities and token buckets for every workload, and the latency that they prove.
 
-        count, report = write(_reader(trace, form, disk, strict, completion), out)
-        if report.malformed:
-            _tell(report.sentence(trace))
-        made = {"file": str(out), "requests": count, "malformed": report.malformed}
-        emit(made, as_json, lambda: f"Written: {out} ({count:,} requests)")
+    Exit code 3: a proven latency is above its SLO.
+    """
+    from campaigns.papers.prioritymeister.plan import plan_of
+    from campaigns.papers.prioritymeister.topology import load_topology
+
+    made = plan_of(load_topology(topology), topology, _tell)
+    emit(made, as_json, lambda: _plan_table(made))
+    if not made.met:
+        raise typer.Exit(EXIT_MISSED)
 
 
-def _profile(group: typer.Typer) -> None:
-    @group.command()
-    def profile(
-        device: Annotated[
-            str,
-            typer.Argument(help="Block device or large file; on a node also scratch or osd."),
-        ],
-        out: Annotated[Path, typer.Option(help="New file for the profile.")] = Path("profile.json"),
-        kind: Annotated[str, typer.Option(help="by-size, or by-distance for disks.")] = "by-size",
-        depth: Annotated[int, typer.Option(help="Requests in flight, by-size.")] = 32,
-        seconds: Annotated[
-            float, quantity("--seconds", "seconds", "Duration of each measurement.")
-        ] = 2.0,
-        overwrite: Annotated[
-            bool,
-            typer.Option("--overwrite", help="Measure writes: destroys the data on the device."),
-        ] = False,
-        node: Annotated[
-            str | None,
-            typer.Option(help="Node of the testbed that has it; by default this machine."),
-        ] = None,
-        testbed: TestbedOption = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Measure with fio what requests cost a device; reads alone unless --overwrite is given."""
-        from campaigns.papers.prioritymeister.apply import profile_device
-        from testbed.choose import choose_ready, select
-        from testbed.reach import shell_to
+def place(
+    topology: Annotated[Path, typer.Argument(help="Topology, as for plan; servers are optional.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Choose a server for each workload that has none: the first where all SLOs still hold.
 
-        shell, held = None, cast(AbstractContextManager[object], nullcontext())
-        if node is not None:
-            found = choose_ready(testbed)[1]
-            chosen = select(found, node)[0]
-            device, shell = chosen.devices.get(device, device), shell_to(found, chosen)
-            held = alone(found)
-        with held:
-            made = profile_device(
-                device,
-                out,
-                kind=kind,
-                depth=depth,
-                seconds=seconds,
-                writes=overwrite,
-                tell=_tell,
-                shell=shell,
-            )
-        emit(made, as_json, lambda: f"Written: {out}")
+    Exits with 3 when a workload fits nowhere: with one workload without a server, and one
+    server, this is the admission test.
+    """
+    from campaigns.papers.prioritymeister.plan import place as first_fit
+    from campaigns.papers.prioritymeister.topology import load_topology
+    from hotbed.progress import progress
 
+    with progress("place") as report:
+        found = first_fit(load_topology(topology), topology, _tell, report)
 
-def _plan(group: typer.Typer) -> None:
-    @group.command()
-    def plan(
-        topology: Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")],
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Priorities and token buckets for every workload, and the latency that they prove.
+    def table() -> Table:
+        from rich.table import Table
 
-        Exit code 3: a proven latency is above its SLO.
-        """
-        from campaigns.papers.prioritymeister.plan import plan_of
-        from campaigns.papers.prioritymeister.topology import load_topology
+        view = Table("workload", "server", "device", "")
+        for one in found.places:
+            how = "given" if one.given else "placed" if one.server else "fits nowhere"
+            view.add_row(one.workload, one.server or "", one.device or "", how)
+        return view
 
-        made = plan_of(load_topology(topology), topology, _tell)
-        emit(made, as_json, lambda: _plan_table(made))
-        if not made.met:
-            raise typer.Exit(EXIT_MISSED)
-
-
-def _place(group: typer.Typer) -> None:
-    @group.command()
-    def place(
-        topology: Annotated[
-            Path, typer.Argument(help="Topology, as for plan; servers are optional.")
-        ],
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Choose a server for each workload that has none: the first where all SLOs still hold.
-
-        Exits with 3 when a workload fits nowhere: with one workload without a server, and one
-        server, this is the admission test.
-        """
-        from campaigns.papers.prioritymeister.plan import place as first_fit
-        from campaigns.papers.prioritymeister.topology import load_topology
-        from hotbed.progress import progress
-
-        with progress("place") as report:
-            found = first_fit(load_topology(topology), topology, _tell, report)
-
-        def table() -> Table:
-            from rich.table import Table
-
-            view = Table("workload", "server", "device", "")
-            for one in found.places:
-                how = "given" if one.given else "placed" if one.server else "fits nowhere"
-                view.add_row(one.workload, one.server or "", one.device or "", how)
-            return view
-
-        emit(found, as_json, table)
-        if not found.placed:
-            raise typer.Exit(EXIT_MISSED)
+    emit(found, as_json, table)
+    if not found.placed:
+        raise typer.Exit(EXIT_MISSED)
 
 
 def _plan_table(plan: PriorityPlan) -> Table:
@@ -365,3 +354,197 @@ def _plan_table(plan: PriorityPlan) -> Table:
             cells: list[Any] = [stage.stage, str(stage.priority), level, pairs]
             view.add_row("", *cells, f"{stage.bound:.4g} s", "", "")
     return view
+
+
+def parameters(
+    topology: TopologyFile,
+    policy: PolicyOption = "pm",
+    mode: ModeOption = "hold",
+    depth: DepthOption = 1,
+    addresses: Annotated[
+        Path | None,
+        typer.Option(help="JSON: addresses by host or workload, {name: [address, ...]}."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the enforcers' parameters: those of the NFS proxy, and of every host's network.
+
+    Plans first, where the policy's parameters come from a plan.
+    """
+    from campaigns.papers.prioritymeister.plan import (
+        PLANNED,
+        check_policy,
+        load_addresses,
+        parameters_of,
+        plan_of,
+    )
+    from campaigns.papers.prioritymeister.topology import load_topology
+
+    given = load_topology(topology)
+    known = {} if addresses is None else load_addresses(addresses)
+    plan = plan_of(given, topology, _tell) if policy in PLANNED else None
+    check_policy(policy, mode, plan)
+    made = parameters_of(given, plan, policy=policy, mode=mode, depth=depth, addresses=known)
+    emit(made, as_json, lambda: _parameters_table(made))
+
+
+def _parameters_table(made: EnforcerParameters) -> Table:
+    from rich.table import Table
+
+    view = Table("where", "workload", "first", "rate, burst")
+    for device, enforcer in made.storage.items():
+        for one in enforcer["workloads"]:
+            first = str(one.get("priority", one.get("slo", one["weight"])))
+            view.add_row(device, one["name"], first, _pairs(one.get("pairs", ())))
+    for host in made.network.hosts.values():
+        for flow in host.flows:
+            first = f"level {flow.level}, DSCP {flow.dscp}" if flow.dscp else ""
+            view.add_row(host.queue, flow.workload, first, _pairs(flow.pairs))
+    return view
+
+
+def _pairs(pairs: object) -> str:
+    assert isinstance(pairs, (list, tuple))
+    return "; ".join(f"{rate:.4g}, {burst:.4g}" for rate, burst in pairs)
+
+
+def simulate(
+    topology: TopologyFile,
+    policy: PolicyOption = "pm",
+    mode: ModeOption = "hold",
+    depth: DepthOption = 1,
+    network: Annotated[
+        str,
+        typer.Option(help="auto (the policy's own), priority, levels (by SLO), fifo, or off."),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="Of noise.")] = 1,
+    duration: Annotated[
+        float | None,
+        quantity("--duration", "seconds", "Nothing arrives from then on, such as 10min."),
+    ] = None,
+    closed: Annotated[
+        list[str] | None,
+        typer.Option(help="WORKLOAD=N: N requests in flight, again and again (workload L)."),
+    ] = None,
+    noise: Annotated[float, typer.Option(help="Coefficient of variation of service times.")] = 0.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Replay the traces on virtual time: latencies next to SLOs and proven bounds.
+
+    Exits with 1 when a bound that applies was exceeded.
+    """
+    from campaigns.papers.prioritymeister.simulate import (
+        SimulationSetting,
+        closed_from,
+        simulate_topology,
+    )
+    from campaigns.papers.prioritymeister.topology import load_topology
+    from hotbed.progress import progress
+
+    setting = SimulationSetting(
+        policy=policy,
+        mode=mode,
+        depth=depth,
+        network=network,
+        seed=seed,
+        duration_s=duration,
+        closed=closed_from(closed or ()),
+        noise_cv=noise,
+    )
+    with progress("simulate") as report:
+        found = simulate_topology(
+            load_topology(topology),
+            topology,
+            setting,
+            tell=_tell,
+            progress=lambda share: report(policy, share),
+        )
+    emit(found, as_json, lambda: _results_table(found))
+    broken = found.broken_bounds
+    if broken:
+        _tell(f"the proven bound of {', '.join(broken)} was exceeded: this is a mistake in Hotbed")
+        raise typer.Exit(1)
+
+
+def _results_table(found: Results) -> Table:
+    from rich.table import Table
+
+    view = Table(
+        "workload", "requests", "p50", "p99", "p99.9", "longest", "SLO", "missed", "bound", "held"
+    )
+    for one in found.workloads:
+        whole = one.whole
+        latency = whole.latency
+        times = (latency.p50, latency.p99, latency.p99_9, latency.max)
+        bound, held = "", ""
+        if one.bound is not None:
+            bound = f"{1e3 * one.bound.blocking_s:.4g} ms"
+            held = {True: "yes", False: "NO", None: one.bound.why_not or ""}[one.bound.held]
+        view.add_row(
+            one.name,
+            str(whole.requests),
+            *(f"{1e3 * t:.4g} ms" for t in times),
+            "" if one.slo_s is None else f"{1e3 * one.slo_s:.4g} ms",
+            "" if whole.slo_misses is None else str(whole.slo_misses),
+            bound,
+            held,
+        )
+    return view
+
+
+def apply(
+    topology: Annotated[
+        Path | None, typer.Argument(help="Its hosts have the names of the testbed's nodes.")
+    ] = None,
+    testbed: TestbedOption = None,
+    policy: PolicyOption = "pm",
+    mode: ModeOption = "hold",
+    depth: Annotated[
+        int | None, typer.Option(help="Requests at a device at a time; 0: any number.")
+    ] = None,
+    no_network: Annotated[bool, flag("--no-network", "Enforce at the devices alone.")] = False,
+    check: Annotated[bool, flag("--check", "Check that the applied plan is in force.")] = False,
+    remove: Annotated[
+        bool, flag("--remove", "Remove the plan: default parameters, no network enforcement.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put a plan into force on a testbed with NFS servers, and check that it is.
+
+    Proxies get their priorities and token buckets without dropping a connection; every host
+    gets token buckets, priorities and DSCP for what it sends. --check exits with 1 when
+    something differs. Exit code 3: the plan is in force and misses an SLO.
+    """
+    from campaigns.papers.prioritymeister import apply as work
+    from schemas.errors import UserError
+    from testbed.choose import choose_ready
+    from testbed.deploy.roles import spec_of
+
+    if (topology is not None) + check + remove != 1:
+        raise UserError("give one of a topology, --check and --remove", where="hotbed pm apply")
+    _, found = choose_ready(testbed)
+    if remove:
+        with alone(found):
+            work.remove(found)
+        done = {"testbed": found.name, "removed": True}
+        emit(done, as_json, lambda: f"{found.name}: nothing of a plan is in force; checked")
+        return
+    if topology is None:
+        result = work.check(found)
+    else:
+        with alone(found):
+            result = work.apply(
+                found,
+                spec_of(found),
+                topology,
+                policy=policy,
+                mode=mode,
+                depth=depth,
+                network=not no_network,
+                tell=lambda text: typer.echo(f"hotbed: {text}.", err=True),
+            )
+    emit(result, as_json, result.sentence)
+    if result.differences:
+        raise typer.Exit(1)
+    if result.met is False:
+        raise typer.Exit(EXIT_MISSED)

@@ -66,9 +66,9 @@ MISTAKES = {
         "--nodes 10 --seed -1": "seed",
     },
     "pm trace generate": {
-        "fractal HERE/x.csv": "known are poisson",
+        "fractal HERE/x.csv": "'fractal' is not allowed; allowed: poisson",
         "poisson HERE/x.csv --rate 0": "must be above 0",
-        "poisson HERE/x.csv --seed -1": "--seed -1",
+        "poisson HERE/x.csv --seed -1": "--seed: -1 is not allowed",
         "poisson HERE/x.csv --size 7": "a multiple of 512",
         "poisson HERE/x.csv --read-share 2": "0 to 1",
         "poisson HERE/x.csv --rate 1e-9 --count 50": "4e",
@@ -76,9 +76,9 @@ MISTAKES = {
     "pm curve HERE/t.csv --stage": {
         "disk": "allowed: network-in",
         "storage": "give --profile",
-        "network-in --rates 1,x": "'x' is not a rate",
-        "network-in --rates=-1": "'-1' is not a rate",
-        "network-in --rates ''": "--rates is empty",
+        "network-in --rates 1,x": "--rates: 'x' is not allowed",
+        "network-in --rates=-1": "--rates: '-1' is not allowed",
+        "network-in --rates ''": "--rates: '' is not allowed",
     },
     "mos profile": {
         "nowhere": "no such folder of runs",

@@ -158,8 +158,8 @@ BAD = [
     (("workloads", 0, "client", "nobody"), "workload w0: client"),
     (("workloads", 1, "server", "c0"), "workload w1"),
     (("workloads", 2, "device", "hdd"), "'hdd'"),
-    (("workloads", 2, "slo", None), "workload w2 has no SLO"),
-    (("workloads", 2, "slo", NOTHING), "workload w2 has no SLO"),
+    (("workloads", 2, "slo", None), "workload w2: has no SLO"),
+    (("workloads", 2, "slo", NOTHING), "workload w2: has no SLO"),
     (("workloads", 2, "slo", {}), "either latency or"),
     (("workloads", 2, "slo", "50ms"), "w2.slo"),
     (("workloads", {"w0": {}}), "workloads"),
@@ -180,7 +180,7 @@ BAD = [
     (("hosts", "switch", {}), "host switch is called as a"),
     (("hosts", "c->d", {}), "'c->d' is no name"),
     (("trunks", [{"between": ["switch", "switch"], "link": "1Gbit"}]), "joins a switch to itself"),
-    (("workloads", None), "workloads is missing"),
+    (("workloads", None), "workloads: is missing"),
 ]
 
 

@@ -22,8 +22,7 @@ from analysis.core.load import LoadedRun
 from analysis.core.report import build
 from analysis.papers.prioritymeister import FIGURES, LOCAL_FIGURES, PARTS
 from analysis.papers.prioritymeister.claims import CAUSES, CLAIMS, LOCAL_CLAIMS
-from analysis.papers.prioritymeister.figures import bars, bound_tables, causes, known_percent
-from analysis.papers.prioritymeister.figures import table2 as table2_of
+from analysis.papers.prioritymeister.figures import bound_tables, causes, known_percent
 from analysis.papers.prioritymeister.runs import (
     at_k,
     bootstrap,
@@ -43,6 +42,7 @@ from schemas.cells.prioritymeister import PM, PmCell
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 from schemas.run import Summary
+from tests.errors import raises
 from tests.papers import prioritymeister_runs as made_up
 from tests.papers.prioritymeister_runs import all_runs, as_in_the_paper, extra_of, run_of, why_runs
 
@@ -73,18 +73,6 @@ def evidence() -> Evidence:
 @pytest.fixture(scope="module")
 def results(evidence: Evidence) -> dict[str, ClaimResult]:
     return {claim.id: evaluate(claim, evidence) for claim in OF_FIGURES}
-
-
-def test_every_figure_and_number_of_the_paper_is_declared() -> None:
-    ids = {entry.id for entry in FIGURES}
-    assert {"1", "4", "5", "6", "7", "8", "9", "10", "11", "table2"} <= ids
-    assert {entry.id for entry in LOCAL_FIGURES} >= {f"{n}-local" for n in "156789"}
-    assert all(claim.machines for claim in LOCAL_CLAIMS)
-    stated = {claim.id: claim for claim in CLAIMS if claim.paper_value is not None}
-    assert stated["pm-orders-byslo"].paper_value == 5
-    assert stated["pm-cake-96-sharp"].paper_value == pytest.approx(0.04)
-    assert stated["pm-all-slos"].kind == "within"
-    assert "pm-only-mclock" not in stated
 
 
 # Claims.
@@ -326,16 +314,6 @@ def test_a_workload_without_a_bound_in_the_plan_has_a_row(ground: str) -> None:
 # Figures and tables.
 
 
-@pytest.mark.slow
-def test_table_2_is_next_to_the_papers_values(evidence: Evidence) -> None:
-    (made,) = table2_of(evidence.table)
-    rows = {row[0]: row for row in made.rows}
-    assert rows["C"][1:3] == ("55 %", "55 %")
-    assert rows["E"][1:3] == ("120 %", "> 100 %")
-    assert rows["K"][1:3] == ("N/A", "N/A")
-    assert rows["D"][5:] == ("23", "23", "2")
-
-
 def starved(run: LoadedRun) -> LoadedRun:
     """Return a run with a third of C's requests answered and too few of A's for the p99."""
     extra = dict(run.summary.extra)
@@ -351,24 +329,6 @@ def test_percentiles_among_unanswered_requests_are_infinite() -> None:
     assert pd.isna(rows.loc["C", "p99.9_s"])  # three beyond it
     assert rows.loc["A", "p95_s"] == 0.03 and pd.isna(rows.loc["A", "p99_s"])
     assert known_percent(only[only["workload"] == "C"]) == 99
-
-
-def test_bars_end_at_the_top_or_are_missing_where_no_percentile_is_known() -> None:
-    runs = [simulated(block, "local", policy="none", k=3) for block in range(3)]
-    rows = table([runs[0], starved(runs[1]), starved(runs[2])])
-    with style.figure(1, 1, width=4, height=3) as (_, (axes,)):
-        bars(axes, rows, [("none", rows), ("both", rows[rows["block"] == 0])], 99.0, ["B", "C"])
-        assert "never answered, 2/3" in [text.get_text() for text in axes.texts]
-        # The legend shows the C bar that ends.
-        assert sorted(axes.get_legend_handles_labels()[1]) == ["B", "C"]
-        axes.set_ylim(1e-3, 1e9)  # like the limits of adjacent panels
-        (endless,) = [bar for bar in axes.patches if bar.get_hatch() == "///"]
-        assert endless.get_window_extent().y1 == pytest.approx(axes.bbox.y1)
-        assert len(axes.patches) == 4
-    with style.figure(1, 1, width=4, height=3) as (_, (axes,)):
-        few = table([runs[0], starved(runs[1])])
-        bars(axes, few, [("none", few)], 99.0, ["A", "B"])
-        assert len(axes.patches) == 1
 
 
 def test_medians_of_runs_count_unanswered_requests() -> None:
@@ -417,5 +377,5 @@ def test_a_report_has_every_figure(tmp_path: Path) -> None:
     written = json.loads(made.claims_path.read_text())
     assert {one["id"] for one in written} == {one.id for one in (*CLAIMS, *LOCAL_CLAIMS)}
     assert "Simulated" in made.path.read_text()
-    with pytest.raises(UserError, match="has no such figure"):
+    with raises(UserError, "has no such figure"):
         build(tmp_path, "pm", only="12")

@@ -30,8 +30,7 @@ from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign
 from campaigns.engine.dask import Workers
 from campaigns.engine.display import Silent
 from campaigns.engine.plan import Cell, raw_cells
-from campaigns.engine.session import Request, prepare, typed_cells
-from campaigns.papers.prioritymeister import traces
+from campaigns.engine.session import Request, prepare
 from campaigns.papers.prioritymeister.cell import (
     AloneLatencies,
     PmCellMaker,
@@ -44,7 +43,6 @@ from campaigns.papers.prioritymeister.experiment import (
     PmOutcome,
     alone_experiment,
     cell_experiment,
-    histogram,
     measured_alone,
     slos,
 )
@@ -59,15 +57,15 @@ from campaigns.papers.prioritymeister.mixes import (
 from campaigns.papers.prioritymeister.simulate import PmSimGround
 from campaigns.papers.prioritymeister.traces import REFERENCE, window
 from controllers.prioritymeister.estimators import SizeProfile, StageCosts, load_profile
-from schemas.campaign import ReplayCampaign
 from schemas.cells.prioritymeister import INPUTS, PM, PmCell
 from schemas.errors import UserError
 from schemas.run import Run, Summary
 from tests.campaigns.tiny_kinds import PM as TINY_PM
 from tests.campaigns.tiny_kinds import job, written
+from tests.errors import raises
 from workloads.traces import standins
 from workloads.traces.arrivals import scv
-from workloads.traces.reader import TraceReader, load
+from workloads.traces.reader import load
 from workloads.traces.requests import RequestBlock, save
 
 FIGURES = {"1", "4", "5", "6", "7", "8", "9", "10", "11", "table2"}
@@ -87,21 +85,12 @@ def summary(folder: Path) -> dict[str, float]:
 # Parameters and campaigns.
 
 
-def test_every_policy_has_the_same_blocks() -> None:
-    file = find_campaign("pm-quick")
-    campaign = load_campaign(file)
-    assert isinstance(campaign, ReplayCampaign)
-    cells = typed_cells(campaign, file)["disk"]
-    assert {cell.policy for cell in cells} == {"pm", "ps", "cake", "edf", "byslo", "mclock", "none"}
-    assert len({cell.contents() for cell in cells}) == 1
-
-
 def test_a_local_campaign_needs_a_spec(tmp_path: Path) -> None:
     grid = {"name": "a", "figures": ["5"], "vary": {"policy": ["pm"]}}
     body = {**TINY_PM, "ground": "local", "grids": [grid]}
     file = tmp_path / f"{TINY_PM['name']}.yaml"
     file.write_text(yaml.safe_dump(body))
-    with pytest.raises(UserError, match=r"spec is missing"):
+    with raises(UserError, "spec"):
         load_campaign(file)
 
 
@@ -149,7 +138,7 @@ def test_slos_are_multiples_of_a_latency_alone(order: list[str]) -> None:
 
 def made_up(latencies_s: np.ndarray, slo_s: float | None) -> MeasuredRequests:
     """Return the result of a workload with these latencies, all in the measured half."""
-    low, high, count = histogram(np.round(latencies_s * 1e9).astype(np.int64))
+    each, count = np.unique(np.round(latencies_s * 1e9).astype(np.int64), return_counts=True)
     misses = None if slo_s is None else int((latencies_s > slo_s).sum())
     number, longest = len(latencies_s), float(latencies_s.max())
     return MeasuredRequests(
@@ -158,8 +147,8 @@ def made_up(latencies_s: np.ndarray, slo_s: float | None) -> MeasuredRequests:
         mean_s=float(latencies_s.mean()),
         max_s=longest,
         max_whole_s=longest,
-        low_ns=low,
-        high_ns=high,
+        low_ns=each,
+        high_ns=each,
         count=count,
         bytes=number << 16,
         series=((number // 2, 0), (number // 2, misses or 0)),
@@ -178,17 +167,6 @@ def test_percentiles_are_reported_with_ten_requests_beyond() -> None:
     assert hung.percentile(95) == pytest.approx(0.1, rel=0.05)
     assert math.isinf(hung.percentile(98) or 0)
     assert hung.within == pytest.approx(0.97)
-
-
-@examples(max_examples=25)
-@given(st.lists(st.integers(1, 10**12), min_size=1, max_size=50))
-def test_histograms_keep_counts_and_three_digits(latencies: list[int]) -> None:
-    low, high, count = histogram(np.array(latencies, np.int64))
-    assert count.sum() == len(latencies)
-    assert (low <= high).all()
-    assert (np.diff(low) > 0).all()
-    assert high[-1] == max(latencies)
-    assert ((high - low) <= np.maximum(1, high // 1000)).all()
 
 
 # Stand-ins (Table 2).
@@ -231,17 +209,6 @@ def test_bursty_stand_ins_are_random_access(label: str, tmp_path: Path) -> None:
         assert bool(follows.mean() > 0.5) == (access == "mixed")
         assert float(disk_work(block).sum()) / 60 == pytest.approx(0.25, rel=0.05)
     assert len(made["random"]) < len(made["mixed"])
-
-
-def test_fewer_bytes_for_the_same_work_are_less_sequential(tmp_path: Path) -> None:
-    """Figure 10's suspected cause."""
-    every, part = (
-        standin(tmp_path, "A", cell(seconds=60.0, network_share=share)) for share in (1.0, 0.2)
-    )
-    assert part.size.sum() == pytest.approx(0.2 * every.size.sum(), rel=0.1)
-    assert disk_work(part).sum() == pytest.approx(disk_work(every).sum(), rel=0.05)
-    jumps = [(np.diff(block.offset) != block.size[0]).mean() for block in (every, part)]
-    assert jumps[1] > 5 * jumps[0]
 
 
 @pytest.mark.slow
@@ -319,7 +286,7 @@ def test_real_traces_are_played_until_they_load_the_device(tmp_path: Path) -> No
     assert 0 <= found.time_ns[0] <= found.time_ns[-1] < 60e9
     assert len(found) * 65536 / 1e8 / 60 == pytest.approx(0.5, rel=0.01)
     assert window(tmp_path, "B", SLOW, load=0.5, seconds=60, seed=3) is None
-    with pytest.raises(UserError, match="no folder of traces"):
+    with raises(UserError, "no folder of traces"):
         window(tmp_path / "none", "A", SLOW, load=0.5, seconds=60, seed=3)
 
 
@@ -332,32 +299,16 @@ def test_consecutive_windows_of_a_real_trace_are_all_of_it_once(tmp_path: Path) 
     assert np.concatenate(back).tolist() == every.time_ns[:-1].tolist()
     offsets = np.concatenate([one.offset for one in windows if one is not None])
     assert offsets.tolist() == every.offset[:-1].tolist()
-    with pytest.raises(
-        UserError, match=r"lasts 10 s .*, 4 windows of 2\.5 s .* too few for 5 blocks: fewer r"
-    ):
+    with raises(UserError, "lasts 10 s", "4 windows of 2.5 s", "5 blocks", do="fewer repetitions"):
         at(load=None, seconds=2.5, place=4)
     # At half the speed there are half the requests and twice as many windows.
     own = every.size.sum() / 1e8 / 10
     last = at(load=own / 2, seconds=2.5, place=7)
     assert last is not None and 80 < len(last) < 170
-    with pytest.raises(UserError, match="8 windows"):
+    with raises(UserError, "8 windows"):
         at(load=own / 2, seconds=2.5, place=8)
-    with pytest.raises(UserError, match="has no two requests in a window of 1e-06 s"):
+    with raises(UserError, "no two requests", "1e-06 s"):
         at(load=None, seconds=1e-6, place=1)
-
-
-@pytest.mark.parametrize("seconds", [3.0, 25.0])
-def test_a_window_does_not_depend_on_the_readers_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> None:
-    every = ten_seconds(tmp_path)
-    one = window(tmp_path, "A", SLOW, load=None, seconds=seconds, seed=3)
-    monkeypatch.setattr(traces, "TraceReader", partial(TraceReader, block=64))
-    other = window(tmp_path, "A", SLOW, load=None, seconds=seconds, seed=3)
-    assert one is not None and other is not None
-    for column in ("time_ns", "size", "read", "offset"):
-        assert getattr(one, column).tolist() == getattr(other, column).tolist()
-    assert len(one) == pytest.approx(len(every) * seconds / 10, rel=0.2)
 
 
 def test_blocks_have_windows_of_real_traces_at_their_own_speed(tmp_path: Path) -> None:
@@ -397,9 +348,9 @@ def test_more_blocks_than_windows_are_refused_before_any_runs(
         return Request(str(file), artifacts=tmp_path / "artifacts")
 
     assert session.dry_run(asked(there)).cells == 4 * there
-    says = rf"A\.csv\.gz: lasts .*, {there} windows of 10 s .* too few for {there + 1} blocks: fe"
+    facts = (f"{there} windows of 10 s", f"too few for {there + 1} blocks")
     for carry_out in (session.dry_run, session.run):
-        with pytest.raises(UserError, match=says):
+        with raises(UserError, *facts, where="A.csv.gz"):
             carry_out(asked(there + 1))
     assert not (tmp_path / "artifacts").exists()
     # The traces of a cluster's workers are unknown here.
@@ -419,18 +370,18 @@ def test_only_windows_of_real_traces_are_checked(tmp_path: Path) -> None:
     require(**random)
     require(**own | {"scenario": "misbehave"})  # C and D are stand-ins
     require(**own | {"trace_load": "table2"})  # on a testbed with an unmeasured disk
-    with pytest.raises(UserError, match=says):
+    with raises(UserError, says):
         require(**own)
     (tmp_path / "A.csv.gz").rename(tmp_path / "K.csv.gz")  # on no disk
     require(PmMachines().disk, **own | {"scenario": "network"})
     (tmp_path / "K.csv.gz").rename(tmp_path / "F.csv.gz")  # H's SLO uses F's latency
-    with pytest.raises(UserError, match=says):
+    with raises(UserError, says):
         require(**own | {"scenario": "burst", "burst": "H"})
     (tmp_path / "F.csv.gz").rename(tmp_path / "I.csv.gz")
     require(**own | {"scenario": "network"})  # a testbed has no device like figure 9's
-    with pytest.raises(UserError, match=says):
+    with raises(UserError, says):
         require(PmMachines().disk, **own | {"scenario": "network"})
-    with pytest.raises(UserError, match="is no folder of traces"):
+    with raises(UserError, "is no folder of traces"):
         require(**own | {"traces": str(tmp_path / "none")})
 
 
@@ -574,7 +525,7 @@ def test_latencies_alone_are_measured_once_from_enough_requests(disk: Mix, tmp_p
     assert again.percentile(ground, experiment, 100) == pytest.approx(0.01)
     assert len(ground.carried) == 1
     few = PmCellMaker(AnsweringGround(500))
-    with pytest.raises(UserError, match=r"99\.9th percentile needs 10,000 that are answered"):
+    with raises(UserError, "99.9th percentile needs 10,000 that are answered"):
         few.make(job({"scenario": "disk", "seconds": 12.0}), tmp_path / "few")
     few.close()
 

@@ -22,7 +22,6 @@ from campaigns.papers.prioritymeister.plan import (
     load_addresses,
     network_parameters,
     parameters_of,
-    place,
     plan_of,
     planned,
     storage_parameters,
@@ -44,6 +43,7 @@ from schemas.errors import StoreError, UserError
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
 from testbed.ssh import Completed
+from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
 from workloads.errors import WorkloadError
 
@@ -168,40 +168,32 @@ def test_by_slo_has_only_levels_and_other_policies_have_nothing() -> None:
     assert [f.level for f in free.hosts["s"].flows] == list(range(1, 11))
     assert [m.dscp for m in free.levels] == list(range(63, 53, -1))
     many: dict[str, float | None] = {f"w{k}": 0.1 * k + 0.1 for k in range(64)}
-    with pytest.raises(UserError, match="64 network levels"):
+    with raises(UserError, "64 network levels"):
         network_parameters(topology(many, None), None, policy="byslo")
 
 
 def test_wrong_policies_plans_and_addresses_are_refused(tmp_path: Path) -> None:
     given = topology(THREE)
     plan = plan_for(given)
-    with pytest.raises(UserError, match="there are pm, ps"):
+    with raises(UserError, allowed="pm, ps"):
         parameters_of(given, plan, policy="x")
-    with pytest.raises(UserError, match="there are hold and best-effort"):
+    with raises(UserError, allowed="hold, best-effort"):
         parameters_of(given, plan, mode="x")
-    with pytest.raises(UserError, match="no workload uses it; those in use are s:d"):
+    with raises(UserError, "no workload uses it", allowed="s:d"):
         storage_parameters(given, plan, "s:x")
-    with pytest.raises(UserError, match="from a plan"):
+    with raises(UserError, "from a plan"):
         network_parameters(given, None, policy="ps", mode="priority")
-    with pytest.raises(UserError, match="workload a is not in the plan"):
+    with raises(UserError, "workload a is not in the plan"):
         parameters_of(given, PriorityPlan(True, (), ()))
     file = tmp_path / "a.json"
-    with pytest.raises(UserError, match="cannot be read"):
+    with raises(UserError, "cannot be read"):
         load_addresses(file)
     for text in ("x", "[]", '{"a": 1}'):
         file.write_text(text)
-        with pytest.raises(UserError, match="is not a JSON object of addresses"):
+        with raises(UserError, where="a.json", allowed="{name: [address, ...]}"):
             load_addresses(file)
     file.write_text('{"a": ["10.0.0.1"]}')
     assert load_addresses(file) == {"a": ("10.0.0.1",)}
-
-
-def test_a_name_has_no_line_break() -> None:
-    with pytest.raises(ValueError, match="a name is 1 to 63"):
-        topology({"a\n": 0.1})
-    hosts = {"s": {"link": 1e9, "devices": {"d\n": "p.json"}}, "c": {"link": 8e8}}
-    with pytest.raises(ValueError, match=r"host s: 'd\\n' is no name"):
-        Topology.model_validate({**topology({"a": 0.1}).model_dump(), "hosts": hosts})
 
 
 # `hotbed pm apply`.
@@ -248,27 +240,27 @@ def written(folder: Path, **changes: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "facts"),
     [
-        ({"hosts": {**HOSTS, "db": {}}}, "host db: testbed t has no such node; it has admin, s0"),
-        ({"hosts": {**HOSTS, "c0": {"link": "10Gbit"}}}, "host c0: its egress is 1e"),
-        ({"workloads": [workload("web", "admin")]}, "there is no host 'admin'"),
+        ({"hosts": {**HOSTS, "db": {}}}, ("'db'", "admin, s0")),
+        ({"hosts": {**HOSTS, "c0": {"link": "10Gbit"}}}, ("host c0", "its egress is 1e", "1e+09")),
+        ({"workloads": [workload("web", "admin")]}, ("no host 'admin'",)),
         (
             {"hosts": {**HOSTS, "admin": {}}, "workloads": [workload("web", "admin")]},
-            "workload web: client admin has not the role client on testbed t; .*: c0, c1",
+            ("workload web", "admin has not the role client", "c0, c1"),
         ),
         (
             {"workloads": [workload("web", "c0"), workload("copy", "c0")]},
-            "workloads web and copy go from c0 to s0: they cannot be told apart",
+            ("workload copy", "from c0 to s0, as web does"),
         ),
-        ({"hosts": {**HOSTS, "s0": FAST_DISK}}, "device s0:disk has a speed"),
+        ({"hosts": {**HOSTS, "s0": FAST_DISK}}, ("device s0:disk has a speed",)),
     ],
 )
 def test_a_topology_that_does_not_fit_is_refused(
-    tmp_path: Path, changes: dict[str, Any], said: str
+    tmp_path: Path, changes: dict[str, Any], facts: tuple[str, ...]
 ) -> None:
     path = written(tmp_path, **changes)
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, *facts):
         work.check_fits(load_topology(path), SPEC, path)
 
 
@@ -321,7 +313,7 @@ def memory(testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Memory:
 def test_a_plan_is_applied_checked_and_removed(
     tmp_path: Path, testbed: Testbed, memory: Memory
 ) -> None:
-    with pytest.raises(UserError, match="no plan was applied; hotbed pm apply TOPOLOGY"):
+    with raises(UserError, "no plan was applied", do="hotbed pm apply TOPOLOGY.yaml"):
         work.check(testbed)
     done = work.apply(testbed, SPEC, written(tmp_path))
     assert (done.policy, done.met, done.restarted) == ("pm", True, ("s0",))
@@ -341,14 +333,14 @@ def test_a_plan_is_applied_checked_and_removed(
     assert (again.met, again.restarted) == (None, ())
     memory.wrong = {"c0": ["class 1:100 is missing"]}
     assert work.check(testbed).sentence() == "t: c0: class 1:100 is missing"
-    with pytest.raises(StoreError, match="node c0: after it was applied, class 1:100 is missing"):
+    with raises(StoreError, "node c0: after it was applied, class 1:100 is missing"):
         work.apply(testbed, SPEC, written(tmp_path))
-    with pytest.raises(StoreError, match="node c0: after it was removed"):
+    with raises(StoreError, "node c0: after it was removed"):
         work.remove(testbed)
     memory.wrong = {}
     work.remove(testbed)
     assert memory.removed
-    with pytest.raises(UserError, match="no plan was applied"):
+    with raises(UserError, "no plan was applied"):
         work.check(testbed)
 
 
@@ -368,27 +360,18 @@ def test_a_plan_for_a_testbed_counts_its_networks_limits(
     work.apply(testbed, SPEC, written(tmp_path, links=links))
     assert memory.applied == first
     for more in ({"share": 1.0}, {"enforcer": "exact"}, {"overshoot": 1000}):
-        with pytest.raises(UserError, match=r"keeps less of a plan: write links: \{share: 0\.945"):
+        with raises(UserError, "keeps less of a plan", do="write links: {share: 0.945"):
             work.apply(testbed, SPEC, written(tmp_path, links=links | more))
     jumbo = {**SPEC.model_dump(), "network": {"priority_levels": 7, "mtu": 9000}}
-    with pytest.raises(UserError, match="mtu: 9000"):
+    with raises(UserError, do="mtu: 9000"):
         work.apply(testbed, TestbedSpec.model_validate(jumbo), written(tmp_path, links=links))
     work.apply(testbed, SPEC, written(tmp_path, links=links | {"share": 1.0}), policy="ps")
-
-
-def test_levels_that_the_switch_lacks_are_refused(
-    tmp_path: Path, testbed: Testbed, memory: Memory
-) -> None:
-    one = SPEC.model_copy(update={"network": None})
-    with pytest.raises(UserError, match=r"network levels, and the switch of testbed t has 0"):
-        work.apply(testbed, one, written(tmp_path), policy="byslo")
-    assert memory.applied is None
 
 
 @pytest.mark.usefixtures("memory")
 def test_other_stores_are_refused(tmp_path: Path, testbed: Testbed) -> None:
     ceph = TestbedSpec.model_validate({**SPEC.model_dump(), "store": None})
-    with pytest.raises(UserError, match="testbed t has no NFS servers"):
+    with raises(UserError, "has no NFS servers", where="testbed t"):
         work.apply(testbed, ceph, written(tmp_path))
 
 
@@ -468,22 +451,6 @@ def test_each_link_setting_changes_the_plan(tmp_path: Path) -> None:
     assert kept.bucket is not None
 
 
-def test_servers_are_chosen_within_the_links_limits(tmp_path: Path) -> None:
-    """Two workloads of 33 MB/s each on a link of 125 MB/s, and on two fifths of the link."""
-    path = written(tmp_path, links={"share": 0.4})
-    (tmp_path / "t.csv").write_text(
-        "".join(f"{n * 33_000_000},{10**6:x},DiskRead\n" for n in range(40))
-    )
-    text = path.read_text()
-    path.write_text(
-        text.replace("client: c1\n  name: copy\n  server: s0", "client: c1\n  name: copy")
-    )
-    assert path.read_text() != text
-    assert not place(load_topology(path), path).placed
-    path.write_text(path.read_text().replace("share: 0.4", "share: 1.0"))
-    assert place(load_topology(path), path).placed
-
-
 def test_packets_are_simulated_as_large_as_a_topology_says(tmp_path: Path) -> None:
     topology, path = loaded(tmp_path, mtu=9000)
     plan = plan_of(topology, path)
@@ -498,21 +465,6 @@ def test_packets_are_simulated_as_large_as_a_topology_says(tmp_path: Path) -> No
     assert (
         scenario_of(bare, path, plan_of(bare, path), SimulationSetting()).document["frame"] == FRAME
     )
-
-
-@pytest.mark.parametrize(
-    ("links", "said"),
-    [
-        ({"share": 2}, "links.share: 2 is not allowed; allowed: a number of at most 1"),
-        ({"mtu": 500}, "links.mtu: 500 is not allowed; allowed: a number of at least 1,280"),
-        ({"enforcer": "tbf"}, "links.enforcer: .*'exact' or 'htb'"),
-        ({"overshot": 3}, r"links.overshot: there is .*did you mean overshoot"),
-    ],
-)
-def test_wrong_links_are_refused(tmp_path: Path, links: dict[str, Any], said: str) -> None:
-    path = written(tmp_path, links=links)
-    with pytest.raises(UserError, match=said):
-        load_topology(path)
 
 
 # `hotbed pm profile`.
@@ -578,7 +530,7 @@ def test_a_nodes_device_is_measured_there_and_the_profile_is_kept_here(tmp_path:
 @pytest.mark.parametrize(
     ("look", "writes", "words"),
     [
-        ({"used": True}, True, "of node server is in use: --overwrite would destroy"),
+        ({"used": True}, True, "of node server: is in use; --overwrite would destroy"),
         ({"error": "cannot be opened (No such file or directory)"}, False, "cannot be opened"),
         ({"size": 4096}, False, "too few to profile"),
     ],
@@ -587,17 +539,17 @@ def test_an_unfit_device_is_refused(
     tmp_path: Path, look: dict[str, object], writes: bool, words: str
 ) -> None:
     node = Node(look=look)
-    with pytest.raises(UserError, match=words):
+    with raises(UserError, words):
         profiled(node, tmp_path / "p.json", writes=writes)
     assert not any(call[0] == "fio" for call in node.calls)
     assert not (tmp_path / "p.json").exists()
 
 
 def test_a_node_without_fio_and_fio_without_jobs(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="fio is not installed on server"):
+    with raises(UserError, "fio is not installed on server"):
         profiled(Node(fio=False), tmp_path / "p.json")
     node = Node()
     node._names = list  # type: ignore[method-assign]
-    with pytest.raises(WorkloadError, match="no job"):
+    with raises(WorkloadError, "no job"):
         profiled(node, tmp_path / "p.json")
     assert not (tmp_path / "p.json").exists()

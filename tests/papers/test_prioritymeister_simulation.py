@@ -325,17 +325,6 @@ def test_a_closed_loop_ends_with_its_trace_or_repeats_it(crowded: tuple[Topology
         assert d.whole.requests == count if duration is None else d.whole.requests > count
 
 
-def test_traces_of_other_formats_are_converted(crowded: tuple[Topology, Path]) -> None:
-    topology, file = crowded
-    first = 128166372000000000
-    (file.parent / "d.csv").write_text(
-        "".join(f"{first + 500000 * k},mds,0,Read,{4096 * k},4096,100\n" for k in range(50))
-    )
-    results = simulate_topology(topology, file, SimulationSetting(policy="edf"))
-    assert of(results, "D").trace.requests == 50
-    assert of(results, "D").trace.last_arrival_s == pytest.approx(49 * 0.05)
-
-
 def test_a_device_may_differ_from_its_profile(crowded: tuple[Topology, Path]) -> None:
     """Figure 10: the enforcer uses a wrong estimator."""
     topology, file = crowded

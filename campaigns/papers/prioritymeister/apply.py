@@ -28,7 +28,7 @@ from campaigns.papers.prioritymeister.traces import check_new
 from controllers.prioritymeister.estimators import parse_profile
 from controllers.prioritymeister.prioritizer import PriorityPlan
 from schemas.durable import write_file
-from schemas.errors import StoreError, UserError
+from schemas.errors import StoreError, UserError, not_allowed
 from testbed.agent.reach import LocalShell
 from testbed.deploy.enforcement import PLAIN, NfsEnforcement
 from testbed.sites.contract import Testbed
@@ -214,42 +214,43 @@ def check_fits(topology: Topology, spec: TestbedSpec, file: Path) -> None:
     groups = {name: group for group in spec.groups for name in group.node_names()}
     for name, host in topology.hosts.items():
         if name not in groups:
-            raise UserError(
-                f"{file}: host {name}: testbed {spec.name} has no such node; it has "
-                f"{', '.join(groups)}."
-            )
+            raise not_allowed(f"{file}: hosts", name, f"nodes of {spec.name}: {', '.join(groups)}")
         for what, rate in (("egress", host.egress), ("ingress", host.ingress)):
             link = rate or host.link
             if link > groups[name].network * (1 + 1e-9):
                 raise UserError(
-                    f"{file}: host {name}: its {what} is {link:g} bit/s and that of the testbed's "
-                    f"node {groups[name].network:g}: write link: {groups[name].network:g}."
+                    f"its {what} is {link:g} bit/s, more than the node's",
+                    where=f"{file}: host {name}",
+                    do=f"write link: {groups[name].network:g}",
                 )
     seen: dict[tuple[str, str], str] = {}
     for workload in topology.workloads:
+        where = f"{file}: workload {workload.name}"
         if workload.server is None:
-            raise UserError(f"{file}: workload {workload.name}: has no server; name one.")
+            raise UserError("has no server", where=where, do="name one")
         for what, node, role in (
             ("client", workload.client, "client"),
             ("server", workload.server, "nfs"),
         ):
             if role not in groups[node].roles:
                 raise UserError(
-                    f"{file}: workload {workload.name}: {what} {node} has not the role {role} on "
-                    f"testbed {spec.name}; those that have it: "
-                    f"{', '.join(n for n, g in groups.items() if role in g.roles)}."
+                    f"{what} {node} has not the role {role} on testbed {spec.name}",
+                    where=where,
+                    allowed=", ".join(n for n, g in groups.items() if role in g.roles),
                 )
         pair = (workload.client, workload.server)
         if pair in seen:
             raise UserError(
-                f"{file}: workloads {seen[pair]} and {workload.name} go from {pair[0]} to "
-                f"{pair[1]}: they cannot be told apart, give each a client of its own."
+                f"goes from {pair[0]} to {pair[1]}, as {seen[pair]} does",
+                where=where,
+                do="give each workload its own client",
             )
         seen[pair] = workload.name
         if topology.device_of(workload).speed != 1:
             raise UserError(
-                f"{file}: device {device_queue(topology, workload)} has a speed; on a testbed "
-                "write a profile of the device as it is."
+                f"device {device_queue(topology, workload)} has a speed",
+                where=file,
+                do="write a profile of the testbed's device",
             )
 
 
@@ -276,8 +277,9 @@ def links_on(
     )
     if not enough:
         raise UserError(
-            f"{file}: links: the network of testbed {spec.name} keeps less of a plan: write "
-            f"{written}, or less share, a larger mtu, more overshoot, or leave it out."
+            f"the network of testbed {spec.name} keeps less of a plan",
+            where=f"{file}: links",
+            do=f"write {written}, or less share, a larger mtu, more overshoot, or leave it out",
         )
     return links
 
@@ -289,9 +291,10 @@ def _check_levels(made: EnforcerParameters, spec: TestbedSpec, file: Path) -> No
     have = spec.priority_levels
     if used > have:
         raise UserError(
-            f"{file}: the plan uses {used} network levels, and the switch of testbed {spec.name} "
-            f"has {have}: write network_levels in the topology, network.priority_levels in the "
-            "spec, or leave the network alone (--no-network)."
+            f"the plan uses {used} network levels, and the switch of {spec.name} has {have}",
+            where=file,
+            do="write network_levels in the topology, network.priority_levels in the spec, or "
+            "leave the network alone (--no-network)",
         )
 
 
@@ -328,17 +331,16 @@ def _kept(testbed: Testbed) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError as error:
-        raise UserError(
-            f"testbed {testbed.name}: no plan was applied; hotbed pm apply TOPOLOGY.yaml does it."
-        ) from error
+        where = f"testbed {testbed.name}"
+        do = "apply one by hotbed pm apply TOPOLOGY.yaml"
+        raise UserError("no plan was applied", where=where, do=do) from error
     return found
 
 
 def _store(spec: TestbedSpec) -> NfsSpec:
     if not isinstance(spec.store, NfsSpec):
-        raise UserError(
-            f"testbed {spec.name} has no NFS servers: bring up one such as testbed/specs/pm.yaml."
-        )
+        do = "bring up a testbed such as testbed/specs/pm.yaml"
+        raise UserError("has no NFS servers", where=f"testbed {spec.name}", do=do)
     return spec.store
 
 
@@ -400,7 +402,7 @@ def profile_device(
     try:
         plan = ProfilePlan(kind, size, depth=depth, writes=writes, seconds=seconds)
     except UserError as error:
-        raise UserError(f"{name}: {error}.") from error
+        raise error.at(name) from error
     _require_fio(place)
     tell(f"measuring {name} for about {plan.total_s:.0f} s")
     done = place.run(
@@ -428,12 +430,12 @@ def capacity(shell: Shell, device: str, name: str, *, writes: bool) -> int:
     how = "writes" if writes else "reads"
     found = json.loads(shell.run(["python3", "-c", _LOOK, device, how]).text)
     if found["error"]:
-        raise UserError(f"{name}: {found['error']}.")
+        raise UserError(found["error"], where=name)
     if found["used"]:
-        raise UserError(f"{name} is in use: --overwrite would destroy what is on it.")
+        raise UserError("is in use; --overwrite would destroy its contents", where=name)
     return int(found["size"])
 
 
 def _require_fio(shell: Shell) -> None:
     if shell.run(["sh", "-c", "command -v fio"], check=False).returncode != 0:
-        raise UserError(f"fio is not installed on {shell.node}: apt-get install fio.")
+        raise UserError(f"fio is not installed on {shell.node}", do="apt-get install fio")

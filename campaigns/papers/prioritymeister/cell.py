@@ -81,7 +81,7 @@ ATTEMPTS = 3
 """Attempts at a measurement while attempts are spoiled."""
 
 
-_LONGER = "give longer traces (seconds) or a lower slo_percentile."
+_LONGER = "give longer traces (seconds) or a lower slo_percentile"
 
 
 def needed(percent: float) -> int:
@@ -106,8 +106,10 @@ def require_requests(experiment: PmExperiment, percent: float, where: str) -> No
     count = sum(int(np.count_nonzero(one.time_ns >= begin)) for one in TraceReader(sent.file))
     if count < needed(percent):
         raise UserError(
-            f"{where}: workload {name} sends {count:,} requests in the half that counts, and an "
-            f"SLO made of the {percent:g}th percentile needs {needed(percent):,}: {_LONGER}"
+            f"workload {name} sends {count:,} requests in the half that counts, and an SLO made of "
+            f"the {percent:g}th percentile needs {needed(percent):,}",
+            where=where,
+            do=_LONGER,
         )
 
 
@@ -140,9 +142,10 @@ class AloneLatencies:
         found = known.get(f"{percent:g}")
         if found is None:
             raise UserError(
-                f"workload {name}: {known['requests']:,.0f} requests counted alone, and an "
-                f"SLO made of the {percent:g}th percentile needs {needed(percent):,} that are "
-                f"answered: {_LONGER}"
+                f"{known['requests']:,.0f} requests counted alone, and an SLO made of the "
+                f"{percent:g}th percentile needs {needed(percent):,} that are answered",
+                where=f"workload {name}",
+                do=_LONGER,
             )
         return found
 

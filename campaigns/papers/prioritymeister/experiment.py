@@ -152,20 +152,6 @@ class PmOutcome:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def histogram(latencies_ns: Integers, *, digits: int = 3) -> tuple[Integers, Integers, Integers]:
-    """Return a histogram of latencies with intervals narrower than `digits` significant digits:
-    low, high (the largest latency in it) and count, intervals rising."""
-    if not len(latencies_ns):
-        empty = np.zeros(0, np.int64)
-        return empty, empty, empty
-    ordered = np.sort(latencies_ns)
-    step = np.maximum(1, 2 ** np.floor(np.log2(np.maximum(ordered, 1) / 10**digits)))
-    low = (ordered // step.astype(np.int64)) * step.astype(np.int64)
-    first = np.flatnonzero(np.append(True, np.diff(low) > 0))
-    last = np.append(first[1:], len(ordered)) - 1
-    return low[first], ordered[last], last - first + 1
-
-
 @dataclass(frozen=True)
 class EnforcedPolicy:
     """A policy (section 5.3) and its parameters, see `campaigns.papers.prioritymeister.plan`.

@@ -40,12 +40,7 @@ from campaigns.papers.prioritymeister.measure import (
     profile_path,
 )
 from campaigns.papers.prioritymeister.mixes import RAMDISK, PmMachines, labels_of
-from campaigns.papers.prioritymeister.plan import (
-    EnforcerParameters,
-    device_queues,
-    network_parameters,
-    storage_parameters,
-)
+from campaigns.papers.prioritymeister.plan import EnforcerParameters, parameters_of
 from campaigns.papers.prioritymeister.replays import ClientLoad, NfsServer
 from campaigns.papers.prioritymeister.topology import Topology, htb_links
 from controllers.prioritymeister.estimators import load_profile
@@ -114,8 +109,9 @@ def places_of(spec: TestbedSpec) -> NfsPlaces:
     clients = tuple(name for group in _with_role(spec, CLIENT) for name in group.node_names())
     if not disks or not clients or not isinstance(spec.store, NfsSpec):
         raise UserError(
-            f"testbed {spec.name} has {len(disks)} nodes of role {NFS} and {len(clients)} of "
-            f"role {CLIENT}: experiments of PriorityMeister need one of each at least."
+            f"has {len(disks)} nodes of role {NFS} and {len(clients)} of role {CLIENT}",
+            where=f"testbed {spec.name}",
+            allowed="one of each at least",
         )
     speeds = {name: _positioning(disk) for name, disk in disks.items()}
     slow = max(speeds, key=lambda name: speeds[name])
@@ -157,6 +153,9 @@ def server_of(cell: PmCell, places: NfsPlaces) -> str:
     return places.ram if on_ram and places.ram is not None else places.disk
 
 
+_ON_SIM = "run the experiment on the ground sim"
+
+
 def client_nodes(topology: Topology, testbed: Testbed) -> dict[str, str]:
     """Return the client node of each workload.
 
@@ -167,19 +166,19 @@ def client_nodes(topology: Topology, testbed: Testbed) -> dict[str, str]:
     for host in topology.hosts:
         if host not in names:
             raise UserError(
-                f"the experiment needs a host {host}, and testbed {testbed.name} has none: run it "
-                "on the ground sim."
+                f"the experiment needs a host {host}", where=f"testbed {testbed.name}", do=_ON_SIM
             )
     found: dict[str, str] = {}
     for workload in topology.workloads:
         if workload.client in found.values():
             raise UserError(
-                f"workloads {workload.name} and another would share node {workload.client}: "
-                f"testbed {testbed.name} has {len(testbed.with_role(CLIENT))} clients, run "
-                "the experiment on the ground sim."
+                f"workload {workload.name} and another would share node {workload.client}",
+                where=f"testbed {testbed.name}",
+                do=_ON_SIM,
             )
         if NFS not in names[workload.server or ""].roles:
-            raise UserError(f"node {workload.server} of testbed {testbed.name} is no NFS server.")
+            where = f"testbed {testbed.name}"
+            raise UserError(f"node {workload.server} is no NFS server", where=where)
         found[workload.name] = workload.client
     return found
 
@@ -304,11 +303,13 @@ def conditions_of(
     for workload in experiment.topology.workloads:
         name, report = workload.name, reports[workload.name]
         profile = load_profile(experiment.base / experiment.topology.device_of(workload).profile)
-        behind = _behind(statuses[workload.server or ""])
+        service = statuses[workload.server or ""].get("service")
+        behind = None if service is None else float(service["lag_seconds"])
         allowed = profile.overhead.latency
         unanswered = int(report["whole"]["unanswered"]["count"])
+        lost = f"{unanswered} requests were not answered by the end of the run"
         found[name] = Conditions(
-            why_not=network or _server_differs(behind, allowed) or _lost(unanswered),
+            why_not=network or _server_differs(behind, allowed) or (lost if unanswered else None),
             late_s=float(report["send_lag"]["max"]),
             behind_s=behind,
             allowed_s=allowed,
@@ -339,11 +340,6 @@ def network_differs(
     return None
 
 
-def _behind(status: Mapping[str, Any]) -> float | None:
-    service = status.get("service")
-    return None if service is None else float(service["lag_seconds"])
-
-
 def _server_differs(behind: float | None, allowed: float) -> str | None:
     if behind is None:
         return "the proxy does not report the delay of its server"
@@ -355,10 +351,6 @@ def _server_differs(behind: float | None, allowed: float) -> str | None:
         else "its profile has no overhead.latency, as if none ever was"
     )
     return f"the server was behind what it was charged by up to {1e3 * behind:.3g} ms, and {says}"
-
-
-def _lost(unanswered: int) -> str | None:
-    return f"{unanswered} requests were not answered by the end of the run" if unanswered else None
 
 
 def as_text(conditions: Mapping[str, Conditions]) -> str:
@@ -572,27 +564,16 @@ class LocalGround:
 
 def parameters_on(experiment: PmExperiment, testbed: Testbed) -> EnforcerParameters:
     """Return the parameters of proxies and network for an experiment on a testbed's nodes."""
-    enforcement, topology = experiment.enforcement, experiment.topology
-    addresses = {node.name: [node.address] for node in testbed.nodes}
-    return EnforcerParameters(
-        policy=enforcement.policy,
-        storage={
-            queue: storage_parameters(
-                topology,
-                experiment.plan,
-                queue,
-                policy=enforcement.policy,
-                mode=enforcement.mode,
-                depth=enforcement.depth,
-                addresses=addresses,
-                cake=enforcement.cake,
-                reservations=enforcement.reservations or None,
-            )
-            for queue in device_queues(topology)
-        },
-        network=network_parameters(
-            topology, experiment.plan, policy=enforcement.policy, addresses=addresses
-        ),
+    enforced = experiment.enforcement
+    return parameters_of(
+        experiment.topology,
+        experiment.plan,
+        policy=enforced.policy,
+        mode=enforced.mode,
+        depth=enforced.depth,
+        addresses={node.name: [node.address] for node in testbed.nodes},
+        cake=enforced.cake,
+        reservations=enforced.reservations or None,
     )
 
 

@@ -6,7 +6,6 @@ The parameters go to the NFS proxy and the network of a real testbed, and to the
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,13 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from campaigns.papers.prioritymeister.topology import Links, PmModel, PmWorkload, Topology
+from campaigns.papers.prioritymeister.topology import (
+    NETWORK_STAGES,
+    Links,
+    PmModel,
+    PmWorkload,
+    Topology,
+)
 from controllers.prioritymeister.estimators import (
     STAGES,
     StageCosts,
@@ -30,7 +35,7 @@ from controllers.prioritymeister.prioritizer import (
     StagePlan,
     make_plan,
 )
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from workloads.traces.reader import ReadingReport, TraceReader
 
 Tell = Callable[[str], None]
@@ -53,6 +58,9 @@ def curve_of(demand: TraceDemand, stage: str, rates: Sequence[float] = ()) -> Cu
     return Curves(tuple(found_rates.tolist()), tuple(bursts.tolist()))
 
 
+_RATES = "numbers of 0 or more, separated by commas"
+
+
 def parse_rates(text: str | None) -> tuple[float, ...]:
     """Return the rates of the command line, which are separated by commas.
 
@@ -66,20 +74,17 @@ def parse_rates(text: str | None) -> tuple[float, ...]:
         except ValueError:
             rate = math.nan
         if not 0 <= rate < math.inf:
-            raise UserError(f"--rates: {part.strip()!r} is not a rate; write numbers of 0 or more.")
+            raise not_allowed("--rates", part.strip(), _RATES)
         found.append(rate)
     if text is not None and not found:
-        raise UserError("--rates is empty: write numbers separated by commas, or leave it out.")
+        raise not_allowed("--rates", text, _RATES)
     return tuple(found)
 
 
 def costs_of(profile: Path | None, stage: str) -> StageCosts:
     """Return the estimators of a stage; raise UserError if it is unknown or needs a profile."""
     costs = StageCosts(None) if profile is None else load_profile(profile)
-    try:
-        costs.estimator(stage)
-    except UserError as error:
-        raise UserError(f"{error}.") from error
+    costs.estimator(stage)
     return costs
 
 
@@ -93,8 +98,8 @@ def measure_trace(
         if str(reader.path) in error.where or str(reader.path) in error.what:
             raise
         if not reader.report.requests:
-            raise UserError(f"{reader.path}: {reader.nothing()}.") from error
-        raise UserError(f"{reader.path}: {error}.") from error
+            raise UserError(reader.nothing(), where=reader.path) from error
+        raise error.at(reader.path) from error
     return demand, reader.report
 
 
@@ -146,15 +151,16 @@ def plan_of(
     homeless = [w.name for w in topology.workloads if w.server is None]
     if homeless:
         raise UserError(
-            f"{file}: workload {homeless[0]} has no server: name one, or let hotbed pm place "
-            "choose it."
+            "has no server",
+            where=f"{file}: workload {homeless[0]}",
+            do="name one, or choose it by hotbed pm place",
         )
     measured = MeasuredTraces(file.resolve().parent, tell)
     tenants = [measured.tenant(topology, workload) for workload in topology.workloads]
     try:
         return planned(topology, tenants, links=links)
     except UserError as error:
-        raise UserError(f"{file}: {error}.") from error
+        raise error.at(file) from error
 
 
 def planned(
@@ -199,8 +205,9 @@ def tenant_of(
         curve = demand.curves[stage]
         if not span:
             raise UserError(
-                f"workload {workload.name}: all requests of {workload.trace} come at one instant, "
-                "so that it has no mean rate: add duration, the time that the trace stands for."
+                f"all requests of {workload.trace} come at one instant: they have no mean rate",
+                where=f"workload {workload.name}",
+                do="add duration, the time that the trace stands for",
             )
         found = choose(curve, topology.buckets, curve.total / span)
         faster = speed if stage == "storage" else 1.0
@@ -262,17 +269,16 @@ def place(
     known = sorted({device for host in topology.hosts.values() for device in host.devices})
     for workload in topology.workloads:
         if workload.device is not None and workload.device not in known:
-            raise UserError(
-                f"{file}: workload {workload.name}: no host has a device {workload.device!r}; "
-                f"known are {', '.join(known)}."
-            )
+            where = f"{file}: workload {workload.name}.device"
+            raise not_allowed(where, workload.device, ", ".join(known))
     measured = MeasuredTraces(file.resolve().parent, tell)
     tenants = [measured.tenant(topology, w) for w in topology.workloads if w.server is not None]
     plan = _fitting(topology, tenants) if tenants else None
     if tenants and plan is None:
         raise UserError(
-            f"{file}: the workloads that have a server do not all meet their SLOs: "
-            "see hotbed pm plan, with those alone."
+            "the workloads that have a server do not all meet their SLOs",
+            where=file,
+            do="see hotbed pm plan, with those alone",
         )
     places = []
     for done, workload in enumerate(topology.workloads):
@@ -391,11 +397,11 @@ class EnforcerParameters(PmModel):
 def check_policy(policy: str, mode: str, plan: PriorityPlan | None) -> None:
     """Raise UserError if the policy or mode is unknown, or the policy needs a plan."""
     if policy not in POLICIES:
-        raise UserError(f"policy {policy!r}: there are {', '.join(POLICIES)}.")
+        raise not_allowed("policy", policy, ", ".join(POLICIES))
     if mode not in MODES:
-        raise UserError(f"mode {mode!r}: there are {' and '.join(MODES)}.")
+        raise not_allowed("mode", mode, ", ".join(MODES))
     if plan is None and policy in PLANNED:
-        raise UserError(f"policy {policy} takes its parameters from a plan: make one first.")
+        raise UserError(f"policy {policy} takes its parameters from a plan", do="make a plan")
 
 
 def load_addresses(path: Path) -> dict[str, tuple[str, ...]]:
@@ -405,14 +411,12 @@ def load_addresses(path: Path) -> dict[str, tuple[str, ...]]:
         UserError: the file cannot be read, or has other content.
     """
     try:
-        text = json.loads(path.read_text())
-        return TypeAdapter(dict[str, tuple[str, ...]]).validate_python(text)
+        return TypeAdapter(dict[str, tuple[str, ...]]).validate_json(path.read_bytes())
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (ValueError, ValidationError) as error:
-        raise UserError(
-            f"{path}: is not a JSON object of addresses: write {{name: [address, ...]}}."
-        ) from error
+        raise UserError(f"cannot be read ({error.strerror})", where=path) from error
+    except ValidationError as error:
+        wanted = "a JSON object {name: [address, ...]}"
+        raise UserError("is no JSON of addresses", where=path, allowed=wanted) from error
 
 
 def device_queue(topology: Topology, workload: PmWorkload) -> str:
@@ -434,6 +438,8 @@ def parameters_of(
     mode: str = "hold",
     depth: int = 1,
     addresses: Mapping[str, Sequence[str]] = _ANY,
+    cake: Mapping[str, float] | None = None,
+    reservations: Mapping[str, float] | None = None,
 ) -> EnforcerParameters:
     """Return the parameters of all devices and of the network; see the two functions below.
 
@@ -441,23 +447,23 @@ def parameters_of(
         UserError: `depth` is out of range, or the plan is for other workloads.
     """
     if not 0 <= depth <= _DEEPEST:
-        raise UserError(f"depth {depth}: write 0 (any number) to {_DEEPEST}.")
-    return EnforcerParameters(
-        policy=policy,
-        storage={
-            device: storage_parameters(
-                topology,
-                plan,
-                device,
-                policy=policy,
-                mode=mode,
-                depth=depth,
-                addresses=addresses,
-            )
-            for device in device_queues(topology)
-        },
-        network=network_parameters(topology, plan, policy=policy, addresses=addresses),
-    )
+        raise not_allowed("depth", depth, f"0 (any number) to {_DEEPEST}")
+    storage = {
+        device: storage_parameters(
+            topology,
+            plan,
+            device,
+            policy=policy,
+            mode=mode,
+            depth=depth,
+            addresses=addresses,
+            cake=cake,
+            reservations=reservations,
+        )
+        for device in device_queues(topology)
+    }
+    network = network_parameters(topology, plan, policy=policy, addresses=addresses)
+    return EnforcerParameters(policy=policy, storage=storage, network=network)
 
 
 def storage_parameters(
@@ -510,10 +516,8 @@ def storage_parameters(
             entry["reservation"] = float(given.get(workload.name, 0.0))
         found.append(entry)
     if not found:
-        raise UserError(
-            f"device {device}: no workload uses it; those in use are "
-            f"{', '.join(device_queues(topology))}."
-        )
+        used = ", ".join(device_queues(topology))
+        raise UserError("no workload uses it", where=f"device {device}", allowed=used)
     made: dict[str, Any] = {"policy": policy, "depth": depth, "workloads": found}
     if policy == "pm":
         made["mode"] = mode
@@ -541,16 +545,18 @@ def network_parameters(
     """
     chosen = NETWORK_OF.get(policy, "fifo") if mode is None else mode
     if chosen == "priority" and plan is None:
-        raise UserError("the network's priorities come from a plan: make one first.")
+        raise UserError("the network's priorities come from a plan", do="make a plan")
     bandwidth = topology.queues()
     by_slo = _levels_by_slo(topology) if chosen == "levels" else {}
-    flows: dict[str, list[tuple[str, int, tuple[tuple[float, float], ...], PmWorkload]]] = {}
+    flows: dict[str, list[NetworkFlow]] = {}
     ports: dict[str, float] = {}
     for workload in topology.workloads:
         if workload.server is None:
             continue
         routes = topology.routes(workload)
-        for stage in ("network-in", "network-out"):
+        client = tuple(addresses.get(workload.name) or addresses.get(workload.client) or ())
+        server = tuple(addresses.get(workload.server) or ())
+        for stage in NETWORK_STAGES:
             first, *rest = routes[stage]
             ports |= {queue: bandwidth[queue] for queue in rest}
             level = by_slo.get(workload.name, 1)
@@ -558,41 +564,31 @@ def network_parameters(
             if chosen == "priority":
                 planned = _stage(plan, workload.name, stage)
                 level, pairs = planned.level or 1, planned.pairs
-            flows.setdefault(first, []).append((stage, level, pairs, workload))
-    most = max((level for each in flows.values() for _, level, _, _ in each), default=0)
+            inwards = stage == "network-in"
+            flow = NetworkFlow(
+                workload=workload.name,
+                stage=stage,
+                to=workload.server if inwards else workload.client,
+                level=level,
+                dscp=0,
+                pairs=pairs,
+                source=client if inwards else server,
+                destination=server if inwards else client,
+            )
+            flows.setdefault(first, []).append(flow)
+    most = max((flow.level for each in flows.values() for flow in each), default=0)
     marks = _marks(0 if chosen == "fifo" else most)
     dscp = {mark.level: mark.dscp for mark in marks}
-    hosts = {}
-    for queue, entries in flows.items():
-        host = queue.split("->")[0]
-        hosts[host] = HostNetwork(
+    hosts = {
+        queue.split("->")[0]: HostNetwork(
             queue=queue,
             rate=bandwidth[queue],
-            flows=tuple(_flow(entry, dscp.get(entry[1], 0), addresses) for entry in entries),
+            flows=tuple(f.model_copy(update={"dscp": dscp.get(f.level, 0)}) for f in each),
         )
+        for queue, each in flows.items()
+    }
     return NetworkParameters(
         policy=policy, mode=chosen, levels=marks, hosts=hosts, ports=dict(sorted(ports.items()))
-    )
-
-
-def _flow(
-    entry: tuple[str, int, tuple[tuple[float, float], ...], PmWorkload],
-    dscp: int,
-    addresses: Mapping[str, Sequence[str]],
-) -> NetworkFlow:
-    stage, level, pairs, workload = entry
-    client = tuple(addresses.get(workload.name) or addresses.get(workload.client) or ())
-    server = tuple(addresses.get(workload.server or "") or ())
-    inwards = stage == "network-in"
-    return NetworkFlow(
-        workload=workload.name,
-        stage="network-in" if inwards else "network-out",
-        to=(workload.server or "") if inwards else workload.client,
-        level=level,
-        dscp=dscp,
-        pairs=pairs,
-        source=client if inwards else server,
-        destination=server if inwards else client,
     )
 
 
@@ -600,7 +596,7 @@ def _stage(plan: PriorityPlan | None, workload: str, stage: str) -> StagePlan:
     for one in plan.workloads if plan is not None else ():
         if one.name == workload:
             return next(s for s in one.stages if s.stage == stage)
-    raise UserError(f"workload {workload} is not in the plan: make a plan with it.")
+    raise UserError(f"workload {workload} is not in the plan", do="make a plan with it")
 
 
 def _levels_by_slo(topology: Topology) -> dict[str, int]:
@@ -617,13 +613,12 @@ def _marks(most: int) -> tuple[NetworkLevel, ...]:
     """Return the DSCP of levels 1 to `most`: cs7, cs6, .. cs1, or 63, 62, .. for more levels."""
     if most > _MOST_LEVELS:
         raise UserError(
-            f"{most} network levels are more than DSCP can tell apart: write network_levels: "
-            f"{_MOST_LEVELS} or fewer in the topology."
+            f"there are {most} network levels, and DSCP has {_MOST_LEVELS}",
+            do=f"write network_levels: {_MOST_LEVELS} or fewer in the topology",
         )
-    if most <= _CLASSES:
-        classes = ((level, 1 + _CLASSES - level) for level in range(1, most + 1))
-        return tuple(NetworkLevel(level=k, dscp=8 * c, name=f"cs{c}") for k, c in classes)
-    return tuple(
-        NetworkLevel(level=k, dscp=_MOST_LEVELS + 1 - k, name=str(_MOST_LEVELS + 1 - k))
-        for k in range(1, most + 1)
-    )
+    found = []
+    for level in range(1, most + 1):
+        few, many = _CLASSES + 1 - level, _MOST_LEVELS + 1 - level
+        dscp, name = (8 * few, f"cs{few}") if most <= _CLASSES else (many, str(many))
+        found.append(NetworkLevel(level=level, dscp=dscp, name=name))
+    return tuple(found)

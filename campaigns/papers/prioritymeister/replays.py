@@ -165,8 +165,9 @@ def check_clocks(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
         off = shown - (asked + answered) / 2
         if abs(off) > CLOCKS_S + (answered - asked) / 2:
             raise UserError(
-                f"the clock of node {load.client.name} is {off:+.2f} s off: set the clocks of the "
-                "clients by NTP, replayers begin at the same instant."
+                f"the clock is {off:+.2f} s off, and replayers begin at the same instant",
+                where=f"node {load.client.name}",
+                do="set the clocks of the clients by NTP",
             )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from controllers.prioritymeister.prioritizer import FRAME, PlannedWorkload
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from schemas.mistakes import mistake
 from schemas.yaml_file import read_mapping
 from testbed.spec.quantities import BitsPerSecond, Bytes, Seconds
@@ -355,10 +355,10 @@ def load_topology(path: Path) -> Topology:
     try:
         return Topology.model_validate(data)
     except ValidationError as error:
-        raise UserError(_explain(error, path, data)) from error
+        raise _explained(error, path, data) from error
 
 
-def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str:
+def _explained(error: ValidationError, path: Path, data: Mapping[str, Any]) -> UserError:
     found = mistake(error, Topology)
     steps = list(found.place)
     place = ".".join(str(step) for step in steps)
@@ -368,9 +368,8 @@ def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str
         place = ".".join([f"workload {name or steps[1]}", *(str(step) for step in steps[2:])])
         absent = isinstance(entry, dict) and entry.get("slo") is None
         if steps[2:] == ["slo"] and absent:
-            return f"{path}: workload {name or steps[1]} has no SLO: {_SLO}."
+            return UserError("has no SLO", where=f"{path}: workload {name or steps[1]}", do=_SLO)
         if steps[2:] == ["slo"] and not isinstance(entry["slo"], dict):
-            return f"{path}: {place} is {entry['slo']!r}: {_SLO}."
-    if found.kind == "missing":
-        return f"{path}: {place} is missing."
-    return f"{path}: {place + ': ' if place else ''}{found.words}."
+            return not_allowed(f"{path}: {place}", entry["slo"], _SLO)
+    where = ": ".join(part for part in (str(path), place) if part)
+    return UserError("is missing" if found.kind == "missing" else found.words, where=where)

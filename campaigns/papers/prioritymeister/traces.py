@@ -15,7 +15,7 @@ import numpy.typing as npt
 from campaigns.papers.prioritymeister.plan import measure_trace
 from controllers.prioritymeister import estimators
 from controllers.prioritymeister.estimators import StageCosts, load_profile
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from workloads.traces import arrivals, standins
 from workloads.traces.reader import ReadingReport, TraceReader
 from workloads.traces.requests import RequestBlock, save
@@ -61,7 +61,7 @@ class MadeTrace:
 def link_rate(link: float) -> float:
     """Return the bytes per second of a link of `link` bits; raise UserError if it has none."""
     if not link > 0:
-        raise UserError(f"--link {link:g}: a link's rate is above 0.")
+        raise not_allowed("--link", link, "a rate above 0")
     return link / 8
 
 
@@ -100,14 +100,15 @@ def statistics(
 def check_new(out: Path) -> None:
     """Raise UserError if a file cannot be created, before any work is done for it."""
     if out.exists():
-        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
+        raise UserError("exists; nothing is overwritten", where=out, do="choose another name")
     if not out.parent.is_dir():
-        raise UserError(f"{out}: there is no folder {out.parent}: make it, or choose another name.")
+        where = f"no folder {out.parent}"
+        raise UserError(f"there is {where}", where=out, do="make it, or choose another name")
 
 
 def _check_seed(seed: int) -> None:
     if seed < 0:
-        raise UserError(f"--seed {seed}: write a whole number of 0 or more.")
+        raise not_allowed("--seed", seed, "a whole number of 0 or more")
 
 
 def _written(blocks: Iterable[RequestBlock], out: Path) -> int:
@@ -117,7 +118,7 @@ def _written(blocks: Iterable[RequestBlock], out: Path) -> int:
     except BaseException as error:
         out.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise UserError(f"{out}: cannot be written ({error.strerror}).") from error
+            raise UserError(f"cannot be written ({error.strerror})", where=out) from error
         raise
 
 
@@ -168,29 +169,26 @@ def make_trace(
     """
     check_new(out)
     _check_seed(seed)
-    shares = (read_share, sequential_share)
-    if not all(0 <= share <= 1 for share in shares):
-        raise UserError(f"--read-share and --sequential-share are 0 to 1, not {shares}.")
-    try:
-        if process == "copy":
-            block = arrivals.file_copy(count * size, size, rate * size, write=read_share < 0.5)
-        else:
-            times = {
-                "poisson": lambda: arrivals.poisson(rate, count, seed),
-                "hyperexponential": lambda: arrivals.hyperexponential(rate, c2, count, seed),
-                "interrupted": lambda: arrivals.interrupted_poisson(rate, c2, burst_s, count, seed),
-            }
-            if process not in times:
-                raise UserError(f"process {process!r}: known are {', '.join(times)}, copy")
-            block = arrivals.requests(
-                times[process](),
-                size=size,
-                read_share=read_share,
-                sequential_share=sequential_share,
-                seed=seed,
-            )
-    except UserError as error:
-        raise UserError(f"{error}.") from error
+    for name, share in (("--read-share", read_share), ("--sequential-share", sequential_share)):
+        if not 0 <= share <= 1:
+            raise not_allowed(name, share, "0 to 1")
+    times = {
+        "poisson": lambda: arrivals.poisson(rate, count, seed),
+        "hyperexponential": lambda: arrivals.hyperexponential(rate, c2, count, seed),
+        "interrupted": lambda: arrivals.interrupted_poisson(rate, c2, burst_s, count, seed),
+    }
+    if process == "copy":
+        block = arrivals.file_copy(count * size, size, rate * size, write=read_share < 0.5)
+    elif process in times:
+        block = arrivals.requests(
+            times[process](),
+            size=size,
+            read_share=read_share,
+            sequential_share=sequential_share,
+            seed=seed,
+        )
+    else:
+        raise not_allowed("process", process, ", ".join((*times, "copy")))
     _written([block], out)
     return statistics(TraceReader(out), None, 1e9)[0]
 
@@ -208,19 +206,16 @@ def make_standin(
     _check_seed(seed)
     rate = link_rate(link)
     if not 1 <= seconds <= 1e7:
-        raise UserError(f"--seconds {seconds:g}: a trace lasts 1 to 10,000,000 seconds.")
+        raise not_allowed("--seconds", seconds, "1 to 10,000,000 seconds")
     costs = load_profile(profile or REFERENCE)
-    try:
-        made = standins.make(
-            label,
-            partial(costs.work, "storage"),
-            partial(costs.work, "network-out"),
-            rate,
-            seconds=seconds,
-            seed=seed,
-        )
-    except UserError as error:
-        raise UserError(f"{error}.") from error
+    made = standins.make(
+        label,
+        partial(costs.work, "storage"),
+        partial(costs.work, "network-out"),
+        rate,
+        seconds=seconds,
+        seed=seed,
+    )
     _written([made.block], out)
     found, _ = statistics(TraceReader(out), profile or REFERENCE, link)
     return MadeTrace(
@@ -248,7 +243,7 @@ def file_of(folder: Path, label: str) -> Path | None:
         UserError: there is no such folder.
     """
     if not folder.is_dir():
-        raise UserError(f"traces: {folder} is no folder of traces.")
+        raise UserError(f"{folder} is no folder of traces", where="traces")
     found = (folder / f"{label}{suffix}" for suffix in SUFFIXES)
     return next((path for path in found if path.is_file()), None)
 
@@ -303,9 +298,8 @@ def window(
         index = np.arange(len(at))
     keep = at < limit
     if np.count_nonzero(keep) < 2:
-        raise UserError(
-            f"{path}: has no two requests in a window of {seconds:g} s: take longer ones."
-        )
+        what = f"has no two requests in a window of {seconds:g} s"
+        raise UserError(what, where=path, do="take longer windows")
     chosen = found.chosen(index[keep])
     return RequestBlock(at[keep].astype(np.int64), chosen.size, chosen.read, chosen.offset)
 
@@ -344,9 +338,10 @@ class WholeTrace:
         there = int(lasts_ns // (seconds * 1e9))
         if count > there:
             raise UserError(
-                f"{self.path}: lasts {lasts_ns * 1e-9:.6g} s at the speed that it is played with, "
-                f"{there} windows of {seconds:g} s one after the other, too few for {count} "
-                "blocks: fewer repetitions, less seconds, or trace_windows: random."
+                f"lasts {lasts_ns * 1e-9:.6g} s at the speed that it is played with: {there} "
+                f"windows of {seconds:g} s one after the other, too few for {count} blocks",
+                where=self.path,
+                do="take fewer repetitions, fewer seconds, or trace_windows: random",
             )
 
 
@@ -365,7 +360,7 @@ def measured(path: Path, costs: StageCosts | None) -> WholeTrace:
             count += len(block)
             work += 0.0 if estimator is None else float(estimator(block).sum())
     if end <= begin:
-        raise UserError(f"{path}: has no two requests at different times, and so no rate.")
+        raise UserError("has no two requests at different times, and so no rate", where=path)
     return WholeTrace(path, count, None if estimator is None else work, begin, end - begin)
 
 

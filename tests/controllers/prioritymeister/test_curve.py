@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers.prioritymeister import limiters as module
@@ -26,16 +26,6 @@ def by_windows(times: Floats, work: Floats, rate: float) -> float:
         for i in range(len(times))
         for j in range(i, len(times))
     )
-
-
-def by_bucket(times: Floats, work: Floats, rate: float) -> float:
-    """Return the maximum fill of an unbounded bucket (section 4.1)."""
-    fill = peak = 0.0
-    last = times[0]
-    for t, w in zip(times, work, strict=True):
-        fill = max(0.0, fill - rate * (t - last)) + w
-        peak, last = max(peak, fill), t
-    return float(peak)
 
 
 def by_accumulation(times: Floats, work: Floats, rate: float) -> float:
@@ -63,36 +53,6 @@ def test_burst_is_the_worst_window(rows: Floats, rate: float) -> None:
     curve = rb_curve(times, work)
     found = float(curve.burst(rate))
     assert found == pytest.approx(by_windows(times, work, rate), rel=1e-12)
-    assert found == pytest.approx(by_bucket(times, work, rate), rel=1e-12)
-
-
-@given(TRACES)
-@settings(max_examples=100, deadline=None)
-def test_corners_hold_the_whole_curve(rows: Floats) -> None:
-    times, work = np.cumsum(rows[:, 0]), rows[:, 1]
-    rates, bursts = rb_curve(times, work).corners()
-    assert rates[0] == 0
-    assert bursts[0] == pytest.approx(work.sum())
-    assert (np.diff(rates) > 0).all()
-    assert (np.diff(bursts) < 0).all()
-    for rate in np.concatenate((rates, rates + 0.37, rates * 0.9)):
-        between = float(np.interp(rate, rates, bursts))
-        assert between == pytest.approx(by_windows(times, work, float(rate)), rel=1e-9)
-
-
-@given(TRACES, st.lists(st.integers(1, 29), max_size=4))
-@settings(max_examples=100, deadline=None)
-def test_blocks_make_the_same_curve(rows: Floats, cuts: list[int]) -> None:
-    times, work = np.cumsum(rows[:, 0]), rows[:, 1]
-    builder = CurveBuilder()
-    edges = [0, *sorted(c for c in set(cuts) if c < len(times)), len(times)]
-    for low, high in itertools.pairwise(edges):
-        builder.add(times[low:high], work[low:high])
-    whole, parts = rb_curve(times, work), builder.curve()
-    rates = np.linspace(0, 40, 90)
-    np.testing.assert_allclose(parts.burst(rates), whole.burst(rates), rtol=1e-12)
-    assert parts.seconds == whole.seconds
-    assert parts.requests == whole.requests
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -118,20 +78,6 @@ def test_long_bursty_traces(seed: int) -> None:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use tangents for traces of any length."""
     monkeypatch.setattr(module, "_LONG", 1)
-
-
-@pytest.mark.usefixtures("short")
-@given(TRACES, st.floats(0, 40))
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_tangents_find_the_worst_window(rows: Floats, rate: float) -> None:
-    times, work = np.cumsum(rows[:, 0]), rows[:, 1]
-    curve = rb_curve(times, work)
-    assert float(curve.burst(rate)) == pytest.approx(by_windows(times, work, rate), rel=1e-9)
-    rates, bursts = curve.corners()
-    for corner, burst in zip(rates, bursts, strict=True):
-        assert burst == pytest.approx(by_windows(times, work, float(corner)), rel=1e-9)
 
 
 @pytest.mark.usefixtures("short")
@@ -161,12 +107,6 @@ def test_more_windows_than_replays_are_left_to_hulls() -> None:
     _, whole = module.tangent_windows(times, np.ones(700), np.arange(701.0))
     assert not whole
     assert len(rb_curve(times, np.ones(700)).corners()[0]) == 700
-
-
-@pytest.mark.usefixtures("short")
-def test_a_long_trace_of_one_instant_is_one_window() -> None:
-    curve = rb_curve(np.full(200, 3.0), np.ones(200))
-    assert (curve.duration.tolist(), curve.work.tolist()) == ([0.0], [200.0])
 
 
 def test_order_does_not_matter_and_one_request_is_a_curve() -> None:

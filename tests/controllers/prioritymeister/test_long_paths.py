@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from controllers.prioritymeister import linear_program as lp
-from controllers.prioritymeister import network_calculus as nested
 from controllers.prioritymeister.network_calculus import QueueFlow, System
 
 pytestmark = pytest.mark.slow  # linear programmes
@@ -61,25 +60,6 @@ def test_a_burst_is_met_once_on_a_trunk_and_the_link_behind_it(
     exact = lp.bound(made, 0, everybody)
     assert exact < 31
     assert made.bound(0, everybody) == pytest.approx(exact, rel=0.02)
-
-
-@pytest.mark.parametrize("later", [False, True])
-def test_stretches_are_cut_until_none_crosses(later: bool) -> None:
-    random = np.random.default_rng(4)
-    nothing = (0.0, np.zeros(1), np.zeros(1))
-    for _ in range(60):
-        ends = np.sort(random.integers(0, 9, (7, 2)), axis=1).tolist()
-        given = [
-            nested.SharedStretch(first, last, ((k,),), nothing)
-            for k, (first, last) in enumerate(ends)
-        ]
-        found = nested.uncrossed(given, lambda _one, _place: nothing, later=later)
-        for one in found:
-            assert not any(one.first < s.first <= one.last < s.last for s in found)
-        for k, (first, last) in enumerate(ends):  # the parts form the whole
-            parts = sorted((s.first, s.last) for s in found if s.paths == ((k,),))
-            places = [place for low, high in parts for place in range(low, high + 1)]
-            assert places == list(range(first, last + 1))
 
 
 @pytest.mark.parametrize("seed", [9, 11])

@@ -86,17 +86,6 @@ def test_stages_may_have_different_priorities() -> None:
     assert first[0] != first[1]
 
 
-def test_throughput_slos_count_the_length_of_the_trace() -> None:
-    system = one_queue([0.1, 0.1], [1.0, 1.0])
-    goals = [
-        Goal(101.5, (Stop("storage", 0, 0),), spent_s=100.0),
-        Goal(3.0, (Stop("storage", 0, 1),)),
-    ]
-    order = prioritize([system], goals)
-    assert order.met.all()
-    assert order.ranks[0][0] < order.ranks[0][1]
-
-
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_levels_are_the_best_cut_of_the_order(seed: int, count: int) -> None:
@@ -231,16 +220,6 @@ def test_a_device_that_may_lag_behind_has_later_bounds() -> None:
     assert last.bound == pytest.approx((2.0 + 0.5) / 0.9)  # a continues to arrive meanwhile
 
 
-@pytest.mark.slow
-def test_a_sum_of_mean_rates_that_is_100_percent_but_for_rounding_is_planned() -> None:
-    tenants = [tenant(f"c{k}", slo=1000.0, rate=1 / 49) for k in range(49)]
-    assert sum([1 / 49] * 49) != 1.0
-    queues = {"s:d": 1.0, "s->sw": 1e4, "sw->s": 1e4}
-    queues |= {q: 1e4 for k in range(49) for q in (f"c{k}->sw", f"sw->c{k}")}
-    for bandwidth in (1.0, 1.0 - 1e-12):
-        assert make_plan(tenants, queues | {"s:d": bandwidth}).queues
-
-
 def test_blocking_is_held_against_the_slo_where_asked() -> None:
     tenants = [tenant("a", slo=1.3), tenant("b", slo=1000.0)]
     queues = {"s:d": 1.0, "s->sw": 1e6, "sw->s": 1e6}
@@ -292,27 +271,3 @@ def test_it_is_the_linear_programs(name: str) -> None:
     for flow in range(len(paths)):
         exact = lp.bound(full, flow, everybody)
         assert full.bound(flow, everybody) == pytest.approx(exact, rel=1e-6)
-
-
-def test_what_is_above_100_percent_has_none() -> None:
-    paths, rates = FULL["two queues"]
-    above = system(paths, rates, 1 + 1e-6)
-    assert above.bound(0, np.ones(4, bool)) == float("inf")
-
-
-def test_a_plan_of_full_links_has_bounds() -> None:
-    links = ("c->switch", "switch->s")
-    tenants = [
-        PlannedWorkload(
-            name=f"w{index}",
-            slo_s=100.0,
-            routes={"network-in": links},
-            limiters={"network-in": Limiters(np.array([rate]), np.array([1.0]), 0.0)},
-            largest={"network-in": 0.5},
-        )
-        for index, rate in enumerate([0.1, 0.2, 0.7])
-    ]
-    plan = make_plan(tenants, dict.fromkeys(links, 1.0))
-    assert plan.met
-    assert [queue.load for queue in plan.queues] == pytest.approx([1.0, 1.0])
-    assert all(np.isfinite(w.bound_blocking) for w in plan.workloads)
