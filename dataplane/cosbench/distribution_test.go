@@ -116,37 +116,3 @@ func TestRanges(t *testing.T) {
 		}
 	}
 }
-
-// FuzzDistribution checks that nothing panics and that draws stay within the bounds and the share.
-func FuzzDistribution(f *testing.F) {
-	for _, text := range []string{"c(1)", "u(1,9)", "u(4)", "r(1,5)", "3-7", "s(2,3)", "h(1|2|3,4||5)", "h(||)", "u(-1,0)", "c()", "r(,)", ")("} {
-		f.Add(text, uint8(3))
-	}
-	f.Fuzz(func(t *testing.T, text string, n uint8) {
-		workers := int(n%8) + 1
-		d, err := ParseDistribution(text, workers)
-		if err != nil {
-			return
-		}
-		if d.Divisible(workers) != nil {
-			workers = 1
-		}
-		low, high := d.lower, d.upper
-		if low > high || low < 0 {
-			t.Fatalf("%s: bounds %d to %d", text, low, high)
-		}
-		random := rand.New(rand.NewPCG(5, 6))
-		for worker := 1; worker <= workers; worker++ {
-			if d.kind != 'h' && d.kind != 'c' && d.kind != 's' {
-				var length int64
-				low, length = Share(d.lower, d.upper, worker, workers)
-				high = low + length - 1
-			}
-			for range 20 {
-				if v := d.Draw(random, worker, workers); v < low || v > high {
-					t.Fatalf("%s drew %d for worker %d of %d, not %d to %d", text, v, worker, workers, low, high)
-				}
-			}
-		}
-	})
-}

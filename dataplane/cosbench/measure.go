@@ -258,14 +258,6 @@ type second struct {
 	latencies sim.Histogram
 }
 
-func (s *second) close() Second {
-	if s.Ops = int64(s.latencies.Count()); s.Ops > 0 {
-		s.Mean = s.latencies.Sum() / time.Duration(s.Ops)
-		s.P95 = s.latencies.Quantile(0.95)
-	}
-	return s.Second
-}
-
 // series holds the seconds of a stage, in order. A few stay open, because samples are taken from
 // one worker after another.
 type series struct {
@@ -317,7 +309,11 @@ func (s *series) close(now time.Duration, all bool) {
 	kept := s.open[:0]
 	for _, cell := range s.open {
 		if all || cell.Second.Second < before {
-			s.done = append(s.done, cell.close())
+			if cell.Ops = int64(cell.latencies.Count()); cell.Ops > 0 {
+				cell.Mean = cell.latencies.Sum() / time.Duration(cell.Ops)
+				cell.P95 = cell.latencies.Quantile(0.95)
+			}
+			s.done = append(s.done, cell.Second)
 			s.spare = append(s.spare, cell)
 		} else {
 			kept = append(kept, cell)

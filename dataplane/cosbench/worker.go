@@ -3,12 +3,14 @@ package cosbench
 import (
 	"context"
 	"crypto/md5"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,7 +105,7 @@ func readBuffer(workers int) int { return max(min(256<<10, (256<<20)/workers), 1
 
 func newWorker(run *workRun, index int, seed [2]uint64) *worker {
 	return &worker{index: index, workers: run.Workers, run: run, buffer: make([]byte, readBuffer(run.Workers)),
-		random: rand.New(rand.NewPCG(seed[0], seed[1]))}
+		random: rand.New(rand.NewPCG(seed[0], seed[1])), timer: time.NewTimer(0)}
 }
 
 func (w *worker) now() time.Duration { return time.Since(w.run.start) }
@@ -174,11 +176,7 @@ func (w *worker) next() bool {
 		return false
 	}
 	if wait := at - w.began; wait > 0 {
-		if w.timer == nil {
-			w.timer = time.NewTimer(wait)
-		} else {
-			w.timer.Reset(wait)
-		}
+		w.timer.Reset(wait)
 		select {
 		case <-w.timer.C:
 		case <-w.run.stopping:
@@ -380,10 +378,8 @@ func failureKind(err error) int {
 	if errors.Is(err, errHash) {
 		kind = "checksum"
 	}
-	for i, name := range failureKinds {
-		if name == kind {
-			return i
-		}
+	if index := slices.Index(failureKinds, kind); index >= 0 {
+		return index
 	}
 	return len(failureKinds) - 2 // an unknown kind of a store counts as client
 }
@@ -397,10 +393,7 @@ type pool struct{ random, zero []byte }
 func newPool(random *rand.Rand) *pool {
 	p := &pool{make([]byte, poolSize), make([]byte, poolSize)}
 	for i := 0; i < poolSize; i += 8 {
-		v := random.Uint64()
-		for j := range 8 {
-			p.random[i+j] = byte(v >> (8 * j))
-		}
+		binary.LittleEndian.PutUint64(p.random[i:], random.Uint64())
 	}
 	return p
 }

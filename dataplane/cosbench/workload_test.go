@@ -70,15 +70,12 @@ func TestFaults(t *testing.T) {
 		{strings.Replace(workload(reading), `name="main"`, `name=" main"`, 1), `workstage " main"`, "begins or ends with a space", 4},
 		{workload(`<work name="m" workers="4" runtime="1"/>`), `work "m"`, "there is no <operation> in it", 5},
 		{work(`workers="0" runtime="1"`), `work "m"`, "workers=\"0\"", 5},
-		{work(`runtime="1"`), `work "m"`, "workers is missing", 5},
 		{work(`workers="x" runtime="1"`), `work "m"`, "not a whole number", 5},
 		{work(`workers="2" runtime="-1"`), `work "m"`, "not a whole number from 0", 5},
 		{work(`workers="2" runtime="1" type="warm"`), `work "m"`, `"warm" is not supported`, 5},
-		{work(`workers="2" runtime="1" division="file"`), `work "m"`, `"file" is not supported`, 5},
 		{work(`workers="2" runtime="1" afr="1000001"`), `work "m"`, "afr", 5},
 		{work(`workers="2"`), `work "m"`, "no limit", 5},
 		{work(`workers="4" totalOps="3"`), `work "m"`, "cannot be divided among 4", 5},
-		{work(`workers="4" totalBytes="3"`), `work "m"`, "cannot be divided among 4", 5},
 		{operation(`type="copy"`), `operation "copy"`, `"copy" is not supported`, 6},
 		{operation(`type="read" ratio="90" config="containers=c(1);objects=c(1)"`), `work "m"`, "sum to 90", 5},
 		{operation(`type="read" config="objects=c(1)"`), `operation "read"`, "containers is missing", 6},
@@ -90,7 +87,6 @@ func TestFaults(t *testing.T) {
 		{operation(`type="read" config="containers=h(1|9|1);objects=c(1)" division="container"`), `operation "read"`, "histogram cannot be divided", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1)"`), `operation "write"`, "sizes is missing", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)KiB"`), `operation "write"`, "no unit that is known", 6},
-		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)"`), `operation "write"`, "no unit", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)B;content=text"`), `operation "write"`, "content=text", 6},
 		{operation(`type="read" config="containers=c(1);objects=c(1);hashcheck=true"`), `operation "read"`, "write it hashCheck", 6},
 		{operation(`type="list" config="objects=c(1)"`), `operation "list"`, "objects needs containers", 6},
@@ -144,24 +140,6 @@ func TestInheritance(t *testing.T) {
 		init.Operations[0].Label() != "init-write" ||
 		init.Operations[0].Config.String() != "objects=r(0,0);sizes=c(0)B;cprefix=a;containers=r(1,4);oprefix=b" {
 		t.Errorf("init %+v", init)
-	}
-}
-
-// TestRecordedConfig reads the workload that a real COSBench wrote.
-func TestRecordedConfig(t *testing.T) {
-	text, err := os.ReadFile("testdata/recorded-config.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := plan(t, string(text))
-	main := p.Workload.Stages[2].Works[0]
-	if p.Name != "mos-A" || len(p.Workload.Stages) != 5 || main.Workers != 8 || main.Runtime != 30 || main.Rampup != 2 ||
-		len(main.Operations) != 3 || main.Operations[2].Type != "delete" || main.Storage.Config.String() != "timeout=30000" {
-		t.Errorf("%+v", main)
-	}
-	prepare := p.Workload.Stages[1].Works[0].Operations[0]
-	if prepare.Config.String() != "createContainer=false;cprefix=mosa;containers=r(1,4);objects=r(1,50);sizes=u(1,128)KB" {
-		t.Errorf("prepare %s", prepare.Config)
 	}
 }
 

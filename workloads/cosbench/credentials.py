@@ -47,7 +47,8 @@ _NEEDED = {
 _VALUE = r"""("[^"]*"|'[^']*')"""
 _CONFIG = re.compile(rf"(\sconfig\s*=\s*){_VALUE}")
 _TYPE = re.compile(rf"\stype\s*=\s*{_VALUE}")
-_TAG = re.compile(rf"<!--.*?-->|<(/?)([\w-]+)((?:\s+[\w-]+\s*=\s*{_VALUE})*\s*)(/?)>", re.DOTALL)
+_NAME = r"[\w:.-]+"
+_TAG = re.compile(rf"<!--.*?-->|<(/?)({_NAME})((?:\s+{_NAME}\s*=\s*{_VALUE})*\s*)(/?)>", re.DOTALL)
 
 
 @dataclass(frozen=True)

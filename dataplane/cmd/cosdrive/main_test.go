@@ -97,24 +97,6 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestCheck checks that the plan is printed as JSON.
-func TestCheck(t *testing.T) {
-	var out bytes.Buffer
-	if err := cosdrive(context.Background(), []string{"check", file(t, workload)}, &out); err != nil {
-		t.Fatal(err)
-	}
-	var plan struct {
-		Stages []struct {
-			ID    string
-			Works []struct{ Operations []struct{ Config string } }
-		}
-	}
-	if err := json.Unmarshal(out.Bytes(), &plan); err != nil || len(plan.Stages) != 2 ||
-		plan.Stages[1].Works[0].Operations[0].Config != "containers=u(1,2);objects=u(1,10)" || bytes.Contains(out.Bytes(), []byte("hush")) {
-		t.Errorf("%v\n%s", err, &out)
-	}
-}
-
 // TestInterrupted checks that an interrupted run saves its results and reports the interruption.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -67,20 +67,3 @@ func TestAWrongKeyIsNamedWithoutShowingIt(t *testing.T) {
 		}
 	}
 }
-
-func TestBadS3Configs(t *testing.T) {
-	for config, text := range map[string]string{
-		"":                                   "endpoint is missing",
-		"endpoint=http://x":                  "accesskey and secretkey are missing",
-		"endpoint=x;accesskey=a;secretkey=b": "endpoint is not a store's URL",
-		"endpoint=http://a:b@x;accesskey=a;secretkey=b":                "has a user",
-		"endpoint=http://x;accesskey=a;secretkey=b;timeout=-1":         "timeout=-1",
-		"endpoint=http://x;accesskey=a;secretkey=b;proxies=a:b:c,d":    "proxies has",
-		"endpoint=http://x;accesskey=a;secretkey=b;path_style_access=": "path_style_access",
-		"endpoint=http://x;accesskey=a;secretkey=b;proxyhost=h":        "proxyhost",
-	} {
-		if _, err := made(t, "s3", config, Session{}); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", config, err)
-		}
-	}
-}

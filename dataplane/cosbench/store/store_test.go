@@ -90,10 +90,23 @@ func TestADelayIsCalledOff(t *testing.T) {
 	}
 }
 
-func TestBadMockConfigs(t *testing.T) {
-	for config, text := range map[string]string{"size=-1": "size=-1", "delay=x": "delay=x", "errors=2": "share"} {
-		if _, err := made(t, "mock", config, Session{}); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", config, err)
+func TestMistakesInConfigs(t *testing.T) {
+	for _, c := range []struct{ kind, config, text string }{
+		{"mock", "size=-1", "size=-1"},
+		{"mock", "delay=x", "delay=x"},
+		{"mock", "errors=2", "share"},
+		{"swift", "", "no storage_url"},
+		{"swift", "storage_url=ftp://x", "storage_url is not a store's URL"},
+		{"swift", "storage_url=http://x;proxies=,", "proxies has"},
+		{"swift", "storage_url=http://x;timeout=1s", "timeout=1s"},
+		{"s3", "", "endpoint is missing"},
+		{"s3", "endpoint=http://x", "accesskey and secretkey are missing"},
+		{"s3", "endpoint=http://a:b@x;accesskey=a;secretkey=b", "has a user"},
+		{"s3", "endpoint=http://x;accesskey=a;secretkey=b;path_style_access=", "path_style_access"},
+		{"s3", "endpoint=http://x;accesskey=a;secretkey=b;proxyhost=h", "proxyhost"},
+	} {
+		if _, err := made(t, c.kind, c.config, Session{}); err == nil || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s %s: %v", c.kind, c.config, err)
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package store
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -193,17 +190,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestAnEarlyAnswerToALargeObject(t *testing.T) {
-	server := newFakeSwift(t)
-	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
-	server.Before(func(w http.ResponseWriter, _ *http.Request) bool {
-		http.Error(w, "", http.StatusInsufficientStorage)
-		return true
-	})
-	err := s.Put(t.Context(), "c", "o", bytes.NewReader(make([]byte, 64<<20)), 64<<20)
-	hasKind(t, err, Server, "Insufficient Storage")
-}
-
 // TestProxiesTakeTurns also kills a proxy: its requests fail first, then the others get all.
 func TestProxiesTakeTurns(t *testing.T) {
 	server := newFakeSwift(t)
@@ -252,33 +238,6 @@ func TestProxiesTakeTurns(t *testing.T) {
 	_ = proxies[2].Close()
 	for range 6 {
 		hasKind(t, s.CreateContainer(t.Context(), "c"), Refused, "refused")
-	}
-}
-
-func TestACalledOffOperation(t *testing.T) {
-	server := newFakeSwift(t)
-	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
-	asked, hold := make(chan bool), make(chan bool)
-	server.Before(func(http.ResponseWriter, *http.Request) bool { asked <- true; <-hold; return true })
-	defer close(hold)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-asked; cancel() }()
-	err := s.Delete(ctx, "c", "o")
-	if hasKind(t, err, Other, "called off"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
-func TestBadSwiftConfigs(t *testing.T) {
-	for config, text := range map[string]string{
-		"":                                "no storage_url",
-		"storage_url=ftp://x":             "storage_url is not a store's URL",
-		"storage_url=http://x;proxies=,":  "proxies has",
-		"storage_url=http://x;timeout=1s": "timeout=1s",
-	} {
-		if _, err := made(t, "swift", config, Session{}); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", config, err)
-		}
 	}
 }
 

@@ -15,7 +15,7 @@ from workloads.cosbench import driver
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.credentials import filled
 from workloads.cosbench.driver import DriveOptions, run_here
-from workloads.cosbench.tables import compare, latencies
+from workloads.cosbench.tables import compare
 from workloads.cosbench.workload import (
     AUTHS,
     STAGES,
@@ -174,13 +174,6 @@ def test_an_archive_of_cosdrive_reads_like_a_real_one(driven: Any) -> None:
         assert edge is not None
         assert exact.mean_s == pytest.approx(result.mean_s, abs=1e-5)
     assert failed > 0
-
-
-def test_its_latencies_add_up(driven: Any) -> None:
-    archive = driven[0].archive
-    table = latencies(archive, archive.driver.started_at)
-    reads = archive.main[0].results[0].operations
-    assert table[table["op"] == "read"]["count"].sum() == reads
 
 
 def test_the_same_xml_from_both_has_the_same_shape(tmp_path: Path) -> None:

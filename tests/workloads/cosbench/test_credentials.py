@@ -77,7 +77,7 @@ def test_filling_in_keeps_lines_comments_and_own_values() -> None:
     # Errors name lines of the user's file.
     text = """<!-- Workload
   of config="a user" -->
-<workload name="w"
+<workload name="w" xmlns:x="y"
           description='a > b, config="x"'>
   <auth type="swauth" config="username=u;
      password=***;timeout=5;"
