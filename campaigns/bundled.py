@@ -38,16 +38,9 @@ _SPEC = "a spec is a mapping with name, groups and store"
 
 
 def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
-    """Return the files behind the runs of campaigns (folder -> the packed attempts).
-
-    Args:
-        campaigns: folders of runs.
-        scratch: an empty folder for generated files.
-
-    Raises:
-        UserError: a campaign's record cannot be read, its folder has another name, or a file that
-            it names is missing. Also if two different files would get the same name.
-    """
+    """Return the files behind the runs of campaigns (folder -> the packed attempts). UserError: a
+    campaign's record cannot be read, its folder has another name, or a file that it names is
+    missing. Also if two different files would get the same name."""
     commit, dirty = code_state()
     found = Sources(hotbed_version(), commit, tuple(_authors()))
     found.hide = {str(ROOT): "$HOTBED", str(Path.home()): "$HOME"}
@@ -160,11 +153,7 @@ def jobs(attempts: Iterable[Path]) -> Iterator[Job]:
 
 def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job]) -> Path | None:
     """Return the file that a campaign names as its `key`, or None if it names none. The path is
-    from the latest runs, or from Hotbed's own files.
-
-    Raises:
-        UserError: the file is missing.
-    """
+    from the latest runs, or from Hotbed's own files. UserError: the file is missing."""
     name = str(body.get(key) or "")
     if not name:
         return None
@@ -192,11 +181,7 @@ def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job])
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """Read ``campaign.json`` of a folder of runs.
-
-    Raises:
-        UserError: the file is missing or cannot be read.
-    """
+    """Return ``campaign.json`` of a folder of runs. UserError: it is missing or cannot be read."""
     path = folder / "campaign.json"
     try:
         body = json.loads(path.read_bytes())
@@ -246,16 +231,8 @@ class PortableSpec:
 
 def portable_spec(spec: Path, campaign: object) -> PortableSpec:
     """Return a spec that names no machines or people and needs no other files. Results do not
-    depend on the options that are left out (`TestbedSpec.digest`).
-
-    Args:
-        spec: the file.
-        campaign: the campaign's record. Words of the campaign and of the rest of the spec are not
-            `names`, because runs would be unreadable without them.
-
-    Raises:
-        UserError: the spec cannot be read.
-    """
+    depend on the options that are left out (`TestbedSpec.digest`). Words of `campaign` and of the
+    rest of the spec are not `names`: runs would be unreadable without them."""
     body = read_mapping(spec, _SPEC)
     store, site = body.get("store"), body.get("site")
     changed = survey(spec.read_text())  # readers of a bundle refuse YAML's aliases
@@ -383,51 +360,58 @@ def _file(bundle: Path, campaign: str) -> Path:
     return bundle / "campaigns" / f"{campaign}.yaml"
 
 
-def again(
-    bundle: Path,
-    campaign: str,
-    artifacts: Path,
-    *,
-    figure: str | None = None,
-    spec: Path | None = None,
-    site: str | None = None,
-    testbed: str | None = None,
-    ground: str | None = None,
-) -> Request:
-    """Return the request to run the campaign `campaign` of an unpacked bundle into `artifacts`.
+@dataclass(frozen=True)
+class RerunRequest:
+    """A request to run a campaign of a bundle again.
 
-    Args:
-        bundle: the unpacked bundle; it must exist until the campaign has run. Paths in the
-            campaign's file are replaced with paths in the bundle.
-        campaign: the campaign's name.
-        artifacts: a folder without the original runs.
-        figure: run only the cells of this figure.
-        spec: a testbed's file instead of the bundle's.
-        site: a kind of site instead of the spec's, without options.
-        testbed: a testbed's name instead of the spec's.
-        ground: a ground of real machines instead of the campaign's.
-
-    Raises:
-        UserError: a file is missing, or simulated runs would be compared with measured runs.
+    Attributes:
+        campaign: name of the campaign, if there are several.
+        figure: only the cells that feed this figure.
+        spec, site, testbed, ground: another testbed's file, kind of site (without options) or name
+            than the bundle's; another real ground.
+        artifacts: folder of the new runs; by default ``artifacts-BUNDLE``.
+        most_gib: maximum size of the unpacked bundle.
     """
+
+    bundle: Path
+    campaign: str | None = None
+    figure: str | None = None
+    spec: Path | None = None
+    site: str | None = None
+    testbed: str | None = None
+    ground: str | None = None
+    artifacts: Path | None = None
+    most_gib: float = 16
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the new runs."""
+        name = f"artifacts-{self.bundle.name.partition('.')[0]}"
+        return Path(name) if self.artifacts is None else self.artifacts
+
+
+def again(bundle: Path, campaign: str, asked: RerunRequest) -> Request:
+    """Return the request to run the campaign `campaign` of an unpacked bundle, which must exist
+    until it has run. Paths in its file are replaced with paths in the bundle. UserError: a file is
+    missing, or simulated runs would be compared with measured runs."""
     file = _file(bundle, campaign)
     if not file.is_file():
         raise UserError(f"the bundle holds no file of the campaign {campaign}")
     # Use only files of the bundle: an absolute path would name a file of this machine.
     body = portable(read_mapping(file, _CAMPAIGN))
     made_on = str(body.get("ground", "sim"))
-    if ground not in (None, made_on) and "sim" in (ground, made_on):
+    if asked.ground not in (None, made_on) and "sim" in (asked.ground, made_on):
         raise UserError(
             f"the bundle's runs are of ground {made_on}, and what is simulated is never "
             "compared with what was measured as if it were the same",
-            where=f"--ground {ground}",
+            where=f"--ground {asked.ground}",
         )
-    if spec is not None:
-        if not spec.is_file():
-            raise UserError("there is no such file", where=f"--spec {spec}")
-        body["spec"] = str(spec.resolve())
-    if site is not None:
-        body["spec"] = str(_on_site(bundle, file, str(body.get("spec") or ""), site))
+    if asked.spec is not None:
+        if not asked.spec.is_file():
+            raise UserError("there is no such file", where=f"--spec {asked.spec}")
+        body["spec"] = str(asked.spec.resolve())
+    if asked.site is not None:
+        body["spec"] = str(_on_site(bundle, file, str(body.get("spec") or ""), asked.site))
     ours = own_notebook(str(body.get("notebook") or "none"))
     if ours is not None:  # Hotbed's own notebook is preferred to the bundle's untrusted one
         body["notebook"] = str(ours)
@@ -435,11 +419,11 @@ def again(
     made = _jobs(bundle, campaign)
     return Request(
         str(file),
-        figure,
-        testbed,
-        artifacts,
+        asked.figure,
+        asked.testbed,
+        asked.folder,
         _controllers(bundle, made),
-        ground,
+        asked.ground,
         _constants(bundle, campaign, made),
     )
 
@@ -458,11 +442,8 @@ def _controllers(bundle: Path, made: Sequence[Job]) -> Path | None:
 
 
 def _constants(bundle: Path, campaign: str, made: Sequence[Job]) -> Path | None:
-    """Return the model's constants of a campaign's runs; None for the default constants.
-
-    Raises:
-        UserError: the constants are not in the bundle, or the runs used several.
-    """
+    """Return the model's constants of a campaign's runs; None for the default constants. UserError:
+    the constants are not in the bundle, or the runs used several."""
     names = sorted({Path(str(job["model"])).name for job in made if job.get("model")})
     files = [bundle / "models" / name for name in names]
     for file in files:
@@ -500,21 +481,14 @@ def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
 
 def stated(bundle: Path, campaign: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a campaign's file in an unpacked bundle, which `again` runs, and the campaign from the
-    record of its runs.
-
-    Raises:
-        UserError: either cannot be read.
-    """
+    record of its runs. UserError: either cannot be read."""
     said = read_mapping(_file(bundle, campaign), _CAMPAIGN)
     return said, portable(recorded(bundle / "artifacts" / campaign)["campaign"])
 
 
 def missing(bundle: Path, campaign: str) -> Iterator[str]:
-    """Yield the files that a bundled campaign names and the bundle lacks.
-
-    Raises:
-        UserError: the campaign's file cannot be read.
-    """
+    """Yield the files that a bundled campaign names and the bundle lacks. UserError: the campaign's
+    file cannot be read."""
     body = read_mapping(_file(bundle, campaign), _CAMPAIGN)
     for key, place in (("spec", "specs"), ("notebook", "notebooks")):
         last = Path(str(body.get(key) or "")).name
@@ -524,11 +498,8 @@ def missing(bundle: Path, campaign: str) -> Iterator[str]:
 
 
 def require(bundle: Path, campaign: str) -> None:
-    """Raise unless a campaign can be run again from a bundle.
-
-    Raises:
-        UserError: the reason why it cannot be run.
-    """
+    """Raise unless a campaign can be run again from a bundle. UserError: the reason why it cannot
+    be run."""
     loaded = load_campaign(_file(bundle, campaign))
     for name in missing(bundle, campaign):
         raise UserError(f"campaigns/{campaign}.yaml names {name}, which is not there")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from analysis.bundle.publish import Bundled
     from analysis.bundle.rerun import RerunComparison
     from analysis.bundle.verify import Opened
+    from campaigns.bundled import RerunRequest
     from campaigns.engine.dask import Workers
     from campaigns.engine.display import CampaignResult
     from campaigns.engine.estimate import DryRunReport
@@ -39,22 +40,8 @@ def bundle(
     with_logs: bool = False,
     progress: Progress = _quiet,
 ) -> Bundled:
-    """Bundle a campaign, a comparison or a paper's campaigns.
-
-    Args:
-        campaign: as in `hotbed report`, or a comparison such as ``compare-sim``.
-        out: the archive; by default ``CAMPAIGN.hotbed.zip`` in the current folder.
-        artifacts: the folder of campaigns.
-        ground: ground of the runs, if there are several.
-        about: a YAML file with fields of `schemas.bundle.About`.
-        hide: host names that must not be in the bundle.
-        with_logs: True to pack raw logs too.
-        progress: called with each phase.
-
-    Raises:
-        UserError: there is no such campaign, `out` cannot be written, or the bundle would have
-            content that must not be published.
-    """
+    """Bundle a campaign, a comparison or a paper's campaigns. UserError: there is no such campaign,
+    `out` cannot be written, or the bundle would have content that must not be published."""
     from analysis.bundle.publish import build
     from campaigns.bundled import require, sources
     from schemas.yaml_file import read_mapping
@@ -72,38 +59,6 @@ def bundle(
         require=require,
         progress=progress,
     )
-
-
-@dataclass(frozen=True)
-class RerunRequest:
-    """A request to run a campaign of a bundle again.
-
-    Attributes:
-        campaign: name of the campaign, if there are several.
-        figure: only the cells that feed this figure.
-        spec: file of another testbed.
-        site: another kind of site than the spec's.
-        testbed: name of another testbed.
-        ground: another real ground.
-        artifacts: folder of the new runs; by default ``artifacts-BUNDLE``.
-        most_gib: maximum size of the unpacked bundle.
-    """
-
-    bundle: Path
-    campaign: str | None = None
-    figure: str | None = None
-    spec: Path | None = None
-    site: str | None = None
-    testbed: str | None = None
-    ground: str | None = None
-    artifacts: Path | None = None
-    most_gib: float = 16
-
-    @property
-    def folder(self) -> Path:
-        """Folder of the new runs."""
-        name = f"artifacts-{self.bundle.name.partition('.')[0]}"
-        return Path(name) if self.artifacts is None else self.artifacts
 
 
 @dataclass(frozen=True)
@@ -172,16 +127,8 @@ class Ready:
         return session.dry_run(self.request, workers=workers)
 
     def run(self, workers: Workers | None = None, *, trust_code: bool = False) -> Rerun:
-        """Run or resume the campaign, and compare; see `hotbed run`.
-
-        Args:
-            workers: workers that compute the cells.
-            trust_code: True if the bundle's own code may run (see `consent`).
-
-        Raises:
-            UserError: the testbed, the disk or the workers have a problem, or there is code that is
-                not trusted.
-        """
+        """Run or resume the campaign, and compare; see `hotbed run`. UserError: the testbed, the
+        disk or the workers have a problem, or there is code that is not trusted."""
         if self.code and not trust_code:
             names = ", ".join(one.path for one in self.code)
             raise UserError(
@@ -200,12 +147,9 @@ class Ready:
 
 @contextmanager
 def unpacked(asked: RerunRequest, progress: Progress = _quiet) -> Iterator[Ready]:
-    """Prepare a bundle's campaign for another run within the block.
-
-    Raises:
-        UserError: it is no bundle, or unsafe to open; it was changed since it was made; it lacks
-            the requested campaign; or its own runs are in the folder of the new ones.
-    """
+    """Prepare a bundle's campaign for another run within the block. UserError: it is no bundle, or
+    unsafe to open; it was changed since it was made; it lacks the requested campaign; or its own
+    runs are in the folder of the new ones."""
     from analysis.bundle.archive import GIB
     from analysis.bundle.rerun import shares_runs
     from analysis.bundle.verify import changed, opened
@@ -232,16 +176,7 @@ def unpacked(asked: RerunRequest, progress: Progress = _quiet) -> Iterator[Ready
                 do="give --artifacts another folder",
             )
         try:
-            request = again(
-                found.folder,
-                name,
-                asked.folder,
-                figure=asked.figure,
-                spec=asked.spec,
-                site=asked.site,
-                testbed=asked.testbed,
-                ground=asked.ground,
-            )
+            request = again(found.folder, name, asked)
             with profiles_of(found.folder):
                 yield Ready(bundled, request, foreign_code(found.manifest))
         except UserError as error:

@@ -45,18 +45,8 @@ def verify(
     limited: bool = True,
     progress: Progress = lambda phase, share: None,
 ) -> Verification:
-    """Check a bundle in a separate process (see `analysis.bundle.verify`).
-
-    Args:
-        path: the archive.
-        most_gib: maximum size of the unpacked bundle.
-        limited: False for the user's own bundle, which has no limits.
-        progress: called with each phase and the finished share.
-
-    Raises:
-        UserError: it is no bundle, or unsafe to open; or it takes more memory or time than a bundle
-            of its size should.
-    """
+    """Check a bundle in a separate process (see `analysis.bundle.verify`). UserError: it is no
+    bundle, or unsafe to open; or it takes more memory or time than a bundle of its size should."""
     from analysis.bundle.verify import Check, Difference, Verification
     from schemas.bundle import Manifest
 
@@ -73,10 +63,7 @@ def verify(
 
 def look(path: Path, *, most_gib: float, progress: Progress) -> None:
     """Unpack a bundle and inspect every file in a separate process, like `verify`'s first step.
-
-    Raises:
-        UserError: see `verify`.
-    """
+    UserError: see `verify`."""
     asked = {"path": str(path), "most_gib": most_gib, "limited": True, "whole": False}
     _ask(path, asked, progress)
 

@@ -31,7 +31,6 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 LEVEL = 5
 CHUNK = 2**20
 MIB, GIB = 2**20, 2**30
-MOST_ENTRIES = 2_000_000
 LEAST_UNPACKED, MOST_RATIO = 64 * MIB, 200
 """Bytes that any archive may unpack to, and the maximum ratio to its size for a larger archive."""
 MOST_YAML = 2 * MIB
@@ -69,11 +68,7 @@ def digest(file: Path) -> Digest:
 
 def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
     """Write `files` (name in the archive -> file) to `target` and return the archive's SHA-256. The
-    archive gets its final name when it is complete.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    archive gets its final name when it is complete. UserError: it cannot be written."""
     refuse_folder(target)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
@@ -111,14 +106,10 @@ def _add(archive: zipfile.ZipFile, name: str, file: Path) -> None:
 def unpack(
     archive: Path, folder: Path, *, most_bytes: int, progress: Progress
 ) -> dict[str, Digest]:
-    """Unpack into the (empty) `folder` and return the digest of every unpacked file.
-
-    Nothing is written outside `folder`. Only plain files are created. At most `most_bytes` are
-    written, whatever sizes the archive states.
-
-    Raises:
-        UserError: it cannot be read, is no ZIP archive, or is unsafe to open.
-    """
+    """Unpack into the (empty) `folder` and return the digest of every unpacked file. Nothing is
+    written outside `folder`. Only plain files are created. At most `most_bytes` are written,
+    whatever sizes the archive states. UserError: it cannot be read, is no ZIP archive, or is unsafe
+    to open."""
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = opened.infolist()
@@ -153,10 +144,6 @@ def _refuse_unsafe(archive: Path, entries: list[zipfile.ZipInfo], most_bytes: in
         why = _unsafe(entry) or taken(entry.filename, names)
         if why is not None:
             raise UserError(f"the entry {entry.filename!r} {why}", where=archive, do=_DISTRUST)
-    if len(entries) > MOST_ENTRIES:
-        raise UserError(
-            f"holds {len(entries):,} files", where=archive, allowed=f"at most {MOST_ENTRIES:,}"
-        )
     total = sum(entry.file_size for entry in entries)
     size = f"unpacks to {total / GIB:.1f} GiB"
     if total > max(LEAST_UNPACKED, MOST_RATIO * archive.stat().st_size):
@@ -195,12 +182,7 @@ def unsafe_name(name: str) -> str | None:
 
 def taken(name: str, names: set[str]) -> str | None:
     """Return why an entry cannot have the name, or None. Another entry may have the same name, be
-    in it or be one of its folders, also where case makes no difference.
-
-    Args:
-        name: name of the entry.
-        names: names of earlier entries, and their folders with a slash at the end; grows.
-    """
+    in it or be one of its folders, also where case makes no difference. `names` grows."""
     folded = unicodedata.normalize("NFC", name).casefold()
     parts = folded.split("/")
     folders = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
@@ -233,11 +215,8 @@ def _extract(
 
 def look(files: Mapping[str, Path], source: Path) -> None:
     """Raise unless files (by their names in the bundle `source`) can be read at a moderate cost. In
-    a process with limits, a file that needs more memory is refused.
-
-    Raises:
-        UserError: names the first file that cannot.
-    """
+    a process with limits, a file that needs more memory is refused. UserError: names the first file
+    that cannot."""
     for name, file in sorted(files.items()):
         check = _LOOKS.get(Path(name).suffix)
         try:

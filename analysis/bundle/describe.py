@@ -79,17 +79,7 @@ def derive(
     artifacts: Path, report: str, *, comparison: bool, progress: Progress, pdf: bool = True
 ) -> Derived:
     """Make the report `report` from the runs in `artifacts`, and write the data of its figures.
-
-    Args:
-        artifacts: the folder of campaigns.
-        report: see `analysis.core.report.build`.
-        comparison: True if the report is one of `hotbed compare`.
-        progress: called with each figure.
-        pdf: True to draw figures as PDF too.
-
-    Raises:
-        UserError: there is no such report, or no run in it.
-    """
+    UserError: there is no such report, or no run in it."""
     with style.recorded(pdf=pdf) as shown:
         if comparison:  # one figure, written before another process could start
             made = _compare(artifacts / report)
@@ -250,10 +240,6 @@ def _commit(run: Run) -> str:
 def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Cells | None:
     """Return the figure with the quickest cells, among the figures within the first half hour.
     Simulated ones come first, then ones with claims, because measured cells are compared by claims.
-
-    Args:
-        campaigns: campaigns of the bundle.
-        claimed: figures named by claims with an interval.
     """
 
     def rank(one: Ran, part: Cells) -> tuple[bool, int, float]:
@@ -338,15 +324,9 @@ def numbered(derived: Derived, campaigns: Sequence[Ran]) -> list[Claimed]:
 
 
 def command_of(figure: str, derived: Derived, campaigns: Sequence[Ran]) -> str:
-    """Return the command that makes the runs behind a claim again.
-
-    Args:
-        figure: the figure or figures that the claim names.
-        derived: has the commands of the paper's catalogue.
-        campaigns: campaigns of the bundle if its runs test the claim. The command then reruns one
-            of them, as a whole if no cells belong to the figure alone. Empty if no run tests the
-            claim: the command then comes from the catalogue.
-    """
+    """Return the command that makes the runs behind a claim again: a rerun of those of the
+    bundle's `campaigns` that test it, as a whole if no cells belong to the figure alone; or the
+    catalogue's command if there are none."""
     names = [name.strip() for name in figure.split(",")]
     if not campaigns:
         # A catalogue may list a claim's figure (7a) only as a whole (7).

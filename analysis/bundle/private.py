@@ -159,13 +159,8 @@ class Aliases:
     def __init__(
         self, folders: Mapping[str, str], names: Iterable[str] = (), hidden: Iterable[str] = ()
     ) -> None:
-        """Take the data to replace.
-
-        Args:
-            folders: absolute folders, and the word that stands for each.
-            names: names of machines, users and projects.
-            hidden: names that must not be in programs either, ordinary words or not.
-        """
+        """Take absolute `folders` with the word for each, `names` of machines, users and projects,
+        and `hidden` names, which programs must not have either."""
         self.counts: Counter[str] = Counter()
         self._folders = dict(folders)
         hidden = tuple(hidden)
@@ -352,11 +347,8 @@ class Finding:
 
 def parse(data: bytes) -> Any:
     """Return the value of a JSON text; an object must not have a key twice. Readers would take
-    either value, and only one would be searched.
-
-    Raises:
-        ValueError: it is no JSON, or an object has a key twice.
-    """
+    either value, and only one would be searched. ValueError: it is no JSON, or an object has a key
+    twice."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

@@ -96,26 +96,9 @@ def build(
     progress: Progress = quiet,
 ) -> Bundled:
     """Bundle the report `name` (see `hotbed report`), or the comparison of that name, into `out`.
-    Run folders are only read.
-
-    Args:
-        artifacts: the folder of campaigns.
-        name: name of the report.
-        out: the archive.
-        sources: returns the files behind campaigns (folder -> packed attempts); it may write files
-            to the given folder (see `campaigns.bundled.sources`).
-        about: fields of `schemas.bundle.About` from the user.
-        hidden: host names that stop the bundle if a program has them.
-        ground: ground of the runs, if there are several.
-        with_logs: True to pack raw logs too.
-        require: raises a `UserError` if a campaign could not be run again from a folder with the
-            contents of the bundle.
-        progress: called with each phase.
-
-    Raises:
-        UserError: there is no such campaign or no run in it, `out` cannot be written, or a file has
-            content that must not be published. The message names files and lines.
-    """
+    Run folders are only read. `sources` and `require` are as in `campaigns.bundled`; host names in
+    `hidden` stop the bundle if a program has them. UserError: there is no such campaign or no run
+    in it, `out` cannot be written, or a file (named with its line) must not be published."""
     archive.refuse_folder(out)
     folders, report, compared = _campaigns(artifacts, name, ground)
     try:
@@ -203,10 +186,7 @@ def about_of(
     stated: Mapping[str, Any], sources: Sources, derived: Derived, campaigns: Sequence[Ran]
 ) -> About:
     """Return the description of a bundle: fields from the user, and the others from the runs.
-
-    Raises:
-        UserError: a field from the user is not valid.
-    """
+    UserError: a field from the user is not valid."""
     names = ", ".join(one.campaign for one in campaigns)
     grounds = ", ".join(sorted({one.ground for one in campaigns}))
     runs = sum(one.finished for one in campaigns)
@@ -376,11 +356,8 @@ class Stage:
 
     def add_source(self, name: str, file: Path) -> None:
         """Add a source file: campaign files and specs with aliases. Programs, notebooks and
-        constants stay unchanged: an alias could change the behaviour of a program.
-
-        Raises:
-            UserError: it cannot be read.
-        """
+        constants stay unchanged: an alias could change the behaviour of a program. UserError: it
+        cannot be read."""
         text = _text(_read(file))
         if text is None:
             self.left_out["sources that are no text"] += 1
@@ -396,11 +373,7 @@ class Stage:
     def add_campaign(
         self, campaign: Path, attempts: Sequence[Path], progress: Progress = quiet
     ) -> None:
-        """Add a campaign's records and attempts.
-
-        Raises:
-            UserError: a file cannot be read.
-        """
+        """Add a campaign's records and attempts. UserError: a file cannot be read."""
         for name in CAMPAIGN_FILES:
             if (campaign / name).is_file():
                 target = f"artifacts/{campaign.name}/{name}"

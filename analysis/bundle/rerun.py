@@ -164,15 +164,7 @@ class RerunComparison:
 
 def compare(bundled: Path, again: Path, *, exact: bool) -> RerunComparison:
     """Compare the runs in the folder `again` with those in `bundled` (both ``.../<campaign>``).
-
-    Args:
-        bundled: the campaign's folder from the bundle.
-        again: the new runs.
-        exact: True if results must agree to the bit.
-
-    Raises:
-        UserError: a folder is missing.
-    """
+    UserError: a folder is missing."""
     pairs = _pairs(load_campaign(bundled).runs, load_campaign(again).runs)
     same, differing = 0, list[Difference]()
     for one, other in pairs:

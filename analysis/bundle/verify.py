@@ -112,16 +112,8 @@ class Opened:
 def opened(
     path: Path, *, most_bytes: int = 16 * archive.GIB, progress: Progress = quiet
 ) -> Iterator[Opened]:
-    """Unpack a bundle into a temporary folder, which is removed with the block.
-
-    Args:
-        path: the archive.
-        most_bytes: maximum size of the unpacked bundle.
-        progress: called with each phase.
-
-    Raises:
-        UserError: it is no bundle, or one that should not be opened.
-    """
+    """Unpack a bundle into a temporary folder, which is removed with the block. UserError: it is no
+    bundle, or one that should not be opened."""
     with tempfile.TemporaryDirectory(prefix="hotbed-verify-") as place:
         folder = Path(place) / "bundle"
         folder.mkdir()
@@ -162,18 +154,7 @@ def verify(
     otherwise: Otherwise = lambda folder, campaigns: (),
     progress: Progress = quiet,
 ) -> Verification:
-    """Check a bundle.
-
-    Args:
-        path: the archive.
-        most_bytes: maximum size of the unpacked bundle.
-        otherwise: yields the places where campaign files of the unpacked bundle disagree with the
-            records of the runs (see `hotbed.contained.otherwise`).
-        progress: called with each phase.
-
-    Raises:
-        UserError: it is no bundle, or one that should not be opened.
-    """
+    """Check a bundle. UserError: it is no bundle, or one that should not be opened."""
     with opened(path, most_bytes=most_bytes, progress=progress) as bundle:
         bundle.look()
         made = Verification(path, archive.digest(path).sha256, bundle.manifest)
@@ -392,11 +373,7 @@ _EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
 
 
 def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
-    """Yield findings in a bundle, by file and line. Pictures are skipped: they are drawn again.
-
-    Args:
-        files: name in the bundle -> file.
-    """
+    """Yield findings in a bundle, by file and line. Pictures are skipped: they are drawn again."""
     secrets = SecretSearch()
     for name, file in sorted(files.items()):
         for what, _ in (*identifying(name), *secrets_in(name)):
@@ -517,14 +494,7 @@ def _active(bundle: Opened, derived: Derived) -> Iterator[Difference]:
 
 def differences(file: str, bundled: Any, derived: Any, where: str = "") -> Iterator[Difference]:
     """Yield every difference between two values of JSON types: numbers by value, everything else
-    literally.
-
-    Args:
-        file: file that holds the values.
-        bundled: the value from the bundle.
-        derived: the value derived again.
-        where: place within the file.
-    """
+    literally."""
     if isinstance(bundled, Mapping) and isinstance(derived, Mapping):
         for key in [*bundled, *(key for key in derived if key not in bundled)]:
             place = f"{where}.{key}" if where else str(key)

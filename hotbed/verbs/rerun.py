@@ -67,7 +67,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 3
         where nothing could be compared."""
-        from hotbed.bundling import RerunRequest, listed, unpacked
+        from campaigns.bundled import RerunRequest
+        from hotbed.bundling import listed, unpacked
         from hotbed.progress import progress
 
         asked = RerunRequest(

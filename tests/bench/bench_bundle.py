@@ -28,10 +28,10 @@ LIMIT_S = 60.0
 NODES = ("admin", *(f"osd{number}" for number in range(8)))
 METRICS = ("disk_read_mb_s", "disk_write_mb_s", "disk_util", "disk_queue", "net_rx_mb_s")
 METRICS += ("net_tx_mb_s", "cpu_cores", "hot", "pressure")
-RECORDED_S = 41  # 80 kB of recording
-EVENTS = 190  # 33 kB of disturbance log
+RECORDED_S = 41
 STEPS = 10
-CELLS = 6
+LOGS = {"logs/recording.jsonl": 80_000, "logs/disturbance.json": 33_000, "notebook.ipynb": 25_000}
+"""Files that are not packed, with their bytes."""
 HOST = {
     "kernel": "6.1.0-42-amd64",
     "machine": "x86_64",
@@ -47,50 +47,18 @@ HOST = {
 
 def leave_the_rest(attempt: Path, random: np.random.Generator) -> None:
     """Write the other files and contents that a run of DLR on machines leaves."""
-    logs = attempt / "logs"
-    logs.mkdir()
-    start = 1795297493.0 + 60 * float(random.random())
     recorded = random.gamma(0.5, 20.0, (RECORDED_S, len(NODES), len(METRICS))).round(3)
-    _record(logs / "recording.jsonl", recorded, start)
     _sample(attempt / "samples.parquet", recorded)
     run = json.loads((attempt / "run.json").read_bytes())
     run["provenance"]["hosts"] = dict.fromkeys(NODES, HOST)
     (attempt / "run.json").write_text(json.dumps(run, indent=2))
     job = run | {"notebook": "/srv/hotbed/notebooks/experiment.ipynb", "testbed": "dlr"}
     (attempt / "job.json").write_text(json.dumps(job, indent=2))
-    _journal(attempt / "journal.jsonl", start, random)
-    events = [
-        {
-            "node": (node := str(random.choice(NODES))),
-            "name": f"load-hot-{node}",
-            "action": "start",
-            "ok": True,
-            "error": None,
-            "at": start + at,
-            "planned_t_s": 0.0,
-            "t_s": None,
-        }
-        for at in random.random(EVENTS).tolist()
-    ]
-    (logs / "disturbance.json").write_text(json.dumps({"events": events}, indent=1))
-    lines = [
-        f"2026-11-22T10:55:{second:02d}.{random.integers(10**6):06d}+0000 {second:5d}      16"
-        f"{random.integers(900):10d}{random.integers(900):10d}{random.random() * 150:10.3f}"
-        for second in range(RECORDED_S)
-    ]
-    (logs / "rados-bench-1.txt").write_text("\n".join(lines) + "\n")
-    _notebook(attempt, random)
-
-
-def _record(file: Path, recorded: np.ndarray, start: float) -> None:
-    lines = []
-    for second, rows in enumerate(recorded.tolist()):
-        values = {
-            node: {metric: float(f"{x:.5g}") for metric, x in zip(METRICS, row, strict=True)}
-            for node, row in zip(NODES, rows, strict=True)
-        }
-        lines.append(json.dumps({"wall": round(start + second, 3), "values": values, "lost": {}}))
-    file.write_text("\n".join(lines) + "\n")
+    _journal(attempt / "journal.jsonl", 1795297493.0 + 60 * float(random.random()), random)
+    (attempt / "logs").mkdir()
+    for name, size in LOGS.items():  # they are read and left out
+        lines = [json.dumps(value) for value in random.random(size // 20).tolist()]
+        (attempt / name).write_text("\n".join(lines))
 
 
 def _sample(file: Path, recorded: np.ndarray) -> None:
@@ -120,25 +88,6 @@ def _journal(file: Path, start: float, random: np.random.Generator) -> None:
         timed = {"sense_s": 0.02, "decide_s": 0.001, "act_s": 0.05}
         lines.append({"step": step, "wall": start + step, **timed, "observation": {"osds": osds}})
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def _notebook(attempt: Path, random: np.random.Generator) -> None:
-    source = [f"value_{number} = {number}  # what is done here\n" for number in range(24)]
-    shown = {"output_type": "display_data", "metadata": {}}
-    cells_of = [
-        {
-            "cell_type": "code",
-            "execution_count": number,
-            "id": f"{random.integers(2**32):08x}",
-            "metadata": {"papermill": {"duration": float(random.random())}},
-            "source": source,
-            "outputs": [shown | {"data": {"text/html": f"<td>{random.random()}</td>" * 36}}],
-        }
-        for number in range(CELLS)
-    ]
-    place = f"/srv/hotbed/artifacts/{attempt.parent.parent.name}/{attempt.parent.name}/"
-    body = {"cells": cells_of, "metadata": {"papermill": {"parameters": {"job_file": place}}}}
-    (attempt / "notebook.ipynb").write_text(json.dumps(body, indent=1))
 
 
 def main() -> None:

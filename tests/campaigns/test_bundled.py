@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.bundled import again, is_exact, profiles_of, require, sources
+from campaigns.bundled import RerunRequest, is_exact, profiles_of, require, sources
+from campaigns.bundled import again as again_as_asked
 from campaigns.engine import session
 from campaigns.engine.attempts import Setting
 from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign, resolve
@@ -29,6 +30,11 @@ from tests.campaigns.tiny_kinds import TWOCHOICE, URSA
 from tests.errors import raises
 
 POLICY = "NAME = 'shy'\n"
+
+
+def again(bundle: Path, campaign: str, artifacts: Path, **options: Any) -> Request:
+    asked = RerunRequest(bundle, artifacts=artifacts, **options)
+    return again_as_asked(bundle, campaign, asked)
 
 
 def test_the_files_behind_the_runs_come_along(tmp_path: Path) -> None:

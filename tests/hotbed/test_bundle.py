@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from analysis.bundle.verify import Verification
+from campaigns.bundled import RerunRequest
 from hotbed import bundling, contained
 from hotbed.output import emit
 from hotbed.verbs.verify import _table, other_code
@@ -61,16 +62,16 @@ def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path: P
     archive = with_spec(tmp_path)
     with (
         pytest.raises(UserError) as told,
-        bundling.unpacked(bundling.RerunRequest(archive)) as ready,
+        bundling.unpacked(RerunRequest(archive)) as ready,
     ):
         raise UserError(f"{ready.request.campaign}: has no figure '99'.")
     assert "mine.zip: campaigns/dlr-tiny.yaml" in str(told.value)
     assert "'99'" in str(told.value)
     missing = "there is no testbed 'mine': bring it up with `hotbed up SPEC`."
-    with pytest.raises(UserError) as told, bundling.unpacked(bundling.RerunRequest(archive)):
+    with pytest.raises(UserError) as told, bundling.unpacked(RerunRequest(archive)):
         raise UserError(missing)
     assert str(told.value) == (f"{missing} SPEC is in the bundle: unzip {archive} specs/mine.yaml.")
-    elsewhere = bundling.RerunRequest(archive, site="inventory")
+    elsewhere = RerunRequest(archive, site="inventory")
     with pytest.raises(UserError) as told, bundling.unpacked(elsewhere):
         raise UserError(missing)
     assert str(told.value) == missing

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from campaigns.bundled import RerunRequest
 from hotbed import bundling, contained
 from tests.analysis.synthetic import write_run
 from tests.campaigns.bundled_files import SPEC
@@ -58,7 +59,7 @@ def test_it_is_run_again_without_the_folder_that_it_came_from(lab: Path) -> None
     with zipfile.ZipFile(made.path) as opened:
         assert {"specs/mine.yaml", "notebooks/mine.ipynb"} <= set(opened.namelist())
         assert not [name for name in opened.namelist() if str(lab).encode() in opened.read(name)]
-    with bundling.unpacked(bundling.RerunRequest(made.path)) as ready:
+    with bundling.unpacked(RerunRequest(made.path)) as ready:
         planned = ready.dry_run()
         assert not list(contained.otherwise(ready.bundled.parents[1], [NAME]))
     assert planned.as_json()["cells"] == 6

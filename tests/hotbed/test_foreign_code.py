@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from campaigns.bundled import RerunRequest
 from controllers import confine
 from controllers.decide import PolicyError
 from controllers.decider import ChildDecider, open_decider
@@ -20,7 +21,7 @@ from controllers.journal import Journal
 from controllers.registry import FOREIGN, available, create
 from controllers.remote import pack as pack_controller
 from controllers.replay import replay
-from hotbed.bundling import RerunRequest, unpacked
+from hotbed.bundling import unpacked
 from hotbed.verbs.rerun import _agrees
 from schemas.errors import UserError
 from schemas.names import unpack_tar
