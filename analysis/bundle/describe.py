@@ -128,7 +128,7 @@ KICK_S = 20 * 60
 
 
 @dataclass(frozen=True)
-class Cells:
+class PackedCells:
     """A part of a campaign's cells: a grid, or all cells that feed one figure. `machine_s` is the
     total time of all attempts at them, including spoiled and failed ones."""
 
@@ -150,13 +150,13 @@ class Ran:
     ground: str
     site: str
     spec: str
-    experiments: tuple[Cells, ...]
+    experiments: tuple[PackedCells, ...]
     finished: int
     machine_s: float
     started_at: str
     ended_at: str
     commits: tuple[str, ...]
-    parts: tuple[Cells, ...]
+    parts: tuple[PackedCells, ...]
 
     def option(self, figure: str) -> str | None:
         """Return the argument of `hotbed run --figure` for the figure of a claim, or None. The
@@ -178,11 +178,11 @@ def ran(campaign: Path) -> Ran:
         seconds.setdefault(run.run_id, []).append(_seconds(run))
     done = {run.run_id for run in runs if run.status == "done"}
 
-    def part(name: str, figures: Iterable[object], mine: Collection[str]) -> Cells:
+    def part(name: str, figures: Iterable[object], mine: Collection[str]) -> PackedCells:
         times = [time for one in mine for time in seconds.get(one, ())]
         shown = tuple(map(str, figures))
         count = len(done.intersection(mine))
-        return Cells(campaign.name, name, shown, len(mine), count, len(times), sum(times))
+        return PackedCells(campaign.name, name, shown, len(mine), count, len(times), sum(times))
 
     file = plan.get("campaign", {})
     grids = []
@@ -237,12 +237,12 @@ def _commit(run: Run) -> str:
     return f"{commit} with changes" if run.provenance.dirty else commit
 
 
-def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Cells | None:
+def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> PackedCells | None:
     """Return the figure with the quickest cells, among the figures within the first half hour.
     Simulated ones come first, then ones with claims, because measured cells are compared by claims.
     """
 
-    def rank(one: Ran, part: Cells) -> tuple[bool, int, float]:
+    def rank(one: Ran, part: PackedCells) -> tuple[bool, int, float]:
         options = {one.option(figure) for figure in claimed}
         names = (part.name, part.name.rstrip("abcd"))  # a claim may be about the whole figure
         without = next((at for at, name in enumerate(names) if name in options), len(names))

@@ -22,7 +22,7 @@ import "time"
 // rate-latency service curve, [t - Lag]+: take for i the last request of lower priority (it began
 // when nothing of at least n's priority was eligible), or the first of the busy period. So the
 // bound with blocking, of a queue with this lag, holds for the real service
-// (controllers/prioritymeister/system.py).
+// (controllers/prioritymeister/network_calculus.py).
 type Service struct {
 	Done   uint64        // served requests
 	Cost   time.Duration // their charged cost
