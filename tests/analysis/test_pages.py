@@ -13,7 +13,7 @@ import pytest
 from synthetic import write_run
 from test_bundle_appendix import claim
 
-from analysis.bundle.describe import Cells, Derived, Figure, Ran
+from analysis.bundle.describe import Derived, Figure, PackedCells, Ran
 from analysis.bundle.describe import pages as documents
 from analysis.comparison.build import build as compare
 from analysis.core.report import Report, build, in_markdown
@@ -132,7 +132,7 @@ def test_appendices_hold_no_script(tmp_path: Path) -> None:
     ]
     figures = (Figure(TEXT, TEXT, None, TEXT), Figure(TEXT, TEXT, "dlr-fig1", None))
     derived = Derived(TEXT, tuple(found), figures, {}, tmp_path, 6, {TEXT: TEXT})
-    part = Cells(TEXT, TEXT, (TEXT,), 1, 1, 1, 1.0)
+    part = PackedCells(TEXT, TEXT, (TEXT,), 1, 1, 1, 1.0)
     ran = Ran(TEXT, TEXT, TEXT, TEXT, (part,), 1, 1.0, TEXT, TEXT, (TEXT,), (part,))
     said = dict.fromkeys(("title", "description", "version"), TEXT)
     said |= {"short_description": "x", "date": "2026-01-01"}
