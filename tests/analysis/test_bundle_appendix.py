@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from synthetic_runs import finished
 
 from analysis.bundle.describe import (
-    Cells,
     Derived,
+    PackedCells,
     Ran,
     command_of,
     crate,
@@ -60,7 +60,7 @@ def derived_of(folder: Path, *claims: ClaimResult, **commands: str) -> Derived:
 
 def ran_of(name: str, *figures: str) -> Ran:
     """Return a campaign with cells that feed these figures."""
-    parts = tuple(Cells(name, figure, (figure,), 3, 3, 3, 60.0) for figure in figures)
+    parts = tuple(PackedCells(name, figure, (figure,), 3, 3, 3, 60.0) for figure in figures)
     return Ran(name, "local", "local", "", (), 3, 60.0, "", "", (), parts)
 
 
