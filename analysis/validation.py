@@ -212,7 +212,7 @@ def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
     found: dict[str, list[LoadedRun]] = {real: [], SIM: []}
     for folder in artifacts:
         if not folder.is_dir():
-            raise UserError(f"{folder}: there is no such folder of campaigns.")
+            raise UserError("no such folder of campaigns", where=folder)
         for campaign in _campaigns(folder):
             ground = ground_of(campaign)
             if ground in found:
@@ -220,14 +220,15 @@ def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
     for ground, runs in found.items():
         if not runs:
             raise UserError(
-                f"{', '.join(map(str, artifacts))}: no finished run of ground {ground} there: run "
-                f"the same campaign on {real} and with --ground sim."
+                f"no finished run of ground {ground}",
+                where=", ".join(map(str, artifacts)),
+                do=f"run the same campaign on {real} and with --ground sim",
             )
     pairs = _pairs(found[real], found[SIM])
     if not pairs:
         raise UserError(
-            f"no cell ran on both {real} and sim with the same parameters and seed: run the same "
-            "campaign on both."
+            f"no cell ran on both {real} and sim with the same parameters and seed",
+            do="run the same campaign on both",
         )
     return Validation(real, tuple(_cells(pairs)), len(pairs))
 

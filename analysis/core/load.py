@@ -130,7 +130,7 @@ def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attemp
         UserError: the folder does not exist.
     """
     if not campaign.is_dir():
-        raise UserError(f"{campaign}: no such campaign; run it first with hotbed run.")
+        raise UserError("no such campaign", where=campaign, do="run it first with `hotbed run`")
     done: dict[str, LoadedRun] = {}
     counts = {"spoiled": 0, "failed": 0, "interrupted": 0}
     unreadable = []

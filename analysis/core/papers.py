@@ -15,7 +15,7 @@ from analysis.core.load import SIM, LoadedRun, table
 from schemas.campaign import Kind
 from schemas.cells import CellParameters, cells_of
 from schemas.cells.dlr import Bench
-from schemas.errors import UserError
+from schemas.errors import not_allowed
 from schemas.run import Run
 
 
@@ -173,5 +173,4 @@ def paper(short: str) -> Paper:
             by_part=True,
             banner=Markup(catalogue.BANNER),
         )
-    known = ", ".join(SHORT_NAMES)
-    raise UserError(f"report {short}: no such paper; the ones with a report are: {known}.")
+    raise not_allowed("report", short, ", ".join(SHORT_NAMES))

@@ -100,10 +100,10 @@ def campaign_folders(
     folder = artifacts / name
     ran = _has_runs(folder)
     if not (ran or (short in SHORT_NAMES and (folder.is_dir() or profile in ("", SIM)))):
-        raise UserError(_unknown(artifacts, name))
+        raise _unknown(artifacts, name)
     if (profile and (profile != SIM or ran)) or (ran and name not in SHORT_NAMES):
         if ground not in (None, ground_of(folder)):
-            raise UserError(f"{folder}: its runs are not of ground {ground}.")
+            raise UserError(f"its runs are not of ground {ground}", where=folder)
         return paper(_paper(folder, short)), [folder], folder
     chosen = paper(short)
     found = {
@@ -113,8 +113,9 @@ def campaign_folders(
     }
     if not found:
         raise UserError(
-            f"{artifacts}: no runs of {short} there; run a campaign first, "
-            f"for example: hotbed run {short}-quick."
+            f"there are no runs of {short}",
+            where=artifacts,
+            do=f"run a campaign first, for example `hotbed run {short}-quick`",
         )
     if chosen.by_part and not (profile or ground):
         return chosen, list(found), artifacts / short
@@ -124,14 +125,16 @@ def campaign_folders(
     return chosen, folders, artifacts / (short if alone else f"{short}-{wanted}")
 
 
-def _unknown(artifacts: Path, name: str) -> str:
-    """Return the sentence for a name that is neither a campaign nor a paper."""
+def _unknown(artifacts: Path, name: str) -> UserError:
+    """Return the mistake of a name that is neither a campaign nor a paper."""
     folders = sorted(artifacts.iterdir()) if artifacts.is_dir() else []
     there = [folder.name for folder in folders if _has_runs(folder)]
-    runs = f"those with runs there are {', '.join(there)}" if there else "none there has runs"
-    return (
-        f"{artifacts / name}: no such campaign; run it first with hotbed run, or name another "
-        f"({runs}) or a paper ({', '.join(SHORT_NAMES)})."
+    runs = f"campaigns with runs: {', '.join(there)}; " if there else "no campaign has runs; "
+    return UserError(
+        "no such campaign",
+        where=artifacts / name,
+        allowed=f"{runs}papers: {', '.join(SHORT_NAMES)}",
+        do="run it first with `hotbed run`, or name another",
     )
 
 
@@ -159,15 +162,17 @@ def _one_ground(
         if wanted not in there:
             known = ", ".join(sorted(str(ground) for ground in there))
             raise UserError(
-                f"{artifacts}: no runs of {short} on ground {wanted} there, only on {known}."
+                f"there are no runs of {short} on ground {wanted}", where=artifacts, allowed=known
             )
         return wanted
     real = there - {SIM}
     if len(real) > 1:
         known = ", ".join(sorted(str(ground) for ground in there))
         raise UserError(
-            f"{artifacts}: runs of {short} on several grounds ({known}), which are never pooled: "
-            "name one with --ground."
+            f"runs of {short} are of several grounds, which are never pooled",
+            where=artifacts,
+            allowed=known,
+            do="name one with --ground",
         )
     return next(iter(real or there))
 
@@ -197,8 +202,9 @@ def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -
     grounds = sorted({run.run.ground for run in runs})
     if len(grounds) > 1:
         raise UserError(
-            f"{first}: the runs are of several grounds ({', '.join(grounds)}), and those are "
-            "never pooled: keep them in folders of their own."
+            f"the runs are of several grounds, which are never pooled: {', '.join(grounds)}",
+            where=first,
+            do="keep each ground in a folder of its own",
         )
     return Evidence(part.tabulate(runs), runs)
 
@@ -246,13 +252,17 @@ def build(
     evidence = [_evidence(part, loaded, folders[0]) for part in chosen.parts]
     runs = [run for its in evidence for run in its.runs]
     if not runs:
-        raise UserError(f"{folders[0]}: no finished run there; see hotbed run {name} --dry-run.")
+        raise UserError(
+            "no finished run", where=folders[0], do=f"see `hotbed run {name} --dry-run`"
+        )
     entries = chosen.figures_by_part()
     if only is not None:
         entries = [one for one in entries if only in (one[1].id, one[1].id.rstrip("abcd"))]
         if not entries:
             known = ", ".join(entry.id for entry in chosen.figures)
-            raise UserError(f"figure {only}: {chosen.short} has no such figure; known: {known}.")
+            raise UserError(
+                f"{chosen.short} has no such figure", where=f"figure {only}", allowed=known
+            )
     its = dict(zip(map(id, chosen.parts), evidence, strict=True))
     figures = []
     for index, (part, entry) in enumerate(entries):

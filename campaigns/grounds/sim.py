@@ -21,7 +21,7 @@ from pathlib import Path
 from campaigns.engine.identity import Sameness
 from campaigns.engine.provenance import Facts, calibration
 from campaigns.papers.dlr.cell import CellSetting, Services
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from testbed.closure import ROOT
 from testbed.simulated import (
     MODEL_VERSION,
@@ -79,7 +79,9 @@ class SimulatedGround:
             StoreError: the simulator was built from other sources than the present ones.
         """
         if not PROGRAM.is_file():
-            raise UserError(f"the simulator {PROGRAM} is not there: build it with `make setup`.")
+            raise UserError(
+                "the simulator is missing", where=PROGRAM, do="build it with `make setup`"
+            )
         sources.require(PROGRAM.name)
         host = {"system": platform.system(), "machine": platform.machine()}
         parameters = effective(self.spec, self.model).canonical()
@@ -141,9 +143,8 @@ def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) 
         spec = named if is_path else SPECS / f"{testbed}.yaml"
         if not spec.is_file():
             known = ", ".join(sorted(path.stem for path in SPECS.glob("*.yaml")))
-            raise UserError(
-                f"there is no spec {testbed!r} to simulate; there are {known}, or give the path of "
-                "a YAML file."
+            raise not_allowed(
+                "testbed to simulate", testbed, f"{known}, or the path of a YAML file"
             )
     loaded = load_spec(spec)
     parameters = ModelParameters() if model is None else load_parameters(model)

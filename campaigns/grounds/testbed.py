@@ -77,8 +77,9 @@ def open_live(
     live = reach(site, found)
     if load_spec(spec_file).digest() != live.spec.digest():
         raise UserError(
-            f"testbed {live.name} was not made from {spec_file}: bring that up, or name another "
-            "testbed with --testbed."
+            f"the testbed was not made from {spec_file}",
+            where=f"testbed {live.name}",
+            do="bring that spec up, or name another testbed with --testbed",
         )
     fitted = fit(live)
     require_current(found)
@@ -161,8 +162,9 @@ def require_current(testbed: Testbed) -> None:
     if done.text.strip() != bundle.digest(bundle.files()):
         what = "another version of" if done.returncode == 0 else "no"
         raise UserError(
-            f"testbed {testbed.name} carries {what} Hotbed's agent and controllers: run "
-            f"`hotbed deploy {testbed.name}`."
+            f"the admin node has {what} Hotbed's agent and controllers",
+            where=f"testbed {testbed.name}",
+            do=f"run `hotbed deploy {testbed.name}`",
         )
 
 
@@ -245,7 +247,9 @@ def open_ground(
         UserError: there is no such testbed; the message has the next step.
     """
     if model is not None and kind != "sim":
-        raise UserError(f"a model belongs to the ground sim, not to {kind}: leave out --model.")
+        raise UserError(
+            f"a model belongs to the ground sim, not to {kind}", where="--model", do="leave it out"
+        )
     if kind == "fake":
         return _fake(testbed)
     if kind == "sim":
@@ -259,7 +263,8 @@ def _fake(testbed: str) -> StoreGround:
     file = os.environ.get(FAKE_GROUND)
     if not file:
         raise UserError(
-            "the ground fake exists only in Hotbed's own tests: use local, chameleon or inventory."
+            "the ground fake exists only in Hotbed's own tests",
+            allowed="local, chameleon, inventory",
         )
     spec = importlib.util.spec_from_file_location("hotbed_fake_ground", Path(file))
     assert spec is not None

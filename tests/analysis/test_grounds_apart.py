@@ -13,6 +13,7 @@ from analysis.core.report import build, load_evidence
 from analysis.papers.dlr.runs import BLOCKS
 from schemas.errors import UserError
 from tests.drawing import texts_by_figure, texts_of
+from tests.errors import raises
 
 
 def some(artifacts: Path, name: str, ground: str, gain: float = 1.3) -> Path:
@@ -47,7 +48,7 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
     }
     assert build(tmp_path, "dlr", ground="sim", only="6a").path == simulated.path
     assert build(tmp_path, "dlr-quick-sim", only="6a").runs == 6
-    with pytest.raises(UserError, match="no runs of dlr on ground chameleon"):
+    with raises(UserError, "no runs of dlr on ground chameleon"):
         build(tmp_path, "dlr", ground="chameleon")
 
 
@@ -55,7 +56,7 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
 def test_several_real_grounds_ask_for_a_choice(tmp_path: Path) -> None:
     some(tmp_path, "dlr-quick", "local")
     some(tmp_path, "dlr-paper", "chameleon")
-    with pytest.raises(UserError, match=r"several grounds .chameleon, local.*--ground"):
+    with raises(UserError, "several grounds", allowed="chameleon, local", do="--ground"):
         build(tmp_path, "dlr")
     made = build(tmp_path, "dlr", ground="chameleon", only="6a")
     assert made.path.parent.name == "dlr-chameleon"
@@ -66,7 +67,7 @@ def test_runs_of_two_grounds_in_one_folder_are_refused(tmp_path: Path) -> None:
     folder = some(tmp_path, "dlr-quick", "local")
     cell = {"op": "rand", "scenario": "heterogeneity", "controller": "dlr"}
     write_run(folder, cell, 0, 100.0, ground="sim")
-    with pytest.raises(UserError, match="several grounds"):
+    with raises(UserError, "several grounds"):
         load_evidence([folder])
 
 

@@ -10,6 +10,7 @@ from synthetic import write_run
 
 from analysis.validation import build, validate
 from schemas.errors import UserError
+from tests.errors import raises
 
 CELLS = [("seq", "default", 100.0), ("seq", "dlr", 130.0), ("rand", "default", 90.0)]
 NOISE = (0.99, 1.0, 1.01)
@@ -83,11 +84,11 @@ def test_other_parameters_or_seeds_are_no_pair_and_what_is_missing_is_named(
 ) -> None:
     parameters = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
     write_run(tmp_path / "dlr-quick", parameters, 0, 100.0)
-    with pytest.raises(UserError, match="no finished run of ground sim"):
+    with raises(UserError, "no finished run of ground sim", where=str(tmp_path), do="--ground sim"):
         validate([tmp_path])
     write_run(tmp_path / "dlr-quick-sim", parameters, 1, 100.0, ground="sim")
     write_run(tmp_path / "dlr-quick-sim", parameters | {"duration_s": 90}, 0, 100.0, ground="sim")
-    with pytest.raises(UserError, match="no cell ran on both local and sim"):
+    with raises(UserError, "no cell ran on both local and sim"):
         validate([tmp_path])
-    with pytest.raises(UserError, match="no such folder"):
+    with raises(UserError, "no such folder", where="nowhere"):
         validate([tmp_path / "nowhere"])

@@ -14,7 +14,7 @@ from tests.hotbed.runner import hotbed
 
 MISTAKES = {
     "bundle --artifacts HERE/artifacts": {
-        "nonesuch": "nonesuch: no such campaign; run it first",
+        "nonesuch": "nonesuch: no such campaign",
         "artifacts/dlr-quick": "artifacts/dlr-quick: is a path",
     },
     "verify": {
@@ -82,7 +82,7 @@ MISTAKES = {
     },
     "mos profile": {
         "nowhere": "no such folder of runs",
-        "HERE/artifacts": "holds no finished run",
+        "HERE/artifacts": "no finished run",
     },
     "cosbench xml": {
         "E": "no workload of Table 1; allowed: A, B, C, D",

@@ -69,6 +69,7 @@ from testbed.simulated.cosperf.machines import Constants, paper_pool, total
 from testbed.simulated.cosperf.stages import paper_stages
 from testbed.simulated.cosperf.store import SimulatedMicrostores
 from tests.campaigns.tiny_kinds import job
+from tests.errors import raises
 
 HALF_HOUR, QUICK_S = 1800, 200
 
@@ -335,7 +336,7 @@ def test_a_document_has_everything(tmp_path: Path) -> None:
     read = json.loads(path.read_text())
     assert PiecewiseLinear.from_json(read) == fit(points.runs, most_of(points.runs), made["source"])
     Constants.model_validate(read["simulator"])
-    with pytest.raises(UserError, match="not overwritten"):
+    with raises(UserError, where="profile.json"):
         write(made, path)
 
 
@@ -386,18 +387,18 @@ def test_points_are_read_from_run_folders(tmp_path: Path) -> None:
 
 
 def test_nothing_to_profile_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no finished run"):
+    with raises(UserError, "no finished run", where=str(tmp_path), allowed="proxy"):
         points_of(str(tmp_path))
-    with pytest.raises(UserError, match="local, paper"):
+    with raises(UserError, where="nowhere", allowed="local, paper"):
         points_of("nowhere")
     _run(tmp_path, "a", PROXY, C_qps=4.0)
-    with pytest.raises(UserError, match="at least 4"):
+    with raises(UserError, allowed="at least 4"):
         points_of(str(tmp_path))
     point = {"workload": "A", "requests_s": 5, "source": "x", "proxy_cores": 1}
     bad = tmp_path / "points.json"
     for run in ({}, point | {"requests_s": float("inf")}, point | {"ssds": 0, "hdds": 0}):
         bad.write_text(json.dumps({"name": "x", "about": "y", "replicas": 2, "runs": [run]}))
-        with pytest.raises(UserError, match=r"points\.json"):
+        with raises(UserError, where="points.json"):
             points_of(str(bad))
 
 
@@ -407,17 +408,17 @@ def test_kept_points_are_a_profile_of_cells(
     local = reference("local")
     monkeypatch.setattr(points_module, "FILES", tmp_path)
     cell = {"experiment": "load", "setup": "mos-pp", "profile": "mine"}
-    with pytest.raises(UserError, match="there is no profile 'mine': there are none"):
+    with raises(UserError, "no profile 'mine'", allowed="none so far", do="--keep NAME"):
         own(MOS.of(**cell))
     path = keep(local, "mine")
     assert reference("mine") == local.model_copy(update={"name": "mine"})
     assert references() == ("mine",)
     assert own(MOS.of(**cell))
     before = path.read_bytes()
-    with pytest.raises(UserError, match="--keep mine: there is a profile of this name"):
+    with raises(UserError, "there is a profile mine", where="--keep"):
         keep(local, "mine")
     assert path.read_bytes() == before
     for name in ("", "../mine", "Mine", "a" * 41, "mine.json"):
-        with pytest.raises(UserError, match="small letters, digits and - only"):
+        with raises(UserError, where="--keep", allowed="a-z, 0-9 and -"):
             keep(local, name)
     assert references() == ("mine",)

@@ -14,6 +14,7 @@ from schemas.cells.prioritymeister import PM
 from schemas.cells.twochoice import BURSTS, OBJECTS
 from schemas.cells.ursa import URSA
 from schemas.errors import UserError
+from tests.errors import raises
 
 NAN = float("nan")
 BURST = {"experiment": "burst"}
@@ -86,8 +87,5 @@ WRONG: list[tuple[Cells[Any], dict[str, Any], str]] = [
 def test_a_mistake_in_a_cell_is_one_sentence(
     cells: Cells[Any], values: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(UserError) as raised:
+    with raises(UserError, said, where="file: grid x"):
         cells.check(values, "file: grid x")
-    text = str(raised.value)
-    assert text.startswith("file: grid x: ") and text.endswith(".")
-    assert said in text and "\n" not in text

@@ -35,6 +35,7 @@ from testbed.agent.contract import UnitResult
 from testbed.deploy import twochoice_variables
 from testbed.spec import CephSpec, TestbedSpec
 from tests.campaigns.tiny_kinds import job
+from tests.errors import raises
 from tests.hotbed.processes import kill_when
 from tests.hotbed.processes import run as hotbed
 from tests.testbed.fake_site import FakeSite
@@ -118,7 +119,7 @@ def test_a_cell_writes_its_folder_with_means_over_bursts(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "cannot be started .*: run `make setup`"),
+        (None, "run `make setup`"),
         ("echo 'tcsim: rounds is 0' >&2; exit 1", "the simulator failed: rounds is"),
         ("echo '{}'", "answered nonsense"),
         ("exec sleep 60", "did not end within 0.3 s: 1K-10K both"),
@@ -133,7 +134,7 @@ def test_a_simulator_that_fails_is_one_sentence(
         program.chmod(0o755)
     monkeypatch.setattr(cell_module, "PROGRAM", program)
     limit = 0.3 if "sleep" in str(text) else 30.0
-    with pytest.raises(StoreError, match=said):
+    with raises(StoreError, said):
         simulate(BURSTS.of(scheduler="both"), 1, limit_s=limit)
 
 
@@ -368,7 +369,7 @@ def test_the_bench_reports_a_scheduler_that_fails_and_runs_the_others(tmp_path: 
     assert not outcome.good
     assert outcome.failed["fixed"].endswith("failed: no agent answers")
     assert outcome.rows[0].bad == 1
-    with pytest.raises(HotbedError, match="on c failed: it was stopped"):
+    with raises(HotbedError, "on c failed", "stopped"):
         answer("c", UnitResult("c", "u", None, 0.0, 1.0, "", ""))
 
 
@@ -392,7 +393,7 @@ def test_an_interrupted_bench_stops_the_load_and_keeps_results(tmp_path: Path) -
 @pytest.mark.usefixtures("built")
 def test_client_nodes_share_the_compute_nodes_and_no_file(tmp_path: Path) -> None:
     world = AgentsInMemory(tmp_path, clients=2)
-    with pytest.raises(UserError, match="the oracle must know all writes"):
+    with raises(UserError, "2 client nodes", do="--schedulers"):
         refuse(world.machines, BenchOptions())
     outcome = run(world.machines, OPTIONS, tmp_path, lambda phase, share: None)
     assert (outcome.client_nodes, outcome.rows[0].writes) == (2, 8)
@@ -421,25 +422,21 @@ def test_a_duration_is_a_background_that_ends_with_one_write() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"schedulers": ("both", "best")}, "--schedulers names 'best'; there are fixed, random"),
-        ({"schedulers": ("both", "both")}, "names one twice"),
-        ({"nodes": 0}, "--nodes is 0; write 1 to 4096"),
-        (
-            {"nodes": 4096, "processes": 5},
-            "4096 --nodes with 5 --processes each are 20480 client processes; 16384 are the most",
-        ),
-        ({"duration_s": 3.0}, "give either --writes or --duration"),
-        ({"writes": 0}, "--writes is 0"),
-        ({"writes": None, "duration_s": 0.1}, "--duration is 0.1 s"),
+        ({"schedulers": ("both", "best")}, "--schedulers: 'best'"),
+        ({"schedulers": ("both", "both")}, "--schedulers: a scheduler is named twice"),
+        ({"nodes": 0}, "--nodes: 0 is not allowed; allowed: 1 to 4096"),
+        ({"nodes": 4096, "processes": 5}, "20480 client processes; allowed: at most 16384"),
+        ({"duration_s": 3.0}, "either --writes or --duration"),
+        ({"writes": 0}, "--writes: 0"),
+        ({"writes": None, "duration_s": 0.1}, "--duration: 0.1"),
     ],
 )
-def test_a_wrong_option_of_the_bench_is_one_sentence(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError) as caught:
+def test_a_wrong_option_of_the_bench_is_refused(changes: dict[str, Any], said: str) -> None:
+    with raises(UserError, said):
         BenchOptions(**changes).check()
-    assert said in str(caught.value)
 
 
 def test_results_of_a_bench_are_never_overwritten(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is there already"):
+    with raises(UserError, where=str(tmp_path), do="another folder"):
         new_folder(tmp_path)
     assert new_folder(tmp_path / "a" / "b").is_dir()

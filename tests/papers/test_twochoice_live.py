@@ -50,6 +50,7 @@ from tests.campaigns.read_settings import (
     reads,
 )
 from tests.campaigns.testbed_jobs import job_with
+from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
 
 SMALL: dict[str, Any] = {"experiment": "burst", "nodes": 2, "processes": 2}
@@ -455,36 +456,40 @@ def test_dlr_runs_during_its_cells_and_crush_reports_no_placement(tmp_path: Path
 @pytest.mark.parametrize(
     ("agent", "values", "says"),
     [
-        (None, {"experiment": "probe", "pending": 8}, "asks 16 servers, and testbed t has 4"),
-        (RecordingAgent(), SMALL, "is of backend file, and the servers of testbed t are of rados"),
+        (None, {"experiment": "probe", "pending": 8}, "16 servers, and testbed t has 4"),
+        (
+            RecordingAgent(),
+            SMALL,
+            "testbed t have the backend rados, and the cell has file",
+        ),
         (
             RecordingAgent(),
             SMALL | {"backend": "rados", "scheduler": "crush"},
-            "needs a pool of size 1, and the spec of testbed t has a first pool of size 2",
+            "a pool of size 1, and the spec of testbed t has a first pool of size 2",
         ),
     ],
 )
 def test_a_cell_that_does_not_fit_its_testbed_is_refused(
     tmp_path: Path, agent: Agent | None, values: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(UserError, match=says):
+    with raises(UserError, says):
         made(tmp_path, agent, **values)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"store": {"kind": "ceph", "pools": []}}, "has no object servers"),
+        ({"store": {"kind": "ceph", "pools": []}}, "no object servers"),
         (
             {"groups": [*CLIENTS, OSDS | {"disk": {"size": "2GiB", "scratch": 0}}]},
-            "has 1 OSDs and no scratch part",
+            "1 OSDs and no scratch part",
         ),
     ],
 )
 def test_a_testbed_without_servers_or_scratch_is_refused(
     tmp_path: Path, changes: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(UserError, match=says):
+    with raises(UserError, says):
         places_of(live_of(tmp_path, ON_OSDS | changes)[0])
 
 
@@ -526,10 +531,10 @@ def test_a_clean_state_is_empty_pools_and_the_cells_settings(tmp_path: Path) -> 
 def test_servers_that_are_not_clean_are_an_error(tmp_path: Path) -> None:
     agent = RecordingAgent(status(agent=3, fragments=1))
     servers, _ = on_files(tmp_path, agent)
-    with pytest.raises(HotbedError, match="object server 3 is not empty"):
+    with raises(HotbedError, "object server 3 is not empty"):
         servers.clean({})
     agent.stray = {"server1": ["fio"]}
-    with pytest.raises(HotbedError, match="server1 runs load that is not"):
+    with raises(HotbedError, "server1 runs load that is not"):
         servers.clean({})
 
 
@@ -563,7 +568,7 @@ def test_a_failed_run_is_a_sentence_and_its_plan_is_removed(
 ) -> None:
     agent = RecordingAgent(UnitResult("client", "u", code, 0.0, 1.0, stdout, stderr))
     servers, shells = on_files(tmp_path, agent)
-    with pytest.raises(HotbedError, match=says):
+    with raises(HotbedError, says):
         servers.bench(["apps"], max_s=1.0, plan={"apps": []})
     plan = agent.started[0][2][-1]
     assert json.loads(shells["client"].files[plan]) == {"apps": []}
@@ -577,7 +582,7 @@ def test_stragglers_are_stopped_in_any_case(tmp_path: Path) -> None:
         assert agent.units() == {"server1": ["load-straggler-3"]}
         raise KeyError
     assert agent.units() == {}
-    with pytest.raises(HotbedError, match="ended before"), servers.disturbed([0], [["fio"]]):
+    with raises(HotbedError, "ended before"), servers.disturbed([0], [["fio"]]):
         agent.live.clear()
 
 

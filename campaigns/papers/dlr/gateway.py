@@ -80,8 +80,9 @@ def tenant_of(spec: TestbedSpec) -> str:
     tenants = spec.ceph().tenants
     if not tenants:
         raise UserError(
-            f"testbed {spec.name} has no user of the object gateway: name one in store.tenants, "
-            "as testbed/specs/dlr-gateway.yaml does, and deploy it."
+            "the object gateway has no user",
+            where=f"testbed {spec.name}",
+            do="name one in store.tenants, as testbed/specs/dlr-gateway.yaml does, and deploy it",
         )
     return tenants[0]
 

@@ -90,12 +90,10 @@ def divided(parameters: MosCell, pool: MicrostorePool, testbed: str) -> Division
         UserError: the testbed's pool cannot be divided like this.
     """
     why = unfit(parameters, pool)
-    if why is not None:
-        raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
     division = division_of(parameters, pool)
-    why = problem(division, pool, bounded=isinstance(parameters, TwoStores))
+    why = why or problem(division, pool, bounded=isinstance(parameters, TwoStores))
     if why is not None:
-        raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
+        raise UserError(why, where=f"{parameters.label()} on testbed {testbed}")
     return division
 
 

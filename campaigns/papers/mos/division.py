@@ -144,14 +144,14 @@ def unfit(parameters: MosCell, pool: MicrostorePool) -> str | None:
         if not isinstance(parameters, TwoStores) or parameters.setup != "mos":
             return None
         return (
-            "mos hands out whole machines, and its pool has none (pool.machine; "
-            "testbed/specs/mos-machines.yaml has)"
+            "the setup mos assigns whole machines, and the pool has none: the spec needs "
+            "pool.machine, as in testbed/specs/mos-machines.yaml"
         )
     if isinstance(parameters, TwoStores) and parameters.setup in ("static", "mos"):
         return None
     return (
-        "its pool is handed out as whole machines (pool.machine), which load and adaptation with "
-        "the setups static and mos are for"
+        "the pool consists of whole machines (pool.machine), which only load and adaptation with "
+        "the setups static and mos can use"
     )
 
 
@@ -162,7 +162,9 @@ def problem(division: Division, pool: MicrostorePool, *, bounded: bool) -> str |
         bounded: True if the shares must fit into the pool; else they are an experiment's own.
     """
     if division.disks and len(division.disks) != pool.disks:
-        return f"{len(division.disks)} disks of each storage server are asked for, not {pool.disks}"
+        return (
+            f"it needs {len(division.disks)} disks in each storage server, which has {pool.disks}"
+        )
     for name, text in (
         ("proxy_cores", "cores of proxies"),
         ("storage_cores", "cores of storage servers"),
@@ -171,7 +173,7 @@ def problem(division: Division, pool: MicrostorePool, *, bounded: bool) -> str |
         total = getattr(pool.total, name)
         given = sum(getattr(share, name) for share in division.shares.values())
         if bounded and given > total * (1 + 1e-6):
-            return f"{given:g} {text} are asked for, and the pool has {total:g}"
+            return f"it needs {given:g} {text}, and the pool has {total:g}"
         for store, share in division.shares.items():
             if bounded and getattr(share, name) < getattr(pool.step, name) * (1 - 1e-6):
                 return (

@@ -75,14 +75,15 @@ class Swift:
     def __init__(self, live: LiveTestbed) -> None:
         store = live.spec.store
         if not isinstance(store, SwiftSpec):
-            raise UserError(f"testbed {live.name} has no Swift microstores.")
+            raise UserError("no Swift microstores", where=f"testbed {live.name}")
         stores = {microstore.name for microstore in store.microstores}
         tenants = {one.name: one.microstore for one in store.tenants}
         if stores != {SMALL, LARGE} or tenants != {SMALL: SMALL, LARGE: LARGE}:
             raise UserError(
-                f"testbed {live.name} has the microstores {', '.join(sorted(stores))} and the "
-                f"tenants {', '.join(sorted(tenants))}: these experiments need {SMALL} and "
-                f"{LARGE}, and a tenant of each by the same name."
+                f"the microstores are {', '.join(sorted(stores))}, and the tenants are "
+                f"{', '.join(sorted(tenants))}",
+                where=f"testbed {live.name}",
+                allowed=f"{SMALL} and {LARGE}, each with a tenant of the same name",
             )
         nodes = live.names("client")
         self.live = live
@@ -155,8 +156,9 @@ class Swift:
         if not isinstance(site, SettableDisksSite):
             if len(set(disks)) > 1:
                 raise UserError(
-                    f"site {site.kind} cannot choose its disks' classes: experiments on HDDs and "
-                    "SSDs need the local site, or nodes with both."
+                    "the site cannot choose classes of disks",
+                    where=f"site {site.kind}",
+                    do="use the local site, or nodes with HDDs and SSDs",
                 )
             return
         for node in self.storage:

@@ -23,7 +23,7 @@ from campaigns.papers.twochoice.live.servers import (
 )
 from schemas.cells.twochoice import Scheduler
 from schemas.durable import make_folder, write_file
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError, UserError, not_allowed
 from testbed.agent.contract import UnitResult
 from testbed.deploy import twochoice_variables
 from testbed.sites.contract import Node, Progress, Testbed
@@ -66,31 +66,32 @@ class BenchOptions:
         """Raise UserError with one sentence if an option is invalid."""
         unknown = [name for name in self.schedulers if name not in SCHEDULERS]
         if unknown or not self.schedulers:
-            named = repr(unknown[0]) if unknown else "none"
-            raise UserError(f"--schedulers names {named}; there are {', '.join(SCHEDULERS)}.")
+            raise not_allowed("--schedulers", ",".join(unknown), ", ".join(SCHEDULERS))
         if len(set(self.schedulers)) != len(self.schedulers):
-            raise UserError("--schedulers names one twice: name each once.")
+            raise UserError("a scheduler is named twice", where="--schedulers")
         if self.choices not in CHOICES:
-            raise UserError(f"--choices is {self.choices!r}; there are {' and '.join(CHOICES)}.")
+            raise not_allowed("--choices", self.choices, ", ".join(CHOICES))
         for name in ("nodes", "processes"):
             if not 1 <= getattr(self, name) <= 4096:
-                raise UserError(f"--{name} is {getattr(self, name)}; write 1 to 4096.")
+                raise not_allowed(f"--{name}", getattr(self, name), "1 to 4096")
         processes = self.nodes * self.processes
         if processes > MOST_PROCESSES:
             raise UserError(
-                f"{self.nodes} --nodes with {self.processes} --processes each are {processes} "
-                f"client processes; {MOST_PROCESSES} are the most."
+                f"{self.nodes} nodes with {self.processes} processes each are {processes} client "
+                "processes",
+                where="--nodes, --processes",
+                allowed=f"at most {MOST_PROCESSES}",
             )
         if not 0 <= self.seed < 2**32:
-            raise UserError(f"--seed is {self.seed}; write 0 to {2**32 - 1}.")
+            raise not_allowed("--seed", self.seed, f"0 to {2**32 - 1}")
         if not 1 <= self.size <= MAX_SIZE:
-            raise UserError(f"--size is {self.size} bytes; write 1 B to {MAX_SIZE // 2**20} MiB.")
+            raise not_allowed("--size", self.size, f"1 B to {MAX_SIZE // 2**20} MiB")
         if (self.writes is None) == (self.duration_s is None):
-            raise UserError("give either --writes or --duration.")
+            raise UserError("give either --writes or --duration")
         if self.writes is not None and not 1 <= self.writes <= FOREVER:
-            raise UserError(f"--writes is {self.writes}; write 1 to {FOREVER}.")
+            raise not_allowed("--writes", self.writes, f"1 to {FOREVER}")
         if self.duration_s is not None and not 1 <= self.duration_s <= 86400:
-            raise UserError(f"--duration is {self.duration_s:g} s; write 1 s to 24 h.")
+            raise not_allowed("--duration", self.duration_s, "1 s to 24 h")
 
     def settings(self, scheduler: str, copies: int) -> dict[str, Any]:
         """Return the cluster file's settings other than agents and key. Agents use them too,
@@ -340,8 +341,9 @@ def bench_testbed(testbed: Testbed, spec: TestbedSpec) -> BenchTestbed:
     store = spec.store
     if not isinstance(store, (CephSpec, ObjectsSpec)) or twochoice_variables.asked(store) is None:
         raise UserError(
-            f"testbed {testbed.name} has no agents of the two-choice scheduler: bring up a spec "
-            "that asks for them, such as testbed/specs/twochoice-rados.yaml."
+            "no agents of the two-choice scheduler",
+            where=f"testbed {testbed.name}",
+            do="bring up a spec with them, such as testbed/specs/twochoice-rados.yaml",
         )
     agent = agent_client(testbed)
     return BenchTestbed(
@@ -384,7 +386,9 @@ def new_folder(out: Path | None) -> Path:
     path = out or Path("artifacts") / f"twochoice-bench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     if path.exists():
         raise UserError(
-            f"{path} is there already: results are never overwritten; name another folder."
+            "the folder exists, and results are never overwritten",
+            where=path,
+            do="name another folder",
         )
     make_folder(path)
     return path
@@ -400,8 +404,9 @@ def refuse(machines: BenchTestbed, options: BenchOptions) -> None:
     clients = len(machines.clients)
     if clients > 1 and "oracle" in options.schedulers:
         raise UserError(
-            f"the oracle must know all writes, and testbed {machines.testbed.name} has "
-            f"{clients} client nodes: leave it out of --schedulers."
+            f"the oracle must know all writes, and there are {clients} client nodes",
+            where=f"testbed {machines.testbed.name}",
+            do="leave oracle out of --schedulers",
         )
 
 

@@ -48,14 +48,16 @@ def points_of(source: str) -> Points:
         points = reference(source)
     else:
         raise UserError(
-            f"{source}: there is no such folder of runs or JSON file of points; Hotbed comes with "
-            f"{', '.join(references())}."
+            "no such folder of runs or JSON file of points",
+            where=source,
+            allowed=f"a path, or {', '.join(references())}",
         )
     several = len({point.configuration for point in points.runs})
     if several < FEWEST:
         raise UserError(
-            f"{source}: holds {several} configurations, and a profile needs at least {FEWEST}: "
-            "some to make it of, others to hold it against."
+            f"{several} configurations are too few: some make the profile, others test it",
+            where=source,
+            allowed=f"at least {FEWEST}",
         )
     return points
 
@@ -107,9 +109,8 @@ def write(profile: Mapping[str, Any], path: Path) -> None:
     try:
         write_file(path, json.dumps(profile, indent=1) + "\n", exclusive=True)
     except FileExistsError:
-        raise UserError(
-            f"{path} exists: give another name, a profile is not overwritten."
-        ) from None
+        what = "the file exists, and a profile is never overwritten"
+        raise UserError(what, where=path, do="give another name") from None
 
 
 # ---- Errors on held-out configurations ----

@@ -51,7 +51,7 @@ def fit(points: Sequence[MeasuredPoint], most: Resources, source: str) -> Piecew
         UserError: there are no runs.
     """
     if not points:
-        raise UserError("a profile needs measured runs, and there are none.")
+        raise UserError("a profile needs measured runs, and there are none")
     usual = [point for point in points if point.object_bytes is None]
     # A table is for one size of objects: other sizes count only without runs of the usual size.
     letters: list[str] = sorted({point.workload for point in points})

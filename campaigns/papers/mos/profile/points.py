@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from schemas.durable import write_file
-from schemas.errors import UserError
+from schemas.errors import UserError, not_allowed
 from schemas.mistakes import mistake
 from testbed.simulated.cosperf.machines import CLASSES, ObjectClass, local
 from testbed.stores.microstores import Resources
@@ -146,8 +146,9 @@ def place(name: str) -> Path:
     """
     if name not in references():
         raise UserError(
-            f"there is no profile {name!r}: there are {', '.join(references()) or 'none'} "
-            "(`hotbed mos profile RUNS --keep NAME` adds one of your own runs)."
+            f"there is no profile {name!r}",
+            allowed=", ".join(references()) or "none so far",
+            do="add one from your own runs with `hotbed mos profile RUNS --keep NAME`",
         )
     files = (folder / f"{name}.json" for folder in folders())
     return next(file for file in files if file.is_file())
@@ -169,9 +170,8 @@ def keep(points: Points, name: str) -> Path:
         UserError: the name is invalid or taken, or the file cannot be written.
     """
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", name):
-        raise UserError(
-            f"--keep {name}: a name is a small letter, then small letters, digits and - only, 40 "
-            "at most."
+        raise not_allowed(
+            "--keep", name, "at most 40 of a-z, 0-9 and -, with a letter at the beginning"
         )
     # One point per line, so that a diff of the file is readable.
     head = {"name": name, "about": points.about, "replicas": points.replicas}
@@ -182,7 +182,7 @@ def keep(points: Points, name: str) -> Path:
     try:
         write_file(path, text, exclusive=True)
     except FileExistsError:
-        raise UserError(f"--keep {name}: there is a profile of this name: {path}.") from None
+        raise UserError(f"there is a profile {name}: {path}", where="--keep") from None
     return path
 
 
@@ -195,9 +195,9 @@ def read_points(path: Path) -> Points:
     try:
         data = json.loads(path.read_text())
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+        raise UserError(f"cannot be read ({error.strerror})", where=path) from error
     except ValueError as error:
-        raise UserError(f"{path}: is not JSON ({error}).") from error
+        raise UserError(f"the file is not JSON ({error})", where=path) from error
     try:
         return Points.model_validate(data)
     except ValidationError as error:
@@ -247,9 +247,10 @@ def from_run_folders(folder: Path) -> Points:
     ]
     if not runs:
         raise UserError(
-            f"{folder}: holds no finished run of one workload on one store (experiments sizes, "
-            "proxy, storage, network and disks of a campaign with system: mos); run one, or give "
-            "a JSON file of points."
+            "no finished run of one workload on one store",
+            where=folder,
+            allowed=f"experiments {', '.join(PROFILED)} of a campaign with system: mos",
+            do="run one, or give a JSON file of points",
         )
     about = f"{len(runs)} runs measured on real microstores"
     return Points(name=folder.name, about=about, replicas=_replicas(folder), runs=tuple(runs))

@@ -77,16 +77,17 @@ class ObjectCells:
         have, name = len(self._servers.servers), self._live.name
         if parameters.backend != self._servers.backend:
             raise UserError(
-                f"{parameters.label()} is of backend {parameters.backend}, and the servers of "
-                f"testbed {name} are of {self._servers.backend}: name the spec that the cells are "
-                "of, or say backend in the campaign's parameters."
+                f"the servers of testbed {name} have the backend {self._servers.backend}, and the "
+                f"cell has {parameters.backend}",
+                where=parameters.label(),
+                do="name the cells' spec, or set backend in the campaign's parameters",
             )
         if isinstance(parameters, Jobs) and parameters.scheduler in PLAIN:
             self._refuse_pool(parameters)
         if isinstance(parameters, ConcurrentProbes) and 2 * parameters.pending > have:
             raise UserError(
-                f"{parameters.label()} asks {2 * parameters.pending} servers, and testbed "
-                f"{name} has {have}."
+                f"it needs {2 * parameters.pending} servers, and testbed {name} has {have}",
+                where=parameters.label(),
             )
 
     def _refuse_pool(self, parameters: Jobs) -> None:
@@ -96,9 +97,10 @@ class ObjectCells:
         if size != parameters.copies:
             has = "no pool" if size is None else f"a first pool of size {size}"
             raise UserError(
-                f"{parameters.label()} needs a pool of size {parameters.copies}, and the spec of "
-                f"testbed {self._live.name} has {has}: say copies as the pool's size, "
-                "or make the pool so."
+                f"it needs a pool of size {parameters.copies}, and the spec of testbed "
+                f"{self._live.name} has {has}",
+                where=parameters.label(),
+                do="set copies to the pool's size, or change the pool",
             )
 
     def _carry_out(

@@ -76,13 +76,15 @@ def places_of(live: LiveTestbed) -> tuple[ObjectServer, ...]:
     testbed, store = live.testbed, live.spec.store
     if not isinstance(store, (CephSpec, ObjectsSpec)) or twochoice_variables.asked(store) is None:
         raise UserError(
-            f"testbed {testbed.name} has no object servers: its spec says neither `kind: "
-            "twochoice` nor, of a Ceph, `twochoice: {}`."
+            "no object servers",
+            where=f"testbed {testbed.name}",
+            do="bring up a spec with `kind: twochoice`, or with a Ceph and `twochoice: {}`",
         )
     if len(testbed.with_role("client")) != 1:
         raise UserError(
-            f"testbed {testbed.name} has {len(testbed.with_role('client'))} nodes of role client: "
-            "the client processes of these experiments run on one."
+            f"{len(testbed.with_role('client'))} nodes of role client",
+            where=f"testbed {testbed.name}",
+            allowed="one, for the client processes of these experiments",
         )
     if isinstance(store, CephSpec):
         return _before_osds(testbed, store)
@@ -100,10 +102,10 @@ def _before_osds(testbed: Testbed, store: CephSpec) -> tuple[ObjectServer, ...]:
     for node, numbers in twochoice_variables.agents(testbed, store).items():
         if len(numbers) > 1 or "scratch" not in testbed.node(node).devices:
             raise UserError(
-                f"node {node} of testbed {testbed.name} has {len(numbers)} OSDs and "
-                f"{'a' if 'scratch' in testbed.node(node).devices else 'no'} scratch part: these "
-                "experiments slow single OSDs down by files next to them; give each OSD a node of "
-                "its own, and its disk a scratch part."
+                f"{len(numbers)} OSDs and "
+                f"{'a' if 'scratch' in testbed.node(node).devices else 'no'} scratch part",
+                where=f"node {node} of testbed {testbed.name}",
+                allowed="one OSD with a scratch part, for files that slow that OSD down",
             )
         found += [ObjectServer(number, node, SCRATCH_PATH) for number in numbers]
     return tuple(found)
