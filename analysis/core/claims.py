@@ -91,8 +91,8 @@ def declared(
     statement: str,
     compute: Compute,
     *,
-    prefix: str,
     paper: str,
+    prefix: str = "",
     value: float | None = None,
     unit: str = "ratio",
     baseline: str | None = None,
@@ -102,13 +102,14 @@ def declared(
     larger: bool = True,
     size: bool = True,
     machines: bool = True,
+    depends_on: tuple[str, ...] = (),
 ) -> Claim:
     """Return a claim of a catalogue; `functools.partial` sets the common parts of its claims.
 
-    Its id is `prefix` and `name`; a size is claimed only if the paper states a `value`.
+    Its id is `prefix`, if any, and `name`; a size is claimed only if the paper states a `value`.
     """
     return Claim(
-        id=f"{prefix}-{name}",
+        id=f"{prefix}-{name}" if prefix else name,
         figure=figure,
         statement=statement,
         paper_value=value,
@@ -121,6 +122,7 @@ def declared(
         larger=larger,
         size=size and value is not None,
         machines=machines,
+        depends_on=depends_on,
         paper=paper,
     )
 
@@ -176,7 +178,7 @@ def _same(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
 def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
     parts = [measured.note] if measured.note else []
     if result == "direction" and claim.machines and is_simulated(measured.ground):
-        parts.append("simulated: what is claimed of machines cannot count as reproduced")
+        parts.append("simulated: a claim about machines cannot count as reproduced")
     elif result == "direction" and claim.machines and not size_is_portable(measured.ground):
         parts.append(
             "the disks are modelled and calibrated, so the size cannot count as reproduced here"

@@ -52,18 +52,22 @@ def bytes_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class FigureEntry:
-    """One figure: its content, its drawing function, and the command for its runs. `facts` adds
-    facts from the runs to the caption. `not_simulated`: the reason why simulated runs do not feed
-    the figure."""
+    """One figure: its content, its drawing function, and the command for its runs. `campaign`
+    selects their grid (``hotbed run <paper>-full --figure <campaign>``), by default the figure's
+    id. `facts` adds facts from the runs to the caption. `not_simulated`: the reason why simulated
+    runs do not feed the figure."""
 
     id: str
     title: str
     caption: str
     draw: Callable[[Evidence, Path, str], Path | Missing]
-    campaign: str  # the grid selector: hotbed run <paper>-full --figure <campaign>
+    campaign: str = ""
     command: str | None = None  # command for its runs, if it is not the paper's command
     facts: Callable[[Evidence], str] | None = None
     not_simulated: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "campaign", self.campaign or self.id)
 
 
 @dataclass(frozen=True)

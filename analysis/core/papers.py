@@ -158,8 +158,8 @@ def paper(short: str) -> Paper:
             (Part(SCALE_CLAIMS, SCALE_FIGURES, models=(Bench,), sized=True, tables=tables),),
             "hotbed scale --figure {figure}",
             sim_option=False,
-            table_note="helps, harms: where the 95 % interval lies above, below zero. Between two "
-            "places that were run its ends are\ntaken to be straight over the axis's logarithm.",
+            table_note="helps, harms: the 95 % interval is above, below zero. Between measured "
+            "values its ends are\ninterpolated linearly over the axis's logarithm.",
         )
     if short in _OTHERS:
         title, module = _OTHERS[short]

@@ -223,7 +223,7 @@ def test_tables_have_every_scheduler(bursts: Evidence, objects: Evidence) -> Non
     assert [row[0] for row in delays.rows] == ["1 MB", "2 MB", "4 MB"]
     assert delays.rows[0][-1] == "12.5, 11.7, 10.6, 10.3"
     assert (len(jobs.rows), len(rados.rows)) == (3 + 9 + 5 + 5, 3 * 7 + 5)
-    assert {row[jobs.heads.index("not as acknowledged")] for row in jobs.rows} == {"0"}
+    assert {row[jobs.heads.index("read back wrong")] for row in jobs.rows} == {"0"}
     assert rados.rows[0][:4] == ("two copies", "fio", "CRUSH", "2")
     assert rados.rows[0][6] == "–"  # the place of its bytes is unknown
     for made in (schedulers, delays, jobs, rados):

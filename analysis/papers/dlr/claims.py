@@ -12,11 +12,12 @@ time. A block's mean over settings also varies less than a single setting.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import pandas as pd
 
-from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun
+from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.core.evidence import Pair, Rows, average, extreme, result, values_of
 from analysis.core.load import SIM
 from analysis.core.stats import correlation
@@ -73,13 +74,9 @@ def _gain(
     scenario: Cells, op: str, what: str, controller: str = "dlr", against: str = "default"
 ) -> Pair:
     """Compute throughput: T/T_baseline - 1, or latency: 1 - L/L_baseline."""
-    return _ratio(
-        op,
-        what,
-        with_controller(scenario, controller),
-        with_controller(scenario, against),
-        (lambda r: r - 1) if what == "throughput" else (lambda r: 1 - r),
-    )
+    function = (lambda r: r - 1) if what == "throughput" else (lambda r: 1 - r)
+    treated, base = with_controller(scenario, controller), with_controller(scenario, against)
+    return _ratio(op, what, treated, base, function)
 
 
 def _degradation(scenario: Cells, what: str) -> Compute:
@@ -112,28 +109,50 @@ def _against_reweight(what: str) -> Compute:
     return extreme(options, "largest")
 
 
-def _gain_claims(
-    scenario: Cells, figure: str, numbers: Mapping[tuple[str, str], float]
-) -> list[Claim]:
+_claim = partial(declared, paper="dlr", unit="relative change", baseline="default", no_effect=0.0)
+
+
+def _degradation_claims(
+    scenario: Cells, disturbed: str, panels: str, loss: float, factor: float
+) -> Iterator[Claim]:
+    """Yield figure 1's claims about a scenario: loss of throughput and ratio of latencies."""
     name = str(scenario["scenario"])
-    claims = []
-    for (op, what), value in numbers.items():
-        noun = {"throughput": "IOPS" if op == "rand" else "throughput", "latency": "latency"}[what]
-        verb = "raises" if what == "throughput" else "lowers"
+    stated = partial(_claim, baseline="no disturbance")
+    yield stated(
+        f"{name}-throughput",
+        f"1{panels[0]}",
+        f"{disturbed} lower throughput by up to {100 * loss:.0f} %",
+        _degradation(scenario, "throughput"),
+        value=loss,
+        unit="relative loss",
+    )
+    yield stated(
+        f"{name}-latency",
+        f"1{panels[1]}",
+        f"{disturbed} raise latency up to {factor:g} times",
+        _degradation(scenario, "latency"),
+        value=factor,
+        unit="ratio",
+        no_effect=1.0,
+        depends_on=(f"{name}-throughput",),
+    )
+
+
+def _gain_claims(scenario: Cells, figure: str, *numbers: tuple[str, str, float]) -> Iterator[Claim]:
+    name = str(scenario["scenario"])
+    for op, what, value in numbers:
+        latency = what == "latency"
         reading = {"seq": "sequential", "rand": "random"}[op]
-        claims.append(
-            Claim(
-                id=f"dlr-{name}-{op}-{what}",
-                figure=f"{figure}{'a' if what == 'throughput' else 'b'}",
-                statement=f"DLR {verb} {reading} read {noun} under {name} against default Ceph",
-                paper_value=value,
-                compute=_gain(scenario, op, what),
-                unit="relative change",
-                baseline="default",
-                depends_on=() if what == "throughput" else (f"dlr-{name}-{op}-throughput",),
-            )
+        noun = "IOPS" if op == "rand" and not latency else what
+        yield _claim(
+            f"dlr-{name}-{op}-{what}",
+            f"{figure}{'b' if latency else 'a'}",
+            f"DLR {'lowers' if latency else 'raises'} {reading} read {noun} under {name} against "
+            "default Ceph",
+            _gain(scenario, op, what),
+            value=value,
+            depends_on=(f"dlr-{name}-{op}-throughput",) if latency else (),
         )
-    return claims
 
 
 def _load_hurts(scenario: str, column: str) -> Compute:
@@ -227,81 +246,38 @@ def _over_reads(controller: str) -> Rows:
 
 
 STATED: tuple[Claim, ...] = (
-    Claim(
-        id="heterogeneity-throughput",
-        figure="1a",
-        statement="Four slow nodes of eight lower throughput by up to 54 %",
-        paper_value=0.54,
-        compute=_degradation(HETEROGENEITY, "throughput"),
-        unit="relative loss",
-        baseline="no disturbance",
-    ),
-    Claim(
-        id="heterogeneity-latency",
-        figure="1b",
-        statement="Four slow nodes of eight raise latency up to 2.2 times",
-        paper_value=2.2,
-        compute=_degradation(HETEROGENEITY, "latency"),
-        unit="ratio",
-        baseline="no disturbance",
-        no_effect=1.0,
-        depends_on=("heterogeneity-throughput",),
-    ),
-    Claim(
-        id="interference-throughput",
-        figure="1c",
-        statement="Moving hotspots on four random nodes lower throughput by up to 55 %",
-        paper_value=0.55,
-        compute=_degradation(INTERFERENCE, "throughput"),
-        unit="relative loss",
-        baseline="no disturbance",
-    ),
-    Claim(
-        id="interference-latency",
-        figure="1d",
-        statement="Moving hotspots on four random nodes raise latency up to 2.3 times",
-        paper_value=2.3,
-        compute=_degradation(INTERFERENCE, "latency"),
-        unit="ratio",
-        baseline="no disturbance",
-        no_effect=1.0,
-        depends_on=("interference-throughput",),
-    ),
+    *_degradation_claims(HETEROGENEITY, "Four slow nodes of eight", "ab", 0.54, 2.2),
+    *_degradation_claims(INTERFERENCE, "Moving hotspots on four random nodes", "cd", 0.55, 2.3),
     *_gain_claims(
         HETEROGENEITY,
         "6",
-        {
-            ("seq", "throughput"): 0.45,
-            ("rand", "throughput"): 0.65,
-            ("seq", "latency"): 0.30,
-            ("rand", "latency"): 0.41,
-        },
+        ("seq", "throughput", 0.45),
+        ("rand", "throughput", 0.65),
+        ("seq", "latency", 0.30),
+        ("rand", "latency", 0.41),
     ),
     *_gain_claims(
         INTERFERENCE,
         "8",
-        {
-            ("seq", "throughput"): 0.09,
-            ("rand", "throughput"): 0.19,
-            ("seq", "latency"): 0.08,
-            ("rand", "latency"): 0.16,
-        },
+        ("seq", "throughput", 0.09),
+        ("rand", "throughput", 0.19),
+        ("seq", "latency", 0.08),
+        ("rand", "latency", 0.16),
     ),
-    Claim(
-        id="dlr-reweight-throughput",
-        figure="6a, 8a",
-        statement="DLR's throughput exceeds that of reweight-by-utilization by up to 98 %",
-        paper_value=0.98,
-        compute=_against_reweight("throughput"),
-        unit="relative change",
+    _claim(
+        "dlr-reweight-throughput",
+        "6a, 8a",
+        "DLR's throughput exceeds that of reweight-by-utilization by up to 98 %",
+        _against_reweight("throughput"),
+        value=0.98,
         baseline="reweight",
     ),
-    Claim(
-        id="dlr-reweight-latency",
-        figure="6b, 8b",
-        statement="Latency of reweight-by-utilization exceeds DLR's by up to 96 %",
-        paper_value=0.96,
-        compute=_against_reweight("latency"),
+    _claim(
+        "dlr-reweight-latency",
+        "6b, 8b",
+        "Latency of reweight-by-utilization exceeds DLR's by up to 96 %",
+        _against_reweight("latency"),
+        value=0.96,
         unit="L_reweight / L_dlr - 1",
         baseline="reweight",
         depends_on=("dlr-reweight-throughput",),
@@ -310,32 +286,32 @@ STATED: tuple[Claim, ...] = (
 """The paper's 14 numbers."""
 
 SHAPES: tuple[Claim, ...] = (
-    Claim(
-        id="mean-pressure-hurts",
-        figure="3",
-        statement="Throughput falls as the OSD nodes' mean %iowait rises",
-        paper_value=None,
-        compute=_load_hurts("mix", "pressure_mean"),
-        unit="rank correlation",
-        larger=False,
-        size=False,
+    *(
+        _claim(
+            name,
+            figure,
+            f"Throughput falls as the {quantity} rises",
+            _load_hurts(scenario, column),
+            unit="rank correlation",
+            baseline=None,
+            larger=False,
+        )
+        for name, figure, quantity, scenario, column in (
+            ("mean-pressure-hurts", "3", "OSD nodes' mean %iowait", "mix", "pressure_mean"),
+            (
+                "pressure-variance-hurts",
+                "4",
+                "variance of %iowait over nodes",
+                "spread",
+                "pressure_sd",
+            ),
+        )
     ),
-    Claim(
-        id="pressure-variance-hurts",
-        figure="4",
-        statement="Throughput falls as the variance of %iowait over nodes rises",
-        paper_value=None,
-        compute=_load_hurts("spread", "pressure_sd"),
-        unit="rank correlation",
-        larger=False,
-        size=False,
-    ),
-    Claim(
-        id="threshold-0.2-best",
-        figure="5",
-        statement="theta_i = 0.2 gives better throughput than other settings",
-        paper_value=None,
-        compute=Pair(
+    _claim(
+        "threshold-0.2-best",
+        "5",
+        "theta_i = 0.2 gives better throughput than other settings",
+        Pair(
             _threshold(best=True),
             _threshold(best=False),
             "throughput_mb_s",
@@ -343,82 +319,65 @@ SHAPES: tuple[Claim, ...] = (
             keys=BLOCKS,
             function=lambda r: r - 1,
         ),
-        unit="relative change",
         baseline="mean of other theta_i",
-        size=False,
     ),
-    Claim(
-        id="write-small-gain",
-        figure="6a",
-        statement="DLR improves write throughput slightly under heterogeneity",
-        paper_value=None,
-        compute=_gain(HETEROGENEITY, "write", "throughput"),
-        unit="relative change",
-        baseline="default",
-        size=False,
+    _claim(
+        "write-small-gain",
+        "6a",
+        "DLR improves write throughput slightly under heterogeneity",
+        _gain(HETEROGENEITY, "write", "throughput"),
     ),
-    Claim(
-        id="every-object-size",
-        figure="10",
-        statement="DLR beats default Ceph in sequential reads at every object size",
-        paper_value=None,
-        compute=_every_size,
-        unit="relative change",
-        baseline="default",
-        size=False,
+    _claim(
+        "every-object-size",
+        "10",
+        "DLR beats default Ceph in sequential reads at every object size",
+        _every_size,
     ),
-    Claim(
-        id="overhead",
-        figure="11",
-        statement="DLR's monitor and controller take far less than the control interval",
-        paper_value=None,
-        compute=_overhead,
+    _claim(
+        "overhead",
+        "11",
+        "DLR's monitor and controller take far less than the control interval",
+        _overhead,
         unit="share of the interval",
+        baseline=None,
         no_effect=1.0,
         larger=False,
-        size=False,
     ),
 )
 """Statements of the paper without a number."""
 
-_BY_SETTING: tuple[Claim, ...] = tuple(
-    Claim(
-        id=f"{controller}-beats-dlr-{scenario['scenario']}-{op}",
-        figure=figure,
-        statement=f"{controller} raises {op} throughput over DLR under {scenario['scenario']}",
-        paper_value=None,
-        compute=_gain(scenario, op, "throughput", controller, "dlr"),
-        unit="relative change",
-        baseline="dlr",
-        size=False,
-    )
-    for controller in ("dlr-pg", "dlr-auto")
-    for scenario, figure in ((HETEROGENEITY, "6a"), (INTERFERENCE, "8a"))
-    for op in ("seq", "rand")
+_OVER_DLR = ("dlr-pg", "dlr-auto")
+BEYOND: tuple[Claim, ...] = (
+    *(
+        _claim(
+            f"{controller}-beats-dlr",
+            "6a, 8a",
+            f"{controller} raises read throughput over DLR, over both scenarios and reads",
+            Pair(
+                _over_reads(controller),
+                _over_reads("dlr"),
+                "level",
+                "no block has both controllers in all four settings",
+                keys=BLOCKS,
+                function=lambda r: r - 1,
+            ),
+            baseline="dlr",
+        )
+        for controller in _OVER_DLR
+    ),
+    *(
+        _claim(
+            f"{controller}-beats-dlr-{scenario['scenario']}-{op}",
+            figure,
+            f"{controller} raises {op} throughput over DLR under {scenario['scenario']}",
+            _gain(scenario, op, "throughput", controller, "dlr"),
+            baseline="dlr",
+        )
+        for controller in _OVER_DLR
+        for scenario, figure in ((HETEROGENEITY, "6a"), (INTERFERENCE, "8a"))
+        for op in ("seq", "rand")
+    ),
 )
-
-_OVER_ALL: tuple[Claim, ...] = tuple(
-    Claim(
-        id=f"{controller}-beats-dlr",
-        figure="6a, 8a",
-        statement=f"{controller} raises read throughput over DLR, over both scenarios and reads",
-        paper_value=None,
-        compute=Pair(
-            _over_reads(controller),
-            _over_reads("dlr"),
-            "level",
-            "no block has both controllers in all four settings",
-            keys=BLOCKS,
-            function=lambda r: r - 1,
-        ),
-        unit="relative change",
-        baseline="dlr",
-        size=False,
-    )
-    for controller in ("dlr-pg", "dlr-auto")
-)
-
-BEYOND: tuple[Claim, ...] = (*_OVER_ALL, *_BY_SETTING)
 """Claims beyond the paper."""
 
 CLAIMS: tuple[Claim, ...] = STATED + SHAPES + BEYOND

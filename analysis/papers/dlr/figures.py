@@ -4,7 +4,7 @@ time. Means of runs, or ratios to default Ceph paired by block, with 95 % interv
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -480,132 +480,87 @@ def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 _BARS = (
-    "Mean of runs with 95 % confidence intervals. The diamond is where the worst change that the "
-    "paper states would lead from our value without disturbance."
+    "Mean of runs with 95 % confidence intervals. Diamond: our value without disturbance, changed "
+    "by the paper's worst case."
 )
 _PAIRED = (
     "Paired by block, geometric mean of ratios to default Ceph with 95 % confidence intervals."
 )
 
+_MEASURES = ("throughput", "latency")
+
+
+def _by_controller(scenario: str, figure: int) -> Iterator[FigureEntry]:
+    """Yield the figures of a scenario by controller, and the next figure by time interval."""
+    for panel, what in zip("ab", _MEASURES, strict=True):
+        yield FigureEntry(
+            f"{figure}{panel}",
+            f"{what.capitalize()} by controller, {scenario}",
+            _PAIRED,
+            partial(normalized, scenario=scenario, what=what),
+            str(figure),
+        )
+    yield FigureEntry(
+        f"{figure}c",
+        f"Primary affinity, {scenario}",
+        "One run of DLR; the lines have a small offset, so that all are visible.",
+        partial(affinity, scenario=scenario),
+        str(figure),
+    )
+    yield FigureEntry(
+        f"{figure + 1}",
+        f"Throughput by time interval, {scenario}",
+        "Each point is the mean over runs of one sixth of the run, with 95 % interval.",
+        partial(by_interval, scenario=scenario),
+    )
+
+
 FIGURES: tuple[FigureEntry, ...] = (
-    FigureEntry(
-        "1a",
-        "Throughput with four slow nodes",
-        _BARS,
-        partial(degradation, scenario="heterogeneity", what="throughput"),
-        "1",
-    ),
-    FigureEntry(
-        "1b",
-        "Latency with four slow nodes",
-        _BARS,
-        partial(degradation, scenario="heterogeneity", what="latency"),
-        "1",
-    ),
-    FigureEntry(
-        "1c",
-        "Throughput with moving hotspots",
-        _BARS,
-        partial(degradation, scenario="interference", what="throughput"),
-        "1",
-    ),
-    FigureEntry(
-        "1d",
-        "Latency with moving hotspots",
-        _BARS,
-        partial(degradation, scenario="interference", what="latency"),
-        "1",
+    *(
+        FigureEntry(
+            f"1{panel}",
+            f"{what.capitalize()} with {words}",
+            _BARS,
+            partial(degradation, scenario=scenario, what=what),
+            "1",
+        )
+        for scenario, words, panels in (
+            ("heterogeneity", "four slow nodes", "ab"),
+            ("interference", "moving hotspots", "cd"),
+        )
+        for panel, what in zip(panels, _MEASURES, strict=True)
     ),
     FigureEntry(
         "3",
         "Mean pressure and throughput",
         "Five load mixes on every OSD node; on modelled disks these are offered loads.",
         load_mix,
-        "3",
     ),
     FigureEntry(
         "4",
         "Spread of pressure and throughput",
         "The mean offered load is 50 %; half the nodes get more, half less (labels).",
         load_spread,
-        "4",
     ),
     FigureEntry(
         "5",
         "DLR's imbalance threshold",
         "Sequential reads under moving hotspots for several thresholds.",
         threshold,
-        "5",
     ),
-    FigureEntry(
-        "6a",
-        "Throughput by controller, heterogeneity",
-        _PAIRED,
-        partial(normalized, scenario="heterogeneity", what="throughput"),
-        "6",
-    ),
-    FigureEntry(
-        "6b",
-        "Latency by controller, heterogeneity",
-        _PAIRED,
-        partial(normalized, scenario="heterogeneity", what="latency"),
-        "6",
-    ),
-    FigureEntry(
-        "6c",
-        "Primary affinity, heterogeneity",
-        "One run of DLR; lines are offset by a hair, so that none hides another.",
-        partial(affinity, scenario="heterogeneity"),
-        "6",
-    ),
-    FigureEntry(
-        "7",
-        "Throughput by time interval, heterogeneity",
-        "Each point is the mean over runs of one sixth of the run, with 95 % interval.",
-        partial(by_interval, scenario="heterogeneity"),
-        "7",
-    ),
-    FigureEntry(
-        "8a",
-        "Throughput by controller, interference",
-        _PAIRED,
-        partial(normalized, scenario="interference", what="throughput"),
-        "8",
-    ),
-    FigureEntry(
-        "8b",
-        "Latency by controller, interference",
-        _PAIRED,
-        partial(normalized, scenario="interference", what="latency"),
-        "8",
-    ),
-    FigureEntry(
-        "8c",
-        "Primary affinity, interference",
-        "One run of DLR; lines are offset by a hair, so that none hides another.",
-        partial(affinity, scenario="interference"),
-        "8",
-    ),
-    FigureEntry(
-        "9",
-        "Throughput by time interval, interference",
-        "Each point is the mean over runs of one sixth of the run, with 95 % interval.",
-        partial(by_interval, scenario="interference"),
-        "9",
-    ),
+    *_by_controller("heterogeneity", 6),
+    *_by_controller("interference", 8),
     FigureEntry(
         "10",
         "Object sizes",
         "Sequential reads, mean of runs with 95 % confidence intervals.",
         object_sizes,
-        "10",
     ),
     FigureEntry(
         "11",
         "DLR's overhead",
         "From the journals of every DLR run, mean of runs with 95 % confidence intervals.",
         overhead,
-        "11",
         not_simulated="virtual time does not pass while a controller decides",
     ),
     FigureEntry(

@@ -491,7 +491,7 @@ _ROOM = 1.6  # maximum length of intervals on the axis, relative to the range of
 def triangles(evidence: Evidence, axis: Axis) -> str:
     """Return an explanation of the triangles, if the figure has any."""
     if any(_ends(curve) for curve in curves(evidence.table, axis)):
-        return " Triangles on the zero line: there the interval's lower end is zero."
+        return " Triangles: the interval's lower end crosses zero."
     return ""
 
 
@@ -600,7 +600,6 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         "Gain against the number of OSDs",
         f"{_GAIN} Two operations in flight to an OSD, placement groups by Ceph's rule.",
         partial(gain, axis=OSDS),
-        "osds",
         facts=partial(triangles, axis=OSDS),
     ),
     FigureEntry(
@@ -608,7 +607,6 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         "Gain against the share of hot nodes",
         _GAIN,
         partial(gain, axis=HOT),
-        "hot",
         facts=partial(triangles, axis=HOT),
     ),
     FigureEntry(
@@ -616,7 +614,6 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         "Gain against how often the hotspots move",
         f"{_GAIN} The control interval is 20 s; runs last at least two moves.",
         partial(gain, axis=MOVE),
-        "move",
         facts=partial(triangles, axis=MOVE),
     ),
 )

@@ -624,7 +624,7 @@ _LOADS: tuple[Claim, ...] = (
         )
         for other, why in (
             (DEFAULT, "the baseline that the sentence names"),
-            (STATIC, "the one that its reason is about: Static's network is too small"),
+            (STATIC, "the one that its reason names: Static's network is too small"),
         )
         for measure, words, column, value, larger in (
             ("bandwidth", "has up to 79 % more bandwidth", "C_mb_s", LARGE_BANDWIDTH, True),

@@ -590,7 +590,7 @@ COURSE_HEADS = (
     *("A's SLA held, % of the time", "C's", "failed requests", "changes", "decided to applied s"),
 )
 ALONE_HEADS = (
-    *("experiment", "workload", "what", "n", "QPS", "MB/s", "mean ms", "proxy busy %"),
+    *("experiment", "workload", "parameters", "n", "QPS", "MB/s", "mean ms", "proxy busy %"),
     *("proxies' CPU ms a request", "storage's CPU ms a request", "failed requests"),
 )
 VARIED: Mapping[str, tuple[str, ...]] = {
@@ -708,7 +708,7 @@ def _alone(rows: pd.DataFrame) -> tuple[Line, ...]:
 
 _COMMAND = "hotbed run mos-local --figure {figure}"
 _MEAN = "Means over runs with 95 % intervals; all setups of a block meet the same draws."
-_STATED = "Diamonds: what the paper's ratios make of our"
+_STATED = "Diamonds: the paper's ratios times our"
 _COURSE = (
     "Mean over blocks, band: their range. The load is the paper's in shape; it gives no numbers of "
     "processes."
@@ -719,7 +719,7 @@ _DRAWN = (
         "1",
         "Performance under various object store configurations",
         f"{_MEAN} Workloads A to D at once. {_STATED} Default: 8 and 3.25 times the QPS, "
-        "a 5.25th of the bandwidth with FavorsSmall and the same with FavorsLarge.",
+        "1/5.25 of the bandwidth with FavorsSmall and the same with FavorsLarge.",
         setups,
     ),
     (
@@ -749,13 +749,13 @@ _DRAWN = (
     (
         "4a",
         "Homogeneous disks and the network, small objects",
-        f"{_MEAN} {_STATED} slow network: 12 % on HDDs, 70 % on SSDs.",
+        f"{_MEAN} {_STATED} slow network: +12 % on HDDs, +70 % on SSDs.",
         partial(networks, letter="A", column="qps", unit=QPS),
     ),
     (
         "4b",
         "Homogeneous disks and the network, large objects",
-        f"{_MEAN} {_STATED} slow network: 900 % on SSDs.",
+        f"{_MEAN} {_STATED} slow network: +900 % on SSDs.",
         partial(networks, letter="C", column="mb_s", unit=MB_S),
     ),
     (

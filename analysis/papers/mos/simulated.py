@@ -304,8 +304,8 @@ _PAPER: tuple[Claim, ...] = (
             (
                 "all-used",
                 MOS,
-                "the largest share of the resource of which it holds least (proxies' cores, "
-                "storage servers' cores or network); read as within 10 %",
+                "the largest share of its least used resource: proxies' cores, storage servers' "
+                "cores or network; read as within 10 %",
             ),
             ("all-used-pp", MOS_PP, "as above"),
         )
@@ -507,11 +507,11 @@ MADE: Mapping[str, tuple[Mapping[str, object], str]] = {
     "Other runs": (
         {"runs": "disjoint"},
         "cospurf and the simulator are fitted to disjoint halves of the measurements, as in all "
-        "other figures, and cospurf is off before anything is made wrong",
+        "other figures, so cospurf is wrong even without distortion",
     ),
     "Own runs, no learning": (
         {"runs": "same", "learns": False},
-        "as judge's own runs, and MOS++ does not correct its model by what it measures",
+        "as judge's own runs, and MOS++ does not correct its model by its measurements",
     ),
 }
 """Panels of figure *error* by title: parameters of their runs, and words for the caption."""
@@ -685,16 +685,14 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Throughput of MOS and MOS++ under workloads A and B",
         _BAND,
         partial(over_time, tenants="AB"),
-        "14",
-        _COMMAND,
+        command=_COMMAND,
     ),
     FigureEntry(
         "15",
         "Bandwidth of MOS and MOS++ under workloads C and D",
         _BAND,
         partial(over_time, tenants="CD"),
-        "15",
-        _COMMAND,
+        command=_COMMAND,
     ),
     FigureEntry(
         "error",
@@ -702,9 +700,8 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Each curve of the optimiser's cospurf is distorted by a given share (docs/mos.md). "
         "Geometric means over blocks with 95 % intervals.",
         errors,
-        "error",
-        _COMMAND,
-        panels_of_errors,
+        command=_COMMAND,
+        facts=panels_of_errors,
     ),
     FigureEntry(
         "division",

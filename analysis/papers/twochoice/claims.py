@@ -238,7 +238,7 @@ _RESPONSES: tuple[Claim, ...] = (
     # Both readings of the paper's "preassign".
     *(
         claim
-        for series, who, suffix in (
+        for series, text, suffix in (
             (BOTH, "Preassign, with the collaborative probe,", ""),
             (PREASSIGN, "Preassign", "-alone"),
         )
@@ -246,7 +246,7 @@ _RESPONSES: tuple[Claim, ...] = (
             _simulated(
                 f"better-than-fixed{suffix}",
                 "3",
-                f"{who} is faster than fixed placement, whatever the straggler ratio",
+                f"{text} is faster than fixed placement, whatever the straggler ratio",
                 _whatever_ratio(_versus(series, FIXED), which="largest"),
                 baseline="fixed",
                 larger=False,
@@ -254,8 +254,8 @@ _RESPONSES: tuple[Claim, ...] = (
             _simulated(
                 f"stable{suffix}",
                 "3",
-                f"{who} is stable while the stragglers grow to half of the servers (read as within "
-                f"{100 * ALIKE:g} %)",
+                f"{text} is stable while the stragglers grow to half of the servers (read as "
+                f"within {100 * ALIKE:g} %)",
                 _growth(_bursts(series)),
                 value=1.0,
                 kind="within",
@@ -276,7 +276,7 @@ _PLACEMENTS: tuple[Claim, ...] = (
                 lambda given: given[given["load"] == 7],
                 "servers",
                 "no server has a load of 7",
-                note="an input: the loads' mean and deviation are so",
+                note="an input, set by the loads' mean and deviation",
             ),
             FIXED,
         ),
@@ -318,8 +318,8 @@ _PLACEMENTS: tuple[Claim, ...] = (
     _simulated(
         "random-most",
         "4",
-        "What random selection gives a server at most is more than with fixed placement, at every "
-        "load",
+        "The largest number of writes on a server is higher with random selection than with fixed "
+        "placement, at every load",
         _of_loads(
             extreme_over(
                 Pair(_common(RANDOM), _common(FIXED), "most", _RARE), "load", which="least"
@@ -351,14 +351,14 @@ _PLACEMENTS: tuple[Claim, ...] = (
         _simulated(
             f"{series}-avoids",
             "4",
-            f"Writes on the straggler that is given most, with {who}: none",
+            f"With {text} the straggler with the most writes gets none",
             _with_few(series, "straggler_most"),
             value=0.0,
             kind="within",
             unit="writes",
             tolerance=0.0,
         )
-        for series, who in (
+        for series, text in (
             (NATIVE, "native two-choice"),
             (COLLABORATIVE, "the collaborative probe"),
             (PREASSIGN, "preassign"),
@@ -392,13 +392,13 @@ _PLACEMENTS: tuple[Claim, ...] = (
         _simulated(
             f"preassign-spreads{suffix}",
             "4",
-            "Preassign avoids what makes new stragglers: the most that a server with a lower load "
-            f"is given is less than with {who}",
+            "Preassign avoids new stragglers: the largest number of writes on a server with a "
+            f"lower load is smaller than with {text}",
             _lighter(series, other, "most"),
             baseline=other,
             larger=False,
         )
-        for series, other, who, suffix in (
+        for series, other, text, suffix in (
             (BOTH, COLLABORATIVE, "the collaborative probe", ""),
             (PREASSIGN, NATIVE, "native two-choice", "-alone"),
         )
@@ -544,7 +544,7 @@ _MICRO: tuple[Claim, ...] = (
             f"{name}-5ms",
             "12",
             f"A {name} of the redirect table takes less than 5 ms, nearly always (99th percentile "
-            "of what the client waits, the record's way to the home's disk included)",
+            "of the client's wait, which includes the write to the home's disk)",
             _number("table", f"{name}_p99_s", 1e3),
             value=TABLE_MS,
             unit="ms",
@@ -606,7 +606,7 @@ _WORKLOADS: tuple[Claim, ...] = (
             (
                 "fullest",
                 "fullest",
-                "The server that gets most gets less than with fixed placement",
+                "The fullest server gets less than with fixed placement",
             ),
             ("time", "seconds", "All jobs together end earlier than with fixed placement"),
         )
@@ -625,7 +625,7 @@ _WORKLOADS: tuple[Claim, ...] = (
             (
                 "finish-native",
                 NATIVE,
-                "native two-choice, some of whose processes hit stragglers",
+                "native two-choice, with which some processes hit stragglers",
             ),
         )
     ),
@@ -778,13 +778,13 @@ _RADOS: tuple[Claim, ...] = (
 )
 
 _CORES = (
-    "all schedulers, servers and their network share the testbed's processors, which is what they "
-    "wait for; on the paper's machine each was a node (a reading, not varied)"
+    "all schedulers, servers and their network wait for the testbed's shared processors; on the "
+    "paper's machine each had its own node (a reading, not varied)"
 )
 _HERD = (
-    "loads that servers remember of others are neither fresh nor preassigned, so that many "
-    "schedulers find the same few servers in them; without them servers get more even amounts "
-    "(figure cache)"
+    "remembered loads of other servers are neither fresh nor preassigned, so many schedulers "
+    "choose the same few servers; without remembered loads servers get more even amounts (figure "
+    "cache)"
 )
 EXPLAINED = {
     "probe": _CORES,

@@ -431,7 +431,7 @@ def redirecting(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.fill_between(at, low, high, color=shade, alpha=0.2, lw=0)
         axes[1].axhline(TABLE_MS, **BOUND, label="paper: below 5 ms")
         axes[0].set_ylabel("Live entries of the table")
-        axes[1].set_ylabel("What a client waits for it (ms)")
+        axes[1].set_ylabel("Wait of a client (ms)")
         style.magnitudes(axes[1])
         axes[0].set_ylim(0, None)
         for panel, title in zip(axes, ("(a) Length", "(b) Requests"), strict=True):
@@ -656,8 +656,8 @@ _JOB_COLUMNS = (
     _value("redirected %", "redirected_share", 100.0),
     _value("probes a write", "probes_per_write"),
     _total("read back", "read_back"),
-    _total("of them redirected", "read_redirected"),
-    _total("not as acknowledged", "read_bad"),
+    _total("redirected ones", "read_redirected"),
+    _total("read back wrong", "read_bad"),
     _value("disks busy %", "disk_busy_mean", 100.0),
     _value("processors busy %", "processors_busy", 100.0),
 )
@@ -675,7 +675,7 @@ def object_tables(table: pd.DataFrame) -> list[Table]:
         if any(one is not None for one in found):
             paper = ", ".join(f"{value:g}" for value in stated.values())
             delays.append((f"{size // 1024} MB", *(interval_text(one) for one in found), paper))
-    title = "Table I: what probing takes of writes at once"
+    title = "Table I: delay of concurrent writes by probing"
     heads = ("write", *(f"{n} at once, %" for n in TABLE1[1024]), "paper, %")
     table1 = [Table("table1", title, heads, tuple(delays))] if delays else []
 
@@ -728,37 +728,32 @@ BURST_FIGURES: tuple[FigureEntry, ...] = (
         "Write response time of different strategies",
         f"{_MEAN} 1,000 servers, 10,000 processes of one 1 MB write each, 5 ms round trip, "
         "stragglers with 5 times the load. Preassign is shown alone and with the collaborative "
-        "probe; cold: nothing was learned.",
+        "probe; cold: before any learning.",
         responses,
-        "3",
     ),
     FigureEntry(
         "4",
-        "What servers of each load are given",
-        f"{_MEAN} The most of any server of that load in a burst.",
+        "Writes given to servers of each load",
+        f"{_MEAN} Maximum over the servers of a load in a burst.",
         placements,
-        "4",
     ),
     FigureEntry(
         "learning",
         "How long servers need to learn P(load) (not in the paper)",
         "Mean over runs, band: 95 % interval.",
         learning,
-        "learning",
     ),
     FigureEntry(
         "nodes",
         "Processes that share a scheduler (not in the paper)",
-        f"{_MEAN} The paper does not say how many share a compute node in figure 3.",
+        f"{_MEAN} The paper does not state this number for figure 3.",
         nodes,
-        "nodes",
     ),
     FigureEntry(
         "spread",
         "Processes that do not begin at once (not in the paper)",
         f"{_MEAN} In figure 3 all begin at once.",
         spread,
-        "spread",
     ),
     FigureEntry(
         "light",
@@ -766,7 +761,6 @@ BURST_FIGURES: tuple[FigureEntry, ...] = (
         f"{_MEAN} As figure 3, with loads of mean 5 and deviation 1, which fit the text of figure "
         "4 as well: 61 servers have a load of 7.",
         partial(responses, load_mean=5.0, load_sd=1.0),
-        "light",
     ),
     FigureEntry(
         "home",
@@ -774,7 +768,6 @@ BURST_FIGURES: tuple[FigureEntry, ...] = (
         f"{_MEAN} A redirected write counts when its home server has recorded it (section V.A). "
         "Dotted: two random servers.",
         home,
-        "home",
     ),
     FigureEntry(
         "scale",
@@ -782,7 +775,6 @@ BURST_FIGURES: tuple[FigureEntry, ...] = (
         "(a) Geometric means of the response over the oracle's with the same bursts, (b) means; "
         "over runs, with 95 % intervals.",
         scale,
-        "scale",
     ),
 )
 
@@ -800,8 +792,7 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         "times one after another; the slowest answer counts. All schedulers and servers share the "
         "testbed's processors.",
         probing,
-        "11",
-        _MICRO,
+        command=_MICRO,
     ),
     FigureEntry(
         "12",
@@ -809,8 +800,7 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         "Means over runs and their range. Redirected writes of random ranges of one object. A "
         "create ends when its record is on the home's disk.",
         redirecting,
-        "12",
-        _MICRO,
+        command=_MICRO,
     ),
     FigureEntry(
         "13",
@@ -818,8 +808,7 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         "The first block's run; line: the mean. Jobs after Table II, each file from a random "
         "server on.",
         balances,
-        "13",
-        _LOCAL,
+        command=_LOCAL,
     ),
     FigureEntry(
         "14",
@@ -827,17 +816,15 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         "512 client processes on 64 object servers, among the jobs of Table II with fixed "
         "placement. Triangles: the last process.",
         completions,
-        "14",
-        _LOCAL,
+        command=_LOCAL,
     ),
     FigureEntry(
         "beyond",
         "Every scheduler on the same servers (not in the paper)",
-        f"{_SAME_JOBS} The oracle joins the shortest queue of what the client processes have on "
-        "their way, and knows nothing of fio.",
+        f"{_SAME_JOBS} The oracle joins the shortest queue of the client processes' outstanding "
+        "writes, and does not see fio.",
         head_to_head,
-        "beyond",
-        _LOCAL,
+        command=_LOCAL,
     ),
     FigureEntry(
         "cache",
@@ -845,8 +832,7 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         f"{_SAME_JOBS} A server that was probed remembers for 0.2 s the loads that the scheduler "
         "reports of others, and passes them to the next scheduler; without, it does not.",
         remembered,
-        "cache",
-        _LOCAL,
+        command=_LOCAL,
     ),
     FigureEntry(
         "rados",
@@ -854,8 +840,7 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         f"{_SAME_JOBS} Eight OSDs, 64 client processes with five writes each. Agents write two "
         "copies where CRUSH's pool has two replicas. DLR had seen the stragglers for 8 to 15 s.",
         on_rados,
-        "rados",
-        _RADOS,
+        command=_RADOS,
     ),
 )
 

@@ -15,7 +15,7 @@ ratios and directions are compared with the paper; the paper's seconds are shown
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pandas as pd
@@ -165,14 +165,14 @@ _COSTS: tuple[Claim, ...] = tuple(
     _claim(
         f"{method}-cost-{kind.removeprefix('at_')}{suffix}",
         "11a",
-        f"{who} is {kind.replace('_', ' ')} {value:g} times cheaper than {name}",
+        f"{planner} is {kind.replace('_', ' ')} {value:g} times cheaper than {name}",
         _over_sizes(baseline, ours, "cost", "least" if kind == "at_least" else "largest"),
         value=value,
         kind=kind,
         baseline=name,
         tolerance=0.0,
     )
-    for who, ours, suffix in (("ALP", _PAPERS, ""), ("Hotbed's ALP", _OURS, "-hotbed"))
+    for planner, ours, suffix in (("ALP", _PAPERS, ""), ("Hotbed's ALP", _OURS, "-hotbed"))
     for method, name, baseline, kind, value in _ENDS
 )
 
@@ -201,7 +201,7 @@ _OPTIMUM: tuple[Claim, ...] = tuple(
     _claim(
         f"optimum{suffix}",
         "10a",
-        f"{who} costs about as much as the exact optimum on small instances (kind S2; read as "
+        f"{planner} costs about as much as the exact optimum on small instances (kind S2; read as "
         "within 5 %)",
         _over(
             _relieved(of(method)),
@@ -215,7 +215,7 @@ _OPTIMUM: tuple[Claim, ...] = tuple(
         baseline="OPT",
         tolerance=0.05,
     )
-    for who, method, suffix in (("ALP", ALGORITHM, ""), ("Hotbed's ALP", OURS, "-hotbed"))
+    for planner, method, suffix in (("ALP", ALGORITHM, ""), ("Hotbed's ALP", OURS, "-hotbed"))
 )
 
 
@@ -470,11 +470,33 @@ def _under_ursa(table: pd.DataFrame) -> pd.DataFrame:
 _on_store = partial(declared, prefix="ursa-live", paper="ursa", baseline="htoc")
 
 
+def _moves(figure: str, *stores: int) -> Iterator[Claim]:
+    """Yield the claims about number and cost of moves on stores with these numbers of OSDs."""
+    for osds in stores:
+        yield _on_store(
+            f"migrations-{osds}",
+            figure,
+            f"Controlled, {osds} OSDs: ALP and HtoC move similarly often (first decisions)",
+            _over_htoc("first_moves", CONTROLLED, osds),
+            value=1.0,
+            kind="within",
+            tolerance=0.1,
+        )
+    for osds in stores:
+        yield _on_store(
+            f"cost-{osds}",
+            figure,
+            f"Controlled, {osds} OSDs: ALP's moves cost less distance than HtoC's",
+            _over_htoc("cost", CONTROLLED, osds),
+            larger=False,
+        )
+
+
 LIVE_CLAIMS: tuple[Claim, ...] = (
     _on_store(
         "knee",
         "4",
-        "Response times rise by far where a node's load exceeds what it bears",
+        "Response times rise far when a node's load exceeds its capacity",
         ends(
             _answered,
             "rate",
@@ -484,25 +506,18 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
         ),
         baseline=None,
     ),
-    _on_store(
-        "random-seconds",
-        "12",
-        "Random, 30-900: ALP is stable about 30 s earlier than HtoC",
-        _seconds_earlier(RANDOM, 30),
-        value=30.0,
-        unit="s",
-        no_effect=0.0,
-        size=False,
-    ),
-    _on_store(
-        "controlled-seconds",
-        "12",
-        "Controlled, 30-900: ALP is stable about 140 s earlier than HtoC",
-        _seconds_earlier(CONTROLLED, 30),
-        value=140.0,
-        unit="s",
-        no_effect=0.0,
-        size=False,
+    *(
+        _on_store(
+            f"{network.lower()}-seconds",
+            "12",
+            f"{network}, 30-900: ALP is stable about {value:g} s earlier than HtoC",
+            _seconds_earlier(network, 30),
+            value=value,
+            unit="s",
+            no_effect=0.0,
+            size=False,
+        )
+        for network, value in ((RANDOM, 30.0), (CONTROLLED, 140.0))
     ),
     *(
         _on_store(
@@ -522,28 +537,7 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
         )
         for osds in (10, 30)
     ),
-    *(
-        _on_store(
-            f"migrations-{osds}",
-            "13",
-            f"Controlled, {osds} OSDs: ALP and HtoC move similarly often (first decisions)",
-            _over_htoc("first_moves", CONTROLLED, osds),
-            value=1.0,
-            kind="within",
-            tolerance=0.1,
-        )
-        for osds in (10, 30)
-    ),
-    *(
-        _on_store(
-            f"cost-{osds}",
-            "13",
-            f"Controlled, {osds} OSDs: ALP's moves cost less distance than HtoC's",
-            _over_htoc("cost", CONTROLLED, osds),
-            larger=False,
-        )
-        for osds in (10, 30)
-    ),
+    *_moves("13", 10, 30),
     *(
         _on_store(
             f"{baseline}-{osds}",
@@ -585,21 +579,6 @@ SIMULATED_CLAIMS: tuple[Claim, ...] = (
         _slower("htoc", CONTROLLED, 50),
         value=2.0,
     ),
-    _on_store(
-        "migrations-50",
-        "13-sim",
-        "Controlled, 50 OSDs: ALP and HtoC move similarly often (first decisions)",
-        _over_htoc("first_moves", CONTROLLED, 50),
-        value=1.0,
-        kind="within",
-        tolerance=0.1,
-    ),
-    _on_store(
-        "cost-50",
-        "13-sim",
-        "Controlled, 50 OSDs: ALP's moves cost less distance than HtoC's",
-        _over_htoc("cost", CONTROLLED, 50),
-        larger=False,
-    ),
+    *_moves("13-sim", 50),
 )
 """Claims about a store that is too large for the local site's machine."""

@@ -570,8 +570,8 @@ def _interval(found: Estimate | None) -> str:
 
 BANNER = (
     "<b>Simulated</b> where a figure says so: the planner's decisions for generated instances, as "
-    "in section 5.1 of the paper. Costs and numbers of operations are what the algorithms decide, "
-    "whatever the machine; seconds are those of the machine that planned. The instances are not "
+    "in section 5.1 of the paper. Costs and numbers of operations depend only on the "
+    "algorithms; seconds depend on the machine that planned. The instances are not "
     "the paper's, which are not public (docs/ursa.md)."
 )
 
@@ -585,7 +585,6 @@ PLANNER_FIGURES: tuple[FigureEntry, ...] = (
         "Inputs, not a result: the paper shows Hotmail's clusters, these are generated. Bands: all "
         "instances.",
         skew,
-        "1",
     ),
     FigureEntry(
         "3",
@@ -594,7 +593,6 @@ PLANNER_FIGURES: tuple[FigureEntry, ...] = (
         "about 10 times; a generated instance has no time: here are its nodes' loads against their "
         "capacities, and its partitions' loads.",
         shape,
-        "3",
     ),
     FigureEntry(
         "7",
@@ -602,14 +600,12 @@ PLANNER_FIGURES: tuple[FigureEntry, ...] = (
         "Means over instances with 95 % intervals (numbers of operations: geometric ones). The "
         "paper states one third, and no numbers of operations.",
         swaps,
-        "7",
     ),
     FigureEntry(
         "8",
         "Choice of the objects that leave",
         f"{_MEAN} Both placed by Hotbed's ALP. The paper states no numbers.",
         selection,
-        "8",
     ),
     FigureEntry(
         "9",
@@ -617,7 +613,6 @@ PLANNER_FIGURES: tuple[FigureEntry, ...] = (
         f"Algorithm 1 as written, in its four variants. {_MEAN} {_LIMIT} The paper leaves out "
         "NONE+ILP and DC+ILP at 150-150K, which took it more than two days.",
         speedup,
-        "9",
     ),
     FigureEntry(
         "10",
@@ -625,33 +620,29 @@ PLANNER_FIGURES: tuple[FigureEntry, ...] = (
         f"Small instances that OPT relieved and in which something had to move. {_MEAN} {_LIMIT} "
         "The sizes are those of section 5.2; the paper's are not in its text.",
         optimum,
-        "10",
     ),
     FigureEntry(
         "11",
         "ALP, HtoC and SA",
         f"{_MEAN} {_LIMIT}",
         partial(methods, kinds=("s1",)),
-        "11",
     ),
     FigureEntry(
         "11-tight",
         "The same on tight and clustered instances (not in the paper)",
         f"{_MEAN} {_LIMIT}",
         partial(methods, kinds=("s2", "s3")),
-        "11-tight",
     ),
 )
 
 _LIVE_COMMAND = "hotbed run ursa-live --figure {figure}"
 _ONE = (
-    "The first block's run of each. L: the controller decides. Dotted: 1 s, what counts as stable."
+    "The first block's run of each. L: the controller decides. Dotted: 1 s, the limit for stable."
 )
 _SETTLED = (
     f"Stable: from then on, for {HOLD_S:g} s, 99 % of the writes of every {WINDOW_S:g} s are "
-    f"answered within {STABLE_S:g} s. Squares: the same to the end of the run; crosses: from then "
-    "on to the end not one takes longer. Runs that never get there count with all that was seen of "
-    "them."
+    f"answered within {STABLE_S:g} s. Squares: the same to the end of the run; crosses: every "
+    "later write is. Runs that never become stable count with their observed time."
 )
 
 LIVE_FIGURES: tuple[FigureEntry, ...] = (
@@ -661,28 +652,23 @@ LIVE_FIGURES: tuple[FigureEntry, ...] = (
         "Open-loop writes: a latency counts from when the write was due. The paper's system is its "
         "own store on Azure, with larger blocks.",
         load,
-        "4",
-        _LIVE_COMMAND.format(figure="4"),
+        command=_LIVE_COMMAND,
     ),
     FigureEntry(
         "12",
         "Response time of each request over elapsed time",
         f"{_ONE} Stable after: for {HOLD_S:g} s. The paper, 30-900: ALP stable about 30 s (Random) "
-        "and 140 s (Controlled) before "
-        "HtoC.",
+        "and 140 s (Controlled) before HtoC.",
         response,
-        "12",
-        _LIVE_COMMAND.format(figure="12"),
+        command=_LIVE_COMMAND,
     ),
     FigureEntry(
         "13",
         "Time until stable and migrations, Controlled",
-        f"Means over blocks with 95 % intervals. {_SETTLED} The paper: two times "
-        "faster at 50-2500, and a "
-        "similar number of migrations.",
+        f"Means over blocks with 95 % intervals. {_SETTLED} The paper: two times faster at "
+        "50-2500, and a similar number of migrations.",
         settling,
-        "13",
-        _LIVE_COMMAND.format(figure="13"),
+        command=_LIVE_COMMAND,
     ),
 )
 
