@@ -42,7 +42,7 @@ KINDS: tuple[Registered, ...] = (
         "system", "prioritymeister", ReplayCampaign, "campaigns.papers.prioritymeister.kind"
     ),
     Registered("system", "mos", MosCampaign, "campaigns.papers.mos.kind"),
-    Registered("objects", "twochoice", ObjectCampaign, "campaigns.papers.twochoice.live.kind"),
+    Registered("objects", "twochoice", ObjectCampaign, "campaigns.papers.twochoice.objects_kind"),
 )
 """Every kind except dlr (`campaigns.papers.dlr.kind`), which has no such key."""
 

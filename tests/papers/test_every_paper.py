@@ -17,8 +17,8 @@ from analysis.papers.twochoice import runs as twochoice
 from campaigns.engine.campaign_file import FILES, load_campaign
 from campaigns.papers.mos import cell as mos_cell
 from campaigns.papers.mos import simulated as mos_simulated
+from campaigns.papers.twochoice import objects as twochoice_cell
 from campaigns.papers.twochoice.cell import BURSTS_FILE
-from campaigns.papers.twochoice.live import cell as twochoice_cell
 from campaigns.validate import figures_of
 from testbed.simulated.cosperf.stages import STAGE_MINUTES
 

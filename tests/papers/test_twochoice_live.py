@@ -17,16 +17,17 @@ from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.judge import MachineLoad
 from campaigns.engine.session import Request, prepare, typed_cells
 from campaigns.grounds.live import LiveTestbed, LoadMeter
-from campaigns.papers.twochoice.live import plans
-from campaigns.papers.twochoice.live.cell import REPORT_FILE, ObjectCells
-from campaigns.papers.twochoice.live.results import (
+from campaigns.papers.twochoice import objects
+from campaigns.papers.twochoice.objects import (
+    REPORT_FILE,
     LoadCounters,
     LoadWatch,
+    ObjectCells,
     busy_between,
     ticks,
     too_busy,
 )
-from campaigns.papers.twochoice.live.servers import (
+from campaigns.papers.twochoice.servers import (
     ObjectServer,
     ObjectServers,
     RadosServers,
@@ -312,7 +313,7 @@ def test_a_dry_run_plans_them_on_the_testbed_of_their_spec(name: str, tmp_path: 
 def test_figure_14_has_the_same_stragglers_for_every_scheduler() -> None:
     def of(scheduler: Scheduler | str, seed: int = 5, **more: Any) -> dict[str, Any]:
         cell = OBJECTS.of(**SMALL, scheduler=scheduler, stragglers="table2", **more)
-        return plans.plan(cell, seed, SERVERS, "bench")
+        return objects.jobs_plan(cell, seed, SERVERS, "bench")
 
     fixed, both = of("fixed"), of("both")
     assert fixed["apps"][:-1] == both["apps"][:-1]
@@ -322,9 +323,9 @@ def test_figure_14_has_the_same_stragglers_for_every_scheduler() -> None:
     assert both["apps"][-1]["start"] == 20.0
     assert fixed["apps"] != of("fixed", 6)["apps"]
     slow = OBJECTS.of(experiment="burst", stragglers="fio", straggler_share=0.5)
-    assert len(plans.stragglers(slow, 5, 64)) == 32
-    assert plans.stragglers(slow, 5, 64) == plans.stragglers(slow, 5, 64)
-    assert plans.stragglers(OBJECTS.of(experiment="burst"), 5, 64) == ()
+    assert len(objects.stragglers(slow, 5, 64)) == 32
+    assert objects.stragglers(slow, 5, 64) == objects.stragglers(slow, 5, 64)
+    assert objects.stragglers(OBJECTS.of(experiment="burst"), 5, 64) == ()
     # CRUSH needs no scheduler, but a pool and access to Ceph.
     crush = of("crush", backend="rados")
     assert crush["apps"][:-1] == both["apps"][:-1]
@@ -335,7 +336,7 @@ def test_figure_14_has_the_same_stragglers_for_every_scheduler() -> None:
 
 
 def test_figure_13_has_all_jobs_of_table_2_with_the_cells_scheduler(tmp_path: Path) -> None:
-    found = plans.plan(OBJECTS.of(**SMALL | {"experiment": "balance"}), 1, SERVERS)
+    found = objects.jobs_plan(OBJECTS.of(**SMALL | {"experiment": "balance"}), 1, SERVERS)
     assert len(found["apps"]) == 21
     assert all(app["scheduler"] == "both" and not app["background"] for app in found["apps"])
     servers, _, numbers = made(tmp_path, **SMALL | {"experiment": "balance", "scheduler": "fixed"})
@@ -346,15 +347,15 @@ def test_figure_13_has_all_jobs_of_table_2_with_the_cells_scheduler(tmp_path: Pa
 def test_the_first_writes_of_table_2_have_come_before_anything_is_measured_or_forgotten() -> None:
     # About a gigabit in total, the limit of two processors.
     usual = OBJECTS.of(experiment="burst", stragglers="table2")
-    jobs = plans.plan(usual, 1, 64)["apps"][:-1]
+    jobs = objects.jobs_plan(usual, 1, 64)["apps"][:-1]
     come_s = sum(job["nodes"] * 8 * job["writes"] * job["size"] for job in jobs) / 125e6
     assert usual.lead_s >= come_s > 10
-    assert plans.settings(usual)["scheduler"]["preassign"]["lifetime"] >= come_s
+    assert objects.settings(usual)["scheduler"]["preassign"]["lifetime"] >= come_s
 
 
 def test_agents_get_the_settings_of_the_cell() -> None:
     def of(experiment: str, **values: Any) -> dict[str, Any]:
-        return plans.settings(OBJECTS.of(experiment=experiment, **values))
+        return objects.settings(OBJECTS.of(experiment=experiment, **values))
 
     # Section III.B: servers remember others' loads for hundreds of milliseconds.
     assert of("balance")["scheduler"]["cache_lifetime"] == 0.2
@@ -512,12 +513,12 @@ def test_a_clean_state_is_empty_folders_and_the_cells_settings(tmp_path: Path) -
 def test_a_clean_state_is_empty_pools_and_the_cells_settings(tmp_path: Path) -> None:
     agent = RecordingAgent()
     live, shells = live_of(tmp_path, ON_OSDS, agent)
-    servers_of(live).clean(plans.settings(OBJECTS.of(experiment="burst", copies=2)))
+    servers_of(live).clean(objects.settings(OBJECTS.of(experiment="burst", copies=2)))
     assert {"control-stop", "disturb-stop"} <= set(agent.called)
     assert agent.called.index("pinned-empty") < agent.called.index("clean")
     assert shells["client"].ran == [["rados", "purge", "bench", "--yes-i-really-really-mean-it"]]
     # Includes fio's file next to the OSD from an earlier cell.
-    wrote = plans.fio_command(SCRATCH_PATH, 1.0)[2].removeprefix("--filename=")
+    wrote = objects.fio_command(SCRATCH_PATH, 1.0)[2].removeprefix("--filename=")
     for place in range(4):
         assert [argv[2] for argv in shells[f"osd{place}"].ran] == [
             f"systemctl stop 'hotbed-twochoice@*.service' && rm -f {wrote}",

@@ -14,8 +14,8 @@ import yaml
 
 from campaigns.grounds.testbed import open_live, read_facts
 from campaigns.papers.twochoice.bench import BenchOptions, bench_testbed, run
-from campaigns.papers.twochoice.live.cell import JOURNAL_FILE, REPORT_FILE, ObjectCells
-from campaigns.papers.twochoice.live.servers import PLAN_FILE, ObjectServers, servers_of
+from campaigns.papers.twochoice.objects import JOURNAL_FILE, REPORT_FILE, ObjectCells
+from campaigns.papers.twochoice.servers import PLAN_FILE, ObjectServers, servers_of
 from schemas.cells.twochoice import OBJECTS
 from schemas.run import Summary
 from testbed.client import agent_client

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from campaigns.grounds.live import at_once
-from campaigns.papers.twochoice.live.servers import (
+from campaigns.papers.twochoice.servers import (
     BENCH,
     CLUSTER_FILE,
     KEY_FILE,

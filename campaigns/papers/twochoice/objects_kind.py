@@ -49,8 +49,8 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
     """Open the campaign's testbed for exclusive measurements, and restore its settings at the
     end."""
     from campaigns.grounds.testbed import open_live, read_facts
-    from campaigns.papers.twochoice.live.cell import ObjectCells
-    from campaigns.papers.twochoice.live.servers import ObjectServers, servers_of
+    from campaigns.papers.twochoice.objects import ObjectCells
+    from campaigns.papers.twochoice.servers import ObjectServers, servers_of
 
     assert prepared.spec_file is not None
     with open_live(
@@ -69,7 +69,7 @@ def own(parameters: ObjectCell) -> tuple[str, ...]:
 
 
 CODE = (
-    *("campaigns/papers/twochoice/live/cell.py", *bundle.CODE),
+    *("campaigns/papers/twochoice/objects.py", *bundle.CODE),
     *("dataplane/cmd/twochoicebench", "dataplane/cmd/twochoiced"),
     *(f"playbooks/roles/{name}" for name in ("base", "scratch", "objectdisks", "ceph")),
     "playbooks/roles/twochoice_agent",

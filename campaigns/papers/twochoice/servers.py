@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from campaigns.grounds.live import LiveTestbed, at_once
-from campaigns.papers.twochoice.live.plans import STRAGGLER_FILE
 from schemas.errors import HotbedError, UserError
 from testbed.agent.contract import UnitResult
 from testbed.deploy import twochoice_variables
@@ -27,6 +26,8 @@ BENCH = "/usr/local/bin/hotbed-twochoicebench"
 CLUSTER_FILE = "/etc/hotbed/twochoice.json"
 KEY_FILE = "/etc/hotbed/twochoice.key"
 PLAN_FILE = "/var/lib/hotbed/twochoice-plan.json"
+STRAGGLER_FILE = "straggler"
+"""File of fio's writes in a server's folder."""
 UNIT = "load-objects"
 FIO_UNIT = "load-straggler"
 SERVES_S = 120.0
