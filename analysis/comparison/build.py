@@ -372,14 +372,11 @@ def _panel(axis: Axes, panel: Panel, *, blocks: int) -> None:
             fontsize="small",
             annotation_clip=False,
         )
-    axis.set_title(f"{OP_NAMES[panel.op]}, {_disturbance(panel.scenario)}", loc="left")
+    disturbance = "no disturbance" if panel.scenario == "none" else panel.scenario
+    axis.set_title(f"{OP_NAMES[panel.op]}, {disturbance}", loc="left")
     unit = "IOPS" if panel.op == "rand" else "throughput"
     axis.set_xlabel(f"{unit} against {panel.baseline}, %")
     axis.margins(x=0.08)
-
-
-def _disturbance(scenario: str) -> str:
-    return "no disturbance" if scenario == "none" else scenario
 
 
 def _dot(axis: Axes, y: int, standing: ControllerRank) -> None:

@@ -177,23 +177,6 @@ def _one_ground(
     return next(iter(real or there))
 
 
-def load_evidence(
-    folders: Sequence[Path], part: Part | None = None
-) -> tuple[Evidence, list[tuple[str, Attempts]]]:
-    """Load the runs of several campaigns as one evidence, with each campaign's attempts.
-
-    Args:
-        folders: folders of the campaigns.
-        part: selects the runs; by default the runs of the DLR paper (runs on stores with their own
-            size are separate).
-
-    Raises:
-        UserError: a folder is missing, or the runs are of several grounds.
-    """
-    loaded = [(folder.name, load_campaign(folder)) for folder in folders]
-    return _evidence(part or Part((), ()), loaded, folders[0]), loaded
-
-
 def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -> Evidence:
     """Return the evidence from a part's runs; raise a UserError if they are of several grounds."""
     runs: list[LoadedRun] = [

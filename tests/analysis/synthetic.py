@@ -10,12 +10,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.core.claims import Evidence
+from analysis.core.load import load_campaign
+from analysis.core.papers import Part
 from schemas.run import OpSummary, Provenance, Run, Summary
 
 CALM = {"write": 118.0, "seq": 243.0, "rand": 255.0}
 HOT = {"write": 0.6, "seq": 0.62, "rand": 0.63}
 GAIN = {"default": 1.0, "reweight": 0.97, "dlr": 1.25, "dlr-pg": 1.35, "dlr-auto": 1.22}
 OPS = ("write", "seq", "rand")
+
+
+def evidence_of(campaign: Path, part: Part | None = None) -> Evidence:
+    """Return a campaign's runs that a part is about, by default DLR's."""
+    part = part or Part((), ())
+    runs = [one for one in load_campaign(campaign).runs if part.takes(one.run)]
+    return Evidence(part.tabulate(runs), runs)
 
 
 def write_run(

@@ -8,8 +8,8 @@ import pytest
 from synthetic import write_run
 
 from analysis.core.evidence import pairs
-from analysis.core.load import table
-from analysis.core.report import build, load_evidence
+from analysis.core.load import load_campaign, table
+from analysis.core.report import build
 from analysis.papers.dlr.runs import BLOCKS
 from schemas.errors import UserError
 from tests.drawing import texts_by_figure, texts_of
@@ -68,14 +68,14 @@ def test_runs_of_two_grounds_in_one_folder_are_refused(tmp_path: Path) -> None:
     cell = {"op": "rand", "scenario": "heterogeneity", "controller": "dlr"}
     write_run(folder, cell, 0, 100.0, ground="sim")
     with raises(UserError, "several grounds"):
-        load_evidence([folder])
+        build(tmp_path, folder.name)
 
 
 def test_pairs_are_of_one_ground(tmp_path: Path) -> None:
     cell = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
     write_run(tmp_path / "a", cell, 0, 100.0)
     write_run(tmp_path / "b", cell | {"controller": "default"}, 0, 90.0, ground="sim")
-    runs = [*load_evidence([tmp_path / "a"])[0].runs, *load_evidence([tmp_path / "b"])[0].runs]
+    runs = [one for name in "ab" for one in load_campaign(tmp_path / name).runs]
     rows = table(runs)
     rows["campaign"] = "same"
     treated, base = rows[rows["ground"] == "local"], rows[rows["ground"] == "sim"]

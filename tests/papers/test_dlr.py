@@ -16,7 +16,7 @@ import pytest
 
 from analysis.core.claims import evaluate
 from analysis.core.load import load_campaign, table
-from analysis.core.report import build, load_evidence
+from analysis.core.report import build
 from analysis.papers.dlr.claims import CLAIMS, STATED
 from analysis.papers.dlr.runs import STANDARD, select
 from analysis.papers.dlr.scale import (
@@ -32,7 +32,7 @@ from analysis.papers.dlr.scale import (
     words,
 )
 from schemas.claim import ClaimResult
-from tests.analysis.synthetic import write_campaign, write_run
+from tests.analysis.synthetic import evidence_of, write_campaign, write_run
 from tests.drawing import texts_by_figure, texts_of
 
 pytestmark = pytest.mark.timeout(600)  # drawing imports large libraries, slowly on a busy machine
@@ -45,7 +45,7 @@ class JudgedCampaign(dict[str, ClaimResult]):
 
     def __init__(self, campaign: Path) -> None:
         super().__init__()
-        self._evidence, _ = load_evidence([campaign])
+        self._evidence = evidence_of(campaign)
 
     def __missing__(self, name: str) -> ClaimResult:
         (claim,) = (claim for claim in CLAIMS if claim.id == name)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from analysis.core.claims import Claim, Evidence, evaluate
 from analysis.core.evidence import quotient
-from analysis.core.report import build, load_evidence
+from analysis.core.report import build
 from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS
 from analysis.papers.ursa.figures import LIVE, LIVE_FIGURES, PLANNER
 from analysis.papers.ursa.runs import (
@@ -42,7 +42,7 @@ from schemas.cells.ursa import INPUTS, URSA
 from schemas.claim import ClaimResult
 from schemas.errors import HotbedError
 from schemas.run import Run, Summary
-from tests.analysis.synthetic import write_run
+from tests.analysis.synthetic import evidence_of, write_run
 from tests.campaigns.tiny_kinds import URSA as TINY
 from tests.campaigns.tiny_kinds import job, written
 from tests.drawing import texts_by_figure, texts_of
@@ -75,7 +75,7 @@ STATED = {
 
 
 def planner(campaign: Path) -> Evidence:
-    return load_evidence([campaign], PLANNER)[0]
+    return evidence_of(campaign, PLANNER)
 
 
 def judged(claims: tuple[Claim, ...], evidence: Evidence) -> dict[str, ClaimResult]:
@@ -192,7 +192,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def live(campaign: Path) -> Evidence:
-    return load_evidence([campaign], LIVE)[0]
+    return evidence_of(campaign, LIVE)
 
 
 def test_figures_4_12_and_13_are_computed_from_pairs_of_one_block(store: Path) -> None:

@@ -94,10 +94,6 @@ def _percent(ratio: float) -> str:
     return f"{100 * ratio:g} %"
 
 
-def _few(ratio: float) -> bool:
-    return 0 < ratio <= FEW
-
-
 _whatever_ratio = partial(extreme_over, parameter=RATIO, text=_percent)
 _over_ratios = partial(mean_over, parameter=RATIO, text=_percent)
 _growth = partial(ends, parameter=RATIO, column=RESPONSE, why="fewer than two straggler ratios")
@@ -198,7 +194,9 @@ _RESPONSES: tuple[Claim, ...] = (
         "3",
         "Native two-choice is not significantly better than fixed placement even with few "
         f"stragglers (up to {100 * FEW:g} %; read as within {100 * ALIKE:g} % of it)",
-        _whatever_ratio(_versus(NATIVE, FIXED), which="farthest", wanted=_few),
+        _whatever_ratio(
+            _versus(NATIVE, FIXED), which="farthest", wanted=lambda ratio: 0 < ratio <= FEW
+        ),
         value=1.0,
         kind="within",
         baseline="fixed",
