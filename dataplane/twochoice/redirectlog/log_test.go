@@ -459,6 +459,29 @@ func TestARecordOfAnOlderFileIsNotTaken(t *testing.T) {
 	}
 }
 
+// A stale header in one copy of a rewritten log, from before the rewrite, loses no append.
+func TestAStaleHeaderDoesNotRollTheLogBack(t *testing.T) {
+	for _, appends := range []int{5, 7, 20} {
+		for _, size := range []int{1000, 3000, 20000} {
+			for _, stale := range []int{sector, redirectlog.BlockSize} {
+				d := simdisk.New(nil)
+				j, _, _ := mustOpen(t, d)
+				for i := range appends {
+					if err := j.Append([][]byte{fmt.Appendf(nil, "old %d;", i)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				former := slices.Clone(d.Bytes(file)[:stale])
+				content := strings.Repeat("x", size)
+				if err := errors.Join(j.Replace([][]byte{[]byte(content)}), j.Append([][]byte{[]byte("NEW;")})); err != nil {
+					t.Fatal(err)
+				}
+				reopens(t, slices.Concat(former, d.Bytes(file)[stale:]), content+"NEW;")
+			}
+		}
+	}
+}
+
 // FuzzOpen opens arbitrary logs. No log causes a panic, a refused log stays unchanged, and an
 // opened log has the same content when it is opened again.
 func FuzzOpen(f *testing.F) {

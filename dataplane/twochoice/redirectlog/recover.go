@@ -99,7 +99,8 @@ type scanned struct {
 }
 
 // scan reads the header and all frames that are intact in one copy. The copies' headers may differ,
-// for example after a misdirected write of another file. Then the header with more frames wins.
+// for example after a misdirected write of another file or with a stale sector. Then the header
+// that more sectors agree with wins, and after that the newer.
 func (s *scanner) scan(owner uint32) (*scanned, error) {
 	var best *scanned
 	problem := s.corrupt(0, "its header is damaged")
@@ -116,10 +117,13 @@ func (s *scanner) scan(owner uint32) (*scanned, error) {
 		case best == nil || best.header != h:
 			found := &scanned{header: h, log: slices.Clone(b[:headerSize])}
 			s.frames(found)
-			if n := uint64(len(found.frames)); n < h.first {
+			n := uint64(len(found.frames))
+			switch {
+			case n < h.first:
 				problem = s.corrupt(len(found.log), fmt.Sprintf("record %d of the %d that the file was begun with is damaged",
 					n+1, h.first))
-			} else if best == nil || n > uint64(len(best.frames)) {
+			case best == nil || s.agree(found) > s.agree(best) ||
+				s.agree(found) == s.agree(best) && h.generation > best.header.generation:
 				best = found
 			}
 		}
@@ -128,6 +132,19 @@ func (s *scanner) scan(owner uint32) (*scanned, error) {
 		return nil, problem
 	}
 	return best, nil
+}
+
+// agree returns the number of sectors of both copies that match a log.
+func (s *scanner) agree(found *scanned) int {
+	n := 0
+	for _, b := range s.copies {
+		for at := 0; at < len(found.log); at += sectorSize {
+			if sector := found.log[at:min(at+sectorSize, len(found.log))]; bytes.HasPrefix(b[at:], sector) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // frames reads frames up to the first that is intact in neither copy.
