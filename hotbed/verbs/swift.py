@@ -110,10 +110,12 @@ def _machine(group: typer.Typer) -> None:
     def machine(
         node: Annotated[str, typer.Argument(help="A proxy node.")],
         microstore: Annotated[
-            str | None, typer.Argument(help="Microstore that gets the drive.")
+            str | None, typer.Argument(help="Microstore that gets the machine.")
         ] = None,
         *,
-        free: Annotated[bool, typer.Option("--free", help="Return the drive to the pool.")] = False,
+        free: Annotated[
+            bool, typer.Option("--free", help="Return the machine to the pool.")
+        ] = False,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -132,7 +134,7 @@ def _storage(group: typer.Typer) -> None:
         node: Annotated[str, typer.Argument(help="A node with the role storage.")],
         microstore: Annotated[str, typer.Argument()],
         disk: Annotated[
-            list[str] | None, typer.Option(help="Microstore, such as d1; by default all.")
+            list[str] | None, typer.Option(help="Disk, such as d1; by default all.")
         ] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
@@ -145,7 +147,7 @@ def _storage(group: typer.Typer) -> None:
     def remove(
         node: Annotated[str, typer.Argument()],
         disk: Annotated[
-            list[str] | None, typer.Option(help="Microstore, such as d1; by default all.")
+            list[str] | None, typer.Option(help="Disk, such as d1; by default all.")
         ] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,

@@ -200,7 +200,9 @@ class Records:
         folder = self.folder(name)
         if not folder.exists():
             return
-        for path in sorted(folder.iterdir(), key=lambda each: each.name in (_RECORD, _JOURNAL)):
+        for path in sorted(
+            folder.iterdir(), key=lambda each: (each.name == _JOURNAL) + 2 * (each.name == _RECORD)
+        ):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:

@@ -226,7 +226,11 @@ def _lease(answer: Mapping[str, Any]) -> BlazarLease:
         end_s=_seconds(answer["end_date"]),
         user_id=answer["user_id"],
         project_id=answer["project_id"],
-        reservations=tuple(_reservation(each) for each in answer.get("reservations") or ()),
+        reservations=tuple(
+            _reservation(each)
+            for each in answer.get("reservations") or ()
+            if each.get("resource_type") in ("physical:host", "flavor:instance")
+        ),
         reason=_reason(answer),
     )
 
@@ -414,10 +418,13 @@ class Cloud:
         """Let traffic in over IPv4; an existing rule stays."""
         from openstack.exceptions import ConflictException
 
-        with suppress(ConflictException):
+        try:
             self._sdk.network.create_security_group_rule(
                 security_group_id=group_id, direction="ingress", ether_type="IPv4", **rule
             )
+        except ConflictException as error:  # a used-up quota is a conflict, too
+            if fault_of(str(error.details or error)) is Fault.QUOTA:
+                raise
 
     def delete_security_group(self, group_id: str) -> None:
         """Remove the group; refused while a server is in it."""
@@ -597,7 +604,7 @@ def _sites() -> dict[str, str]:
     with translated():
         answer = requests.get(f"{context.RESOURCE_API_URL}/sites.json", timeout=TIMEOUT_S)
         answer.raise_for_status()
-    listed = {each["name"]: each["web"] for each in answer.json()["items"]}
+        listed = {each["name"]: each["web"] for each in answer.json()["items"]}
     return listed | {"KVM@TACC": "https://kvm.tacc.chameleoncloud.org"}
 
 

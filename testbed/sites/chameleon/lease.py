@@ -200,8 +200,8 @@ def _enough(needs: Sequence[Reservation], free: Sequence[Sequence[str]]) -> bool
     return not places or min(maximum_bipartite_matching(csr_array(fits), "column")) >= 0
 
 
-def look_for_slot(work: Work, wanted: Sequence[Reservation]) -> Slot:
-    """Return the first free slot of whole machines.
+def look_for_slot(work: Work, wanted: Sequence[Reservation], now_s: float) -> Slot:
+    """Return the first slot from `now_s` with free whole machines.
 
     Raises:
         UserError: the site does not have that many such machines.
@@ -212,7 +212,7 @@ def look_for_slot(work: Work, wanted: Sequence[Reservation]) -> Slot:
         replace(each, start_s=each.start_s - GAP_S, end_s=each.end_s + GAP_S)
         for each in work.ask("looking for free machines", work.cloud.bookings)
     ]
-    slot = next_slot(wanted, hosts, bookings, now_s=work.clock.now(), seconds=options.lease_s)
+    slot = next_slot(wanted, hosts, bookings, now_s=now_s, seconds=options.lease_s)
     if slot.start_s is None:
         counts = zip(wanted, slot.fitting, strict=True)
         few = next((each for each in counts if each[1] < each[0].amount), None)
@@ -237,8 +237,8 @@ def lease_name(work: Work) -> str:
 
 
 def my_leases(work: Work) -> tuple[list[BlazarLease], list[BlazarLease]]:
-    """Return this user's leases in this project: those made for the testbed, which have its tag,
-    and those that a person made under the name in ``lease.name``."""
+    """Return this user's leases in this project: those made for the testbed, which have its tag or
+    an id in its journal, and those that a person made under the name in ``lease.name``."""
     who, tagged = work.ask("asking who we are", work.cloud.identity), lease_name(work)
     mine = [
         lease
@@ -246,11 +246,13 @@ def my_leases(work: Work) -> tuple[list[BlazarLease], list[BlazarLease]]:
         if (lease.user_id, lease.project_id) == (who.user_id, who.project_id)
     ]
     known = {line.get("id") for line in work.lines("lease")}
-    ours = [lease for lease in mine if lease.name == tagged]
+    made = {line["id"] for line in work.lines("lease") if line["entry"] == "made"}
+    ours = [lease for lease in mine if lease.name == tagged or lease.id in made]
     for lease in ours:
         if lease.id not in known:  # its answer got lost
             work.journal("found", what="lease", name=tagged, id=lease.id)
-    return ours, [lease for lease in mine if lease.name == work.options.lease.name]
+    named = [lease for lease in mine if lease.name == work.options.lease.name]
+    return ours, [lease for lease in named if lease not in ours]
 
 
 def find_lease(work: Work) -> BlazarLease | None:
@@ -390,7 +392,7 @@ def _starts(work: Work, wanted: Sequence[Reservation]) -> Iterator[float | None]
         if lease.start == "next-free":
             yield from _later_starts(work)
     else:
-        slot = look_for_slot(work, wanted)
+        slot = look_for_slot(work, wanted, now)
         assert slot.start_s is not None
         if slot.start_s <= now:
             yield None

@@ -83,8 +83,8 @@ def make_base(work: Work) -> dict[str, Any]:
     base |= {"key_name": work.base, "config_drive": True}
     if work.options.virtual:
         # Whole machines have no security groups on Chameleon (its documentation, Basic networking).
-        _make_security_group(work)
-        base["security_groups"] = [{"name": work.base}]
+        # By its id, because Neutron allows several groups of one name.
+        base["security_groups"] = [{"name": _make_security_group(work)}]
     return base
 
 
@@ -100,10 +100,10 @@ def _one(work: Work, kind: str, name: str, look: Callable[[str], Sequence[Any]])
     return str(found[0].id)
 
 
-def _make_security_group(work: Work) -> None:
-    """Let in ssh from anywhere and everything from the testbed's own nodes."""
+def _make_security_group(work: Work) -> str:
+    """Let in ssh from anywhere and everything from the testbed's own nodes; return the id."""
     cloud, doing = work.cloud, "making a rule of the security group"
-    group = work.ensure(
+    group: str = work.ensure(
         "security group",
         work.base,
         lambda: next((e for e in cloud.security_groups() if e.name == work.base), None),
@@ -113,6 +113,7 @@ def _make_security_group(work: Work) -> None:
     ssh = {"protocol": "tcp", "port_range_min": 22, "port_range_max": 22}
     work.ask(doing, lambda: cloud.add_rule(group, remote_ip_prefix="0.0.0.0/0", **ssh))
     work.ask(doing, lambda: cloud.add_rule(group, remote_group_id=group))
+    return group
 
 
 def cloud_config(node: str, host_key: tuple[str, str] | None) -> str:

@@ -213,7 +213,7 @@ class ChameleonSite:
         """See `Site.release`."""
         if name in self._records.names():
             with self._records.open(name) as record:
-                if record.entries():  # else nothing was ever asked for
+                if record.data and record.entries():  # else nothing was ever asked for
                     _remove_all(self._work(record, progress))
                     folder = record.folder
                     reach.hang_up(name, folder, folder / "known_hosts")
@@ -350,9 +350,10 @@ def _outlook(work: Work) -> str:
     flavors = _flavors(work)
     if flavors is not None:
         return "as " + ", ".join(f"{group}: {flavor.name}" for group, flavor in flavors.items())
-    slot = look_for_slot(work, wanted_reservations(work.spec, work.options))
+    now = work.clock.now()
+    slot = look_for_slot(work, wanted_reservations(work.spec, work.options), now)
     assert slot.start_s is not None
-    return "free now" if slot.start_s <= work.clock.now() else f"free from {when(slot.start_s)}"
+    return "free now" if slot.start_s <= now else f"free from {when(slot.start_s)}"
 
 
 def _build(work: Work, shells: Shells, see: Scan) -> None:

@@ -45,7 +45,7 @@ class World:
     """Shared surroundings of consecutive sites."""
 
     def __init__(self, folder: Path, **cloud: Any) -> None:
-        self.clock = ManualClock()
+        self.clock = ManualClock(tick=1e-3)
         self.cloud = FakeCloud(self.clock, **cloud)
         self.shells = FakeShells()
         self.records = Records("chameleon", folder)

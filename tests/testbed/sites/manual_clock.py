@@ -1,17 +1,22 @@
-"""Clock moved only by a test."""
+"""Clock of tests."""
 
 from __future__ import annotations
 
 
 class ManualClock:
-    """See `testbed.sites.clock.Clock`; sleeping moves it, and `slept` records the sleeps."""
+    """See `testbed.sites.clock.Clock`; sleeping moves it, and `slept` records the sleeps.
 
-    def __init__(self, now: float = 1_700_000_000.0) -> None:
+    Each reading of the time takes `tick` seconds, as on a real machine.
+    """
+
+    def __init__(self, now: float = 1_700_000_000.0, tick: float = 0.0) -> None:
         self.time = now
+        self._tick = tick
         self._stepped = 0.0
         self.slept: list[float] = []
 
     def now(self) -> float:
+        self.time += self._tick
         return self.time
 
     def monotonic(self) -> float:

@@ -166,3 +166,8 @@ def test_a_rule_of_a_security_group_that_exists_stays(http: Mocker, cloud: Cloud
     body = asked.last_request.json()["security_group_rule"]
     assert (body["protocol"], body["port_range_min"], body["ethertype"]) == ("tcp", 22, "IPv4")
     assert (body["security_group_id"], body["direction"]) == ("g", "ingress")
+    full = {"NeutronError": {"message": "Quota exceeded for resources: ['security_group_rule']."}}
+    http.post(f"{NEUTRON}/v2.0/security-group-rules", json=full, status_code=409)
+    with pytest.raises(CloudError) as error:
+        cloud.add_rule("g", protocol="tcp")
+    assert error.value.fault is Fault.QUOTA
