@@ -188,6 +188,13 @@ def test_settling_counts_from_the_call():
     assert found["intended"] == 90
 
 
+def test_a_store_that_hangs_has_not_settled():
+    hangs = [(n / 2, 0.1 if n < 12 else None) for n in range(90)]
+    found = outcome(written(hangs, 45), called_s=5.0)
+    assert not {"settled_s", "settled_strict_s"} & set(found)
+    assert found["outstanding"] == 78
+
+
 def test_a_slow_write_in_a_hundred_does_not_unsettle():
     quick = [(n / 50, 1.5 if n % 200 == 50 else 0.1) for n in range(2000)]
     found = outcome(written(quick, 40), called_s=5.0)

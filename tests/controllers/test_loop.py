@@ -110,6 +110,19 @@ def test_steps_are_at_multiples_of_the_interval_after_a_first_sense(tmp_path):
     assert store.senses == 6
 
 
+def test_a_late_step_is_not_made_up_for(tmp_path):
+    clock = VirtualClock()
+
+    class Slow(FakeStore):
+        def sense(self, senses):
+            if self.senses == 2:
+                clock.now += 47
+            return super().sense(senses)
+
+    _, journal = run_loop(tmp_path, Slow(), create(find("dlr"), {}, 1), steps=4, clock=clock)
+    assert [step["t_s"] for step in journal.steps] == [20, 40, 100, 120]
+
+
 def test_a_stop_ends_the_wait(tmp_path):
     clock = VirtualClock(stop_at=50)
     store = FakeStore(pressures=hot)
@@ -222,6 +235,15 @@ def test_a_policy_that_misbehaves_in_its_own_process(tmp_path, name):
     assert words in outcome.reason
     assert [bool(step["error"]) for step in journal.steps] == [False, False, True]
     assert untouched(store)
+
+
+def test_output_of_a_policy_does_not_disturb_it(tmp_path):
+    bad = "print('hello', flush=True); return {'n': n + 1}, []"
+    dirs = [naughty.write(tmp_path / "outside", "chatty", bad)]
+    decider = ChildDecider("chatty", {}, 1, dirs)
+    outcome, journal = run_loop(tmp_path, FakeStore(), decider=decider, needs=decider.needs)
+    assert outcome.code == EXIT_STOPPED
+    assert [step["state_after"]["n"] for step in journal.steps] == [1, 2, 3, 4, 5]
 
 
 def test_restoring_is_tried_again(tmp_path):
@@ -344,6 +366,12 @@ def test_legal(actions):
 )
 def test_illegal(actions, words):
     assert words in (illegal(actions, SEEN, NEEDS) or "")
+
+
+def test_an_action_that_the_policy_did_not_declare_is_refused():
+    move = [MapTenant("web", "large")]
+    assert illegal(move, SEEN, NEEDS) is None
+    assert illegal(move, SEEN, replace(NEEDS, acts=frozenset())) is not None
 
 
 @settings(max_examples=25)

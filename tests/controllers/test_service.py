@@ -156,6 +156,18 @@ def test_kill_9_is_healed_by_stop(ground):
     assert remote.stop(ground)["healed"] == []
 
 
+def test_kill_9_takes_the_policys_process_along(ground):
+    marker = ground.folder / "asleep"
+    bad = f"open({str(marker)!r}, 'w').close(); time.sleep(600)"
+    dirs = [naughty.write(ground.folder / "outside", "sleepy", bad, good=0)]
+    remote.start(ground, "sleepy", interval_s=0.1, controllers_dirs=dirs)
+    pid = ground.pid("sleepy")
+    until(marker.exists)
+    child = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: gone(child))
+
+
 def test_kill_9_is_healed_by_exec_stop_post(ground):
     remote.start(ground, "oracle", interval_s=0.1)
     until(ground.changed)

@@ -273,6 +273,21 @@ def test_a_journal_replays_and_the_store_is_put_back(tmp_path, name):
     assert found.decisions == 10
 
 
+@pytest.mark.parametrize(("fails", "code"), [((), 0), ((2, 3, 4), 1)])
+def test_restore_on_stop_false_keeps_the_changes_except_after_a_failure(tmp_path, fails, code):
+    store = writing(fail_senses=frozenset(fails))
+    policy = steering(
+        capacity=threshold(store), threshold=1.0, max_moves=1000, restore_on_stop=False
+    )
+    outcome, journal = run_loop(tmp_path, store, policy, steps=8)
+    assert outcome.code == code
+    assert any(step["actions"] for step in journal.steps)
+    assert bool(store.upmaps) is not bool(fails)
+    assert journal.footer is not None
+    assert bool(journal.footer["restored"]) is bool(fails)
+    assert not (tmp_path / "saved.json").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

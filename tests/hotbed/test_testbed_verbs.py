@@ -275,6 +275,26 @@ def test_a_dry_run_of_a_deployment_does_nothing(up: Testbed, ask: Ask) -> None:
     assert kind_of(up) == "own"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        ("--deployer rook", ("'rook'", "own, ceph-ansible")),
+        ("--remove --deployer own", ("--remove", "--deployer")),
+        ("--remove --dry-run", ("--dry-run",)),
+        ("--remove --wipe", ("--wipe",)),
+        ("--remove --yes-wipe /dev/sdb@osd0", ("--yes-wipe",)),
+        ("--yes-wipe /dev/sdb@osd0", ("--yes-wipe", "kind fake", "--wipe")),
+        ("--packages", ("--packages", "--remove")),
+    ],
+)
+def test_mistakes_in_a_deployment(
+    up: Testbed, ask: Ask, arguments: str, facts: tuple[str, ...]
+) -> None:
+    error = " ".join(ask("deploy", *arguments.split(), code=2).err.split())
+    assert all(fact in error for fact in facts)
+    assert not deployers.begun(up)
+
+
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
 def test_a_deployer_that_the_site_refuses_changes_nothing(
     up: Testbed, site: FakeSite, monkeypatch: pytest.MonkeyPatch, dry_run: tuple[str, ...]

@@ -15,7 +15,7 @@ import pytest
 from campaigns.papers.mos import drives as driving
 from campaigns.papers.mos.cell import REPORT_FILE, make, model
 from campaigns.papers.mos.division import MEGABIT, MicrostorePool, Share, division_of
-from campaigns.papers.mos.drives import ProxyDriver, ProxyLogin, script, workload_of
+from campaigns.papers.mos.drives import ProxyDriver, ProxyLogin, drives_of, script, workload_of
 from campaigns.papers.mos.loads import loads_of
 from campaigns.papers.mos.measure import Sent, held_of, numbers_of, promised
 from campaigns.papers.mos.profile.points import place
@@ -332,6 +332,16 @@ def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
     assert not list(tmp_path.glob("*.xml"))
     assert run(a="stays", b="fails").returncode == 1
     assert (tmp_path / "b.err").read_text() == "cosdrive: no store\n"
+
+
+def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 4)
+    bed.agent.exit_code = 1
+    loads = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
+    drives = drives_of(loads, bed.swift.access(), bed.swift.clients)
+    with raises(HotbedError, "the driver of a on node client0 failed"):
+        driving.drive(bed.agent, bed.live.shell_to, drives, seed=1, folder=tmp_path)
+    assert all(not shell.files for shell in bed.shells.values())
 
 
 def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:

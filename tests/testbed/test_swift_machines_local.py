@@ -134,3 +134,20 @@ def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed: Bed, tmp_pa
     assert [action["machine"] for action in acted[0]] == ["proxy2", "proxy3"]
     assert replay(journal).equal
     assert stored.lost() == []
+
+
+def test_mos_returns_one_machine_at_a_time_and_keeps_the_last(bed: Bed) -> None:
+    for machine in ("proxy2", "proxy3"):
+        assign(bed, machine, "small")
+    try:
+        control(bed, "util_low=1", "util_high=1", "restore_on_stop=false")
+        until(lambda: list(owners(bed).values()).count("") == 2)
+        steps = bed.steps("mos")
+        until(lambda: bed.steps("mos") >= steps + 2)
+        assert sorted(owners(bed).values()) == ["", "", "large", "small"]
+        stopped = json.loads(bed.hotbed("control", "stop", "--json"))
+        assert stopped["code"] == 0
+        assert sorted(owners(bed).values()) == ["", "", "large", "small"]
+    finally:
+        bed.agent.call("swift-restore", {}, timeout_s=120)
+    assert owners(bed) == FIRST

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def test_recorded_runs() -> None:
     ended = parse_fio(read("randread-terminated.txt"))
     assert ended.terminated
     assert (ended.operations, ended.seconds) == (182410, pytest.approx(2.244))
+
+
+def test_jobs_that_were_not_grouped_are_added_up() -> None:
+    # Two groups of one recorded job, as fio prints without group_reporting.
+    document = json.loads(read("randread-4-jobs.json"))
+    document["jobs"] *= 2
+    result = parse_fio(json.dumps(document))
+    assert result.operations == 2 * 245052
+    assert result.latency_mean_s == pytest.approx(777676.77e-9)
+    assert result.percentiles == {} and result.latency_sd_s is None
 
 
 def test_offered_load_run_has_a_histogram() -> None:

@@ -107,6 +107,16 @@ def test_garbage_is_named(garbage):
     assert "a" in reading.nodes
 
 
+def test_a_node_that_restarted_has_no_rate_for_one_interval():
+    turns = iter([100, 40, 41])  # seconds since the node's start
+    monitor, _, _ = monitor_of(a=lambda seq, turn: counters(seq, next(turns)))
+    monitor.start(2.0)
+    reading = monitor.read(2.0)
+    assert not reading.nodes
+    assert set(reading.lost) == {"a"}
+    assert monitor.read(2.0).nodes["a"].io_pressure == pytest.approx(50)
+
+
 def test_a_node_that_cannot_be_opened_is_named():
     def refuse(_node):
         raise RemoteError("no route to host", retry=True)

@@ -155,6 +155,17 @@ def test_bad_recorder_payloads_are_refused(payload):
         recorder.start(CONFIG, payload)
 
 
+def test_a_recording_is_never_overwritten(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "FOLDER", tmp_path)
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"wall":1,"values":{},"lost":{}}\n')
+    with raises(UserError, where=str(path)):
+        recorder.start(CONFIG, {"name": "x", "max_s": 5})
+    assert len(recorder.fetch(CONFIG, {"name": "x", "forget": True})["samples"]) == 1
+    with raises(UserError, "'x'"):
+        recorder.fetch(CONFIG, {"name": "x"})
+
+
 def test_top_shows_nodes_osds_who_is_lost_and_what_is_steered(sampling, raw, monkeypatch):
     found, site = sampling
     site.answers["a"] = lambda seq, turn: b""

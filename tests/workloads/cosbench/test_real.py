@@ -122,6 +122,15 @@ def test_files_that_are_written_late_are_waited_for_up_to_a_minute(
     assert len(fake.submitted) == 2
 
 
+def test_a_terminated_workload_keeps_its_results(
+    fake: FakeController, address: str, tmp_path: Path
+) -> None:
+    fake.states = ("PROCESSING", "TERMINATED")
+    archive, reports = drive(address, fake, tmp_path / "out")
+    assert archive.stages
+    assert "terminated" in reports[-1][0]
+
+
 def test_a_restarted_controller_that_had_finished(
     fake: FakeController, address: str, tmp_path: Path
 ) -> None:

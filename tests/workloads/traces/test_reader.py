@@ -50,6 +50,15 @@ def test_plain(tmp_path: Path) -> None:
         load(tmp_path / "none.csv")
 
 
+def test_gzip_is_recognised_by_its_bytes_and_damage_is_an_error(tmp_path: Path) -> None:
+    packed = gzip.compress(PLAIN.encode())
+    assert len(load(written(tmp_path, packed, "trace.csv"))[0]) == 3
+    for damaged in (packed[:-9], packed[:20] + b"\xff\xff" + packed[22:]):
+        path = written(tmp_path, damaged)
+        with raises(UserError, "gzip", where=str(path)):
+            load(path)
+
+
 def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     block, report = load(written(tmp_path, OLD))
     # Arrival is TimeStamp minus ElapsedTime; the Init row announces the same request.

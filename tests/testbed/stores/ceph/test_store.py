@@ -40,6 +40,16 @@ def test_senses_osds_and_pgs(store):
     assert observation_from_json(json.loads(json.dumps(observation_to_json(found)))) == found
 
 
+def test_pg_map_is_read_again_only_in_a_new_epoch(store, raw):
+    store.sense(ALL)
+    store.sense(ALL)
+    assert len(raw.sent("pg map")) == 128
+    store.act([SetPrimaryAffinity(0, 0.5)])
+    store.last_stall()
+    store.sense(ALL)
+    assert len(raw.sent("pg map")) == 256
+
+
 def test_swaps_are_sent_together_and_waited_for(store, raw):
     everybody = threading.Barrier(128, timeout=60)
     raw.before = lambda prefix: everybody.wait() if prefix == "osd pg-upmap" else None
@@ -92,6 +102,12 @@ def test_bad_actions_are_refused_and_not_sent(store, raw, action, words):
     assert not effect.ok
     assert words in effect.message
     assert raw.dump["epoch"] == epoch
+
+
+def test_a_refused_action_does_not_stop_the_others(store):
+    actions = [SetPrimaryAffinity(osd, weight) for osd, weight in ((77, 0.5), (1, 0.5), (2, 1.0))]
+    assert [effect.ok for effect in store.act(actions)] == [False, True, True]
+    assert store.sense(ALL).osds[1].primary_affinity == 0.5
 
 
 def test_move_replica_keeps_replicas_on_different_nodes(raw):
@@ -263,3 +279,11 @@ def test_what_is_gone_is_not_restored(store, raw):
     raw.balancer.update(mode="none", active=False)
     effects = store.restore(saved)
     assert [effect.message for effect in effects] == ["balancer upmap, on"]
+
+
+def test_a_value_that_does_not_change_back_is_not_ok(store, raw, monkeypatch):
+    saved = store.save()
+    store.act([SetPrimaryAffinity(0, 0.3)])
+    monkeypatch.setattr(raw, "mon_osd_primary_affinity", lambda id, weight: "accepted")
+    (effect,) = store.restore(saved)
+    assert not effect.ok
