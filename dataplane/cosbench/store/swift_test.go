@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -188,6 +189,18 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The server answers and closes the connection while the object is still being sent.
+func TestAnEarlyAnswerToALargeObject(t *testing.T) {
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
+	server.Before(func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Error(w, "", http.StatusInsufficientStorage)
+		return true
+	})
+	err := s.Put(t.Context(), "c", "o", bytes.NewReader(make([]byte, 64<<20)), 64<<20)
+	hasKind(t, err, Server, "Insufficient Storage")
 }
 
 // TestProxiesTakeTurns also kills a proxy: its requests fail first, then the others get all.

@@ -67,6 +67,22 @@ func TestShapingOffLetsEverybodyGo(t *testing.T) {
 	}
 }
 
+func TestCloseEndsWaitingRequests(t *testing.T) {
+	s := shaper(t, 10*time.Second)
+	ticket := s.Admit(false, 1<<29, 512)
+	s.Close()
+	over := make(chan struct{})
+	go func() {
+		ticket.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(2 * time.Second):
+		t.Fatal("a request outlives the shaper")
+	}
+}
+
 func TestFaults(t *testing.T) {
 	s := shaper(t, 0)
 	slow, fail := 3.0, true

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/nfs3"
+	"hotbed/dataplane/internal/reactor"
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/internal/traces"
 	"hotbed/dataplane/tests/memnfs"
@@ -255,5 +256,24 @@ func TestWhatIsNotAnsweredInTimeIsCounted(t *testing.T) {
 	if r.Whole.Requests != 30 || r.Whole.Unanswered.Count != 20 || *r.Whole.Misses < 20 ||
 		r.SecondHalf.Unanswered.Count == 0 || r.Whole.Reads.P50 < 0.05 || r.Whole.Bytes != 10*4096 {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestAReplyThatComesInTheRoundInWhichWaitingEndsCountsOnce(t *testing.T) {
+	loop, err := reactor.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loop.End()
+	r := &request{Request: traces.Request{Size: 8, Read: true}, left: 1}
+	e := &engine{loop: loop, pieces: map[uint32]piece{7: {r, 8}}, outstanding: 1, whole: newTally(),
+		second: newTally(), line: newTimeline(), lag: newTimes(), result: Result{Errors: map[string]int64{}}}
+	e.abandon()
+	reply := sunrpc.AppendReply(nil, 7, sunrpc.Success)
+	reply.Uint32(uint32(nfs3.ErrIO))
+	e.reply(reply.Bytes[4:])
+	got := e.tell()
+	if got.Whole.Requests != 1 || got.Whole.Unanswered.Count != 1 || len(got.Errors) != 0 || e.outstanding != 0 {
+		t.Errorf("%+v, %d outstanding", got.Whole, e.outstanding)
 	}
 }

@@ -193,6 +193,26 @@ func TestACancelledWriteIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
 	}
 }
 
+func TestAWriteThatAStoreRefusesIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
+	for _, copies := range []int{1, 2} { // with two copies the home is asked after both are stored
+		c := writing(t, twochoice.Fixed, 3, copies)
+		puts := sent(c)
+		if copies == 1 {
+			c.Receive(0, 0, Message{Kind: RegisterReply, Call: puts[0].Call, Code: Full, Text: "full"})
+			puts = sent(c)
+		}
+		put := puts[len(puts)-1]
+		if put.Kind != Put || put.To == 0 {
+			t.Fatalf("%+v", puts)
+		}
+		c.Receive(0, put.To, Message{Kind: PutReply, Call: put.Call, Code: Refused, Text: "no"})
+		_, ended := c.Take()
+		if len(ended) != 1 || ended[0].Err == nil || ended[0].Decided != (copies == 2) {
+			t.Errorf("%d copies: %+v", copies, ended)
+		}
+	}
+}
+
 func TestAFencedWriteIsWrittenUnderAnotherName(t *testing.T) {
 	c := writing(t, twochoice.Uniform, 3, 1)
 	sends := answer(t, c, Register)

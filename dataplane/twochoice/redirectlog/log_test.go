@@ -326,6 +326,30 @@ func TestATornTailIsCutOff(t *testing.T) {
 }
 
 // Any damage to any one sector loses nothing, and is repaired.
+// unreadable is a disk on which every read fails.
+type unreadable struct{ *simdisk.Disk }
+
+func (d unreadable) Open(name string) (redirectlog.File, error) {
+	f, err := d.Disk.Open(name)
+	return unreadableFile{f}, err
+}
+
+type unreadableFile struct{ redirectlog.File }
+
+func (unreadableFile) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }
+
+func TestADiskThatCannotBeReadIsNoTornTail(t *testing.T) {
+	log, _, _ := written(t, false)
+	content := twice(log)
+	d := with(content)
+	if _, _, _, err := open(unreadable{d}, true); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("the answer is %v", err)
+	}
+	if !bytes.Equal(d.Bytes(file), content) {
+		t.Fatal("the file was changed")
+	}
+}
+
 func TestADamagedSectorIsRepaired(t *testing.T) {
 	for _, rewritten := range []bool{false, true} {
 		log, contents, starts := written(t, rewritten)
