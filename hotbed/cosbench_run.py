@@ -128,7 +128,8 @@ def _drive_options(
     try:
         if words not in ("", "poisson", "constant"):
             raise ValueError
-        return DriveOptions(float(rate) if rate else None, arrivals, seed, tuple(only_stage or ()))
+        per_second = None if open_loop is None else float(rate)
+        return DriveOptions(per_second, arrivals, seed, tuple(only_stage or ()))
     except ValueError as error:
         raise UserError(
             "write operations a second, such as 200 or 200:constant",

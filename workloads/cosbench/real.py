@@ -45,7 +45,11 @@ _ACCEPTED = re.compile(r"^Accepted with ID: (w\d+)\s*$")
 _WORKLOAD = re.compile(r"^(w\d+)\t([^\t\n]+)\t([A-Z]+)$")
 _ACTIVE = re.compile(r"^(w\d+)\t([^\t]+)\t([A-Z]+)\t(\S.*)$")
 _DRIVER = re.compile(r"^([^\t]+)\t(\S+)$")
-_LIST = 'cd -- "$1" && find . -mindepth 1 -maxdepth 2 -type f -printf "%s %P\\0"'
+_NO_FOLDER = 3
+_LIST = (
+    f'cd -- "$1" || exit {_NO_FOLDER}; '
+    'find . -mindepth 1 -maxdepth 2 -type f -printf "%s %P\\0" 2>/dev/null; exit 0'
+)
 
 
 class ControllerError(WorkloadError):
@@ -229,7 +233,7 @@ class ArchiveSource:
             UserError: there is no such folder.
         """
         done = self.shell.run(["sh", "-c", _LIST, "sh", self.root], check=False)
-        if done.returncode != 0:
+        if done.returncode == _NO_FOLDER:
             raise UserError(
                 "is no folder",
                 where=f"{self.root} on {self.shell.node}",

@@ -60,28 +60,29 @@ func cosdrive(ctx context.Context, args []string, out io.Writer) error {
 	return usagef("say what to do: `cosdrive run WORKLOAD.xml --archive DIR` or `cosdrive check WORKLOAD.xml`")
 }
 
-// parse reads the workload's file and the flags after it, and returns the file's path.
+// parse reads the flags and the workload's file among them, and returns the file's path.
 func parse(flags *flag.FlagSet, args []string) (string, error) {
 	flags.SetOutput(io.Discard) // one sentence instead of the flag package's page
 	path := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		path, args = args[0], args[1:]
+	for {
+		err := flags.Parse(args)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			fmt.Printf("usage: %s WORKLOAD.xml [flags]\n", flags.Name())
+			flags.SetOutput(os.Stdout)
+			flags.PrintDefaults()
+			return "", err
+		case err != nil:
+			return "", usagef("%w; `%s --help` lists the flags", err, flags.Name())
+		case flags.NArg() == 0 && path == "":
+			return "", usagef("name the workload: %s WORKLOAD.xml", flags.Name())
+		case flags.NArg() == 0:
+			return path, nil
+		case path != "":
+			return "", usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
+		}
+		path, args = flags.Arg(0), flags.Args()[1:]
 	}
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Printf("usage: %s WORKLOAD.xml [flags]\n", flags.Name())
-		flags.SetOutput(os.Stdout)
-		flags.PrintDefaults()
-		return "", err
-	case err != nil:
-		return "", usagef("%w; `%s --help` lists the flags", err, flags.Name())
-	case flags.NArg() > 0:
-		return "", usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
-	case path == "":
-		return "", usagef("name the workload first: %s WORKLOAD.xml", flags.Name())
-	}
-	return path, nil
 }
 
 // load reads a workload file and checks the whole workload.

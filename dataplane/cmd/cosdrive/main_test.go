@@ -36,7 +36,8 @@ func TestMistakes(t *testing.T) {
 		says string
 	}{
 		{[]string{"walk"}, "say what to do"},
-		{[]string{"run"}, "name the workload first"},
+		{[]string{"run"}, "name the workload"},
+		{[]string{"run", "--seed", "3"}, "name the workload"},
 		{[]string{"run", good}, "--archive is missing"},
 		{[]string{"run", good, "more"}, `unexpected argument "more"`},
 		{[]string{"run", good, "--fast"}, "-fast"},
@@ -63,7 +64,7 @@ func TestRun(t *testing.T) {
 		var out bytes.Buffer
 		args := []string{"run", path, "--archive", archive, "--seed", "3"}
 		if number == 1 {
-			args = append(args, "--only-stage", "main", "--open-loop", "100000:constant")
+			args = []string{"run", "--archive", archive, "--seed", "3", path, "--only-stage", "main", "--open-loop", "100000:constant"}
 		}
 		if err := cosdrive(context.Background(), args, &out); err != nil {
 			t.Fatal(err)

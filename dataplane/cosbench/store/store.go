@@ -270,7 +270,7 @@ func newNone(Config) (Opener, error) {
 }
 
 // newMock reads size (bytes that a read returns), delay (milliseconds an operation takes) and errors
-// (the share that fails, 0 to 1). COSBench's debugging aids have no effect.
+// (the share that fails, 0 to 1). COSBench's debugging aids are refused.
 func newMock(config Config) (Opener, error) {
 	var m mock
 	var err error
@@ -286,6 +286,13 @@ func newMock(config Config) (Opener, error) {
 	text := config.Text("errors", "0")
 	if m.errors, err = strconv.ParseFloat(text, 64); err != nil || !(m.errors >= 0 && m.errors <= 1) {
 		return nil, fmt.Errorf("errors=%s is not a share from 0 to 1", text)
+	}
+	for _, key := range []string{"printing", "doStats", "logging"} {
+		if on, err := config.Bool(key, false); err != nil {
+			return nil, err
+		} else if on {
+			return nil, fmt.Errorf("%s=true is not supported; leave it out", key)
+		}
 	}
 	return func(Session) (Storage, error) {
 		opened := m

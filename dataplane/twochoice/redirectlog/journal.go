@@ -25,6 +25,7 @@ type Journal struct {
 	number     uint64 // of the last frame
 	end        int64  // of the log
 	tail       []byte // the log's bytes in its last, partial block
+	buffer     []byte // of the last frame
 	pairs      []byte
 	failed     error
 }
@@ -73,11 +74,15 @@ func (j *Journal) Append(entries [][]byte) error {
 	if j.failed != nil {
 		return j.failed
 	}
-	frame := slices.Concat(append([][]byte{make([]byte, frameHeader)}, entries...)...)
+	frame := append(j.buffer[:0], make([]byte, frameHeader)...)
+	for _, entry := range entries {
+		frame = append(frame, entry...)
+	}
 	if n := len(frame) - frameHeader; n > maxPayload {
 		return fmt.Errorf("%d bytes are too many for one append: %w", n, ErrUnwritten)
 	}
 	frame = endFrame(frame, 0, j.generation, j.number+1)
+	j.buffer = frame
 	blocks := append(slices.Clip(j.tail), frame...)
 	j.pairs = appendPairs(j.pairs[:0], blocks)
 	at := 2 * (j.end - int64(len(j.tail)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -229,6 +231,22 @@ def test_addresses(given: str) -> None:
         taken.bind(("127.0.0.1", 0))
         with raises(UnreachableError, "http://127.0.0.1"):
             ControllerClient(f"127.0.0.1:{taken.getsockname()[1]}").index()
+
+
+def test_a_folder_that_find_cannot_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = tmp_path / "bin" / "find"
+    find.parent.mkdir()
+    find.write_text(f'#!/bin/sh\n{shutil.which("find")} "$@"\necho denied >&2\nexit 1\n')
+    find.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{find.parent}:{os.environ['PATH']}")
+    (tmp_path / "archive" / "w1-x").mkdir(parents=True)
+    (tmp_path / "archive" / "w1-x" / "x.csv").write_text("four")
+    source = ArchiveSource(LocalShell("here"), str(tmp_path / "archive"))
+    assert source.sizes() == {"w1-x/x.csv": 4}
+    with raises(UserError, "is no folder"):
+        ArchiveSource(LocalShell("here"), str(tmp_path / "none")).sizes()
 
 
 class LyingShell:
