@@ -113,7 +113,7 @@ def unpack(
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = opened.infolist()
-            _refuse_unsafe(archive, entries, most_bytes)
+            _refuse_unsafe(archive, entries, most_bytes, shutil.disk_usage(folder).free)
             for place in {(folder / entry.filename).parent for entry in entries}:
                 place.mkdir(parents=True, exist_ok=True)
             found = {}
@@ -138,7 +138,9 @@ def unpack(
         ) from error
 
 
-def _refuse_unsafe(archive: Path, entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
+def _refuse_unsafe(
+    archive: Path, entries: list[zipfile.ZipInfo], most_bytes: int, free: int
+) -> None:
     names: set[str] = set()
     for entry in entries:
         why = _unsafe(entry) or taken(entry.filename, names)
@@ -154,6 +156,12 @@ def _refuse_unsafe(archive: Path, entries: list[zipfile.ZipInfo], most_bytes: in
             where=archive,
             allowed=f"{most_bytes / GIB:g} GiB",
             do="raise --most-gib if you trust it",
+        )
+    if total > free:
+        raise UserError(
+            f"{size}, and {free / GIB:.1f} GiB are free",
+            where=archive,
+            do="set TMPDIR to a larger file system",
         )
 
 

@@ -66,6 +66,9 @@ _FACTS |= {"python3", "congestion_control", "quota_slice_us", "mtu", "systemd", 
 _FACTS |= {"signal", "processor", "processors", "ceph", "nfs-ganesha", "swift", "python", "model"}
 _KNOWN_PLACES = ("/notebooks/", "/testbed/specs/", "/campaigns/files/")
 _LOGS = "raw logs and executed notebooks (--with-logs packs them)"
+_PANDAS = {"index_columns", "column_indexes", "columns", "attributes", "creator", "pandas_version"}
+"""Keys of the note that pandas adds to a table."""
+_WRITER = re.compile(r"parquet-cpp-arrow version [\w.-]{1,30}")
 _HARMLESS_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow")
 _SHOWN = 20  # findings that a refusal names
@@ -262,14 +265,28 @@ def _aliases(
     names |= dict.fromkeys(
         one for one in (host, host.partition(".")[0]) if len(one) >= 4 and is_distinct(one)
     )
+    nodes: set[str] = set()
     for attempt in (one for taken in attempts.values() for one in taken):
         folders |= _folders(_body(attempt / "job.json"))
         run = _body(attempt / "run.json")
         if run.get("ground") != "sim":
+            nodes |= _nodes(run)
             said = [run.get("reason"), _body(attempt / "error.json")]
             names |= dict.fromkeys(machines(json.dumps(said)))
     folders.pop("/", None)
-    return Aliases(folders, filter(None, names), filter(None, hidden))
+    names = {name: None for name in names if name and name not in nodes}
+    return Aliases(folders, names, filter(None, hidden))
+
+
+def _nodes(run: Mapping[str, Any]) -> set[str]:
+    """Return the nodes of a run by their names in the spec, which identify no machine. A record of
+    an old version may have other names: names with a dot, or of no group, are not returned."""
+    provenance = run.get("provenance")
+    if not isinstance(provenance, dict):
+        return set()
+    groups = (provenance.get("calibration") or {}).get("groups") or {}
+    named = re.compile("|".join(rf"{re.escape(one)}-?\d*" for one in groups) or r"[^.]*")
+    return {node for node in provenance.get("hosts") or {} if named.fullmatch(node)}
 
 
 def _folders(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -322,7 +339,6 @@ class Stage:
         self._packers: dict[str, Callable[[Path, str], bytes | None]] = {
             **dict.fromkeys(RECORDS, self._record),
             **dict.fromkeys(TABLES, self._table),
-            "run.json": self._run,
             "summary.json": self._summary,
             "job.json": self._job,
         }
@@ -383,17 +399,21 @@ class Stage:
             self._add_attempt(f"artifacts/{campaign.name}/{attempt.parent.name}", attempt)
 
     def _add_attempt(self, place: str, attempt: Path) -> None:
-        names = [file.relative_to(attempt).as_posix() for file in attempt.rglob("*")]
-        names.sort(key=lambda inner: (inner != "run.json", inner))
-        for inner in names:
-            file, name = attempt / inner, f"{place}/{attempt.name}/{inner}"
+        # The record may be a link of git-annex or DataLad; other links stay.
+        record = f"{place}/{attempt.name}/run.json"
+        data = self._run(attempt / "run.json", record)
+        if data is None:
+            return
+        self._take(record, data)
+        for file in sorted(attempt.rglob("*")):
+            inner = file.relative_to(attempt).as_posix()
+            name = f"{place}/{attempt.name}/{inner}"
+            if inner == "run.json":
+                continue
             if file.is_symlink():
                 self.left_out["links"] += 1
             elif file.is_file() and inner in self._packers:
-                data = self._packers[inner](file, name)
-                if data is None and inner == "run.json":
-                    return
-                self._take(name, data)
+                self._take(name, self._packers[inner](file, name))
             elif file.is_file():
                 shown = f"{place}/{attempt.name}/{self._aliases.text(inner)}"
                 self._take(shown, self._log(file, name))
@@ -465,7 +485,8 @@ class Stage:
         import pyarrow.parquet as pq
 
         try:
-            table = pq.ParquetFile(file).read()
+            opened = pq.ParquetFile(file)
+            table = opened.read()
             table.validate(full=True)
             known = [one for one in table.column_names if one in TABLES[file.name]]
             if not all(_is_plain(table[one].type) for one in known):
@@ -475,8 +496,7 @@ class Stage:
             raise UserError(f"is no Parquet file that can be read ({error})", where=file) from error
         strange = set(table.column_names) - set(known) - _INDEX
         self.left_out[f"columns of {file.name} that are not known"] += len(strange)
-        noted = (table.schema.metadata or {}).keys() - {b"pandas"}
-        noted |= {field.name for field in table.schema if field.metadata}
+        noted = _has_notes(table.schema, str(opened.metadata.created_by))
         if not strange and not noted and not any(clean.values()):
             return _read(file)
         sink = io.BytesIO()
@@ -538,6 +558,22 @@ def _is_plain(kind: Any) -> bool:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     return bool(text or pa.types.is_primitive(kind))
+
+
+def _has_notes(schema: Any, writer: str) -> bool:
+    """Return True if a table has other notes than pandas and pyarrow write."""
+    notes = schema.metadata or {}
+    try:
+        pandas = json.loads(notes.get(b"pandas", b"{}"))
+        known = pandas.keys() <= _PANDAS and not pandas.get("attributes")
+    except (ValueError, AttributeError):
+        return True
+    return bool(
+        not known
+        or notes.keys() - {b"pandas"}
+        or any(field.metadata for field in schema)
+        or not _WRITER.fullmatch(writer)
+    )
 
 
 def _with_known_facts(body: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata as installed
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -379,7 +380,11 @@ def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
         for what, _ in (*identifying(name), *secrets_in(name)):
             yield Finding(name, 1, f"{what}, in the file's name")
         if name.endswith(".parquet"):
-            yield from _in_record(name, _table_texts(file), 1, secrets)
+            texts = _table_texts(file)
+            if texts is None:
+                yield Finding(name, 1, "a table that cannot be read")
+            else:
+                yield from _in_record(name, texts, 1, secrets)
         elif name.endswith((".json", ".jsonl")) and "/attempt-" in name:
             data = file.read_bytes()
             lines = data.splitlines() if name.endswith(".jsonl") else [data]
@@ -397,9 +402,6 @@ def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
 
 
 def _in_record(name: str, body: Any, line: int, secrets: SecretSearch) -> Iterator[Finding]:
-    if body is None:
-        yield Finding(name, line, "a table that cannot be read")
-        return
     for text in dict.fromkeys(texts_of(body)):
         yield from (Finding(name, line, what) for what, _ in identifying(text))
     yield from secrets.findings(name, body, line)
@@ -492,9 +494,12 @@ def _active(bundle: Opened, derived: Derived) -> Iterator[Difference]:
             yield Difference(name, "PDF", "a script, a file or hidden objects", "a drawing")
 
 
-def differences(file: str, bundled: Any, derived: Any, where: str = "") -> Iterator[Difference]:
+def differences(
+    file: str, bundled: Any, derived: Any, where: str = "", scale: float | Sequence[float] = 0.0
+) -> Iterator[Difference]:
     """Yield every difference between two values of JSON types: numbers by value, everything else
-    literally."""
+    literally. Around zero, a relative tolerance means nothing: `scale` is the largest number next
+    to these values, or one number for each entry of a row."""
     if isinstance(bundled, Mapping) and isinstance(derived, Mapping):
         for key in [*bundled, *(key for key in derived if key not in bundled)]:
             place = f"{where}.{key}" if where else str(key)
@@ -502,24 +507,48 @@ def differences(file: str, bundled: Any, derived: Any, where: str = "") -> Itera
                 sides = (_text(side.get(key, "missing")) for side in (bundled, derived))
                 yield Difference(file, place, *sides)
             else:
-                yield from differences(file, bundled[key], derived[key], place)
+                room = _sides(derived[key]) if key == "bar" else 0.0
+                yield from differences(file, bundled[key], derived[key], place, room)
     elif isinstance(bundled, list) and isinstance(derived, list):
         if len(bundled) != len(derived):
             yield Difference(file, where, f"{len(bundled)} entries", f"{len(derived)} entries")
             return
-        for index, pair in enumerate(zip(bundled, derived, strict=True)):
-            yield from differences(file, *pair, f"{where}[{index}]")
-    elif not _same(bundled, derived):
+        scales = _scales(derived, scale)
+        for index, (one, other) in enumerate(zip(bundled, derived, strict=True)):
+            yield from differences(file, one, other, f"{where}[{index}]", scales[index])
+    elif not _same(bundled, derived, 0.0 if isinstance(scale, Sequence) else scale):
         yield Difference(file, where, _text(bundled), _text(derived))
 
 
-def _same(one: Any, other: Any) -> bool:
+def _scales(entries: list[Any], scale: float | Sequence[float]) -> Sequence[float | list[float]]:
+    """Return the scale of each entry of a list. Rows have one scale for each column."""
+    if all(isinstance(entry, list) for entry in entries):
+        columns = [_largest(column) for column in zip_longest(*entries)]
+        return [columns] * len(entries)
+    return scale if isinstance(scale, Sequence) else [_largest(entries)] * len(entries)
+
+
+def _sides(bar: Any) -> float | list[float]:
+    """Return the scales of a bar's x, y, width and height."""
+    if not isinstance(bar, list) or len(bar) != 4:
+        return 0.0
+    return [_largest(bar[0::2]), _largest(bar[1::2])] * 2
+
+
+def _largest(values: Iterable[Any]) -> float:
+    """Return the largest absolute value of the finite numbers, 0.0 if there is none."""
+    numbers = (one for one in values if isinstance(one, (int, float)) and math.isfinite(one))
+    return max((abs(float(one)) for one in numbers), default=0.0)
+
+
+def _same(one: Any, other: Any, scale: float) -> bool:
     numbers = (int, float)
     if isinstance(one, bool) or isinstance(other, bool) or not isinstance(one, numbers):
         return type(one) is type(other) and bool(one == other)
     if not isinstance(other, numbers):
         return False
-    close = math.isclose(one, other, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    room = max(ABSOLUTE, RELATIVE * scale)
+    close = math.isclose(one, other, rel_tol=RELATIVE, abs_tol=room)
     return close or (math.isnan(one) and math.isnan(other))
 
 
@@ -574,7 +603,7 @@ def _inked(file: Path) -> Any:
     from PIL import Image
     from scipy.ndimage import uniform_filter
 
-    with Image.open(file) as picture:
+    with Image.open(file, formats=["PNG"]) as picture:  # others may run programs
         shown = picture.convert("RGBA")
     white = Image.new("RGBA", shown.size, "white")
     ink = 1.0 - np.asarray(Image.alpha_composite(white, shown).convert("RGB")) / 255

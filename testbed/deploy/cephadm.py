@@ -312,6 +312,11 @@ class CephadmCluster:
                     return f"node {node.name} has no {path}"
         return None
 
+    def _hosts_lost(self) -> str | None:
+        rows = self._ask("orch", "host", "ls")
+        lost = [f"{row['hostname']} is {row['status']}" for row in rows if row.get("status")]
+        return "; ".join(lost) or None
+
     def _look(self, missing: Callable[[], str | None]) -> str | None:
         """Return the clause of `missing`. DeployError: an answer of Ceph has another form."""
         try:
@@ -324,9 +329,8 @@ class CephadmCluster:
         end = self._now() + SERVICES_S
         while (clause := self._look(missing)) is not None:
             if self._now() >= end:
-                rows = self._ask("orch", "host", "ls")
-                lost = [f"{r['hostname']} is {r['status']}" for r in rows if r.get("status")]
-                more = f" ({'; '.join(lost)})" if lost else ""
+                lost = self._look(self._hosts_lost)
+                more = f" ({lost})" if lost else ""
                 raise DeployError(
                     f"after {SERVICES_S / 60:.0f} min {clause}{more}; look at `cephadm shell -- "
                     f"ceph log last cephadm` on node {self.first.name}."
@@ -337,7 +341,7 @@ class CephadmCluster:
         """Return an answer of `ceph`. An empty list is a sentence such as "No daemons reported";
         null fields may be left out."""
         failed = f"`ceph {' '.join(arguments)}` failed"
-        text = self._must(self.first, self._cephadm.ask(*arguments), failed).text
+        text = self._must(self.first, self._cephadm.ask(*arguments), failed).text.strip()
         return [] if text.startswith("No ") else json.loads(text)
 
     def _must(self, node: Node, argv: Sequence[str], failed: str, **options: Any) -> Completed:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import matplotlib.pyplot as plt
 import pytest
 import yaml
+from PIL import Image
 from synthetic import write_run
 
 from analysis.bundle.describe import Derived
@@ -442,6 +443,13 @@ def test_stated_files_that_are_missing_are_not_looked_for(tmp_path: Path) -> Non
         ({"a": [1.0, 1e-17]}, {"a": [1.0 + 1e-12, 0.0]}, []),
         ({"a": [1.0, 2.0]}, {"a": [1.0, 2.001]}, ["a[1]"]),
         ([[1e9, 0.5], [2e9, 0.6]], [[1e9, 0.5], [2e9, 0.9]], ["[1][1]"]),
+        ([1e9, 0.0], [1e9, 1e-8], []),
+        ([[1e9, 0.0], [2e9, 1e-8]], [[1e9, 0.0], [2e9, 0.0]], ["[1][1]"]),
+        ([[1e9, 0.0], [2e9, 0.6]], [[1e9, 1e-10], [2e9, 0.6]], []),
+        ({"bar": [0.0, 1e-8, 1.0, 1e9]}, {"bar": [0.0, 0.0, 1.0, 1e9]}, []),
+        ({"bar": [1e-8, 0.0, 1.0, 1e9]}, {"bar": [0.0, 0.0, 1.0, 1e9]}, ["bar[0]"]),
+        ({"bar": 1}, {"bar": 1}, []),
+        ([float("inf"), 1.0], [float("inf"), 2.0], ["[1]"]),
         ({"a": 1, "b": 2}, {"a": 1, "c": 2}, ["b", "c"]),
         ([1, 2], [1], [""]),
         ({"a": None, "b": True}, {"a": 0.0, "b": 1}, ["a", "b"]),
@@ -451,6 +459,15 @@ def test_stated_files_that_are_missing_are_not_looked_for(tmp_path: Path) -> Non
 )
 def test_numbers_are_compared_by_value(one: Any, other: Any, places: list[str]) -> None:
     assert [found.where for found in differences("f", one, other)] == places
+
+
+def test_a_picture_is_opened_as_png_only(tmp_path: Path) -> None:
+    """Another format of the image library might start a program, such as Ghostscript."""
+    picture = Image.new("RGB", (8, 8), "red")
+    picture.save(tmp_path / "one.png")
+    picture.save(tmp_path / "bitmap.png", "BMP")
+    assert look_alike(tmp_path / "one.png", tmp_path / "one.png")
+    assert not look_alike(tmp_path / "one.png", tmp_path / "bitmap.png")
 
 
 def bars(file: Path, heights: tuple[int, ...], **settings: Any) -> Path:

@@ -16,10 +16,11 @@ import yaml
 from synthetic import write_run
 
 from analysis.bundle.private import Aliases, identifying, secrets_in
-from analysis.bundle.publish import RECORDS, Stage, attempts_of
+from analysis.bundle.publish import RECORDS, Stage, _aliases, attempts_of
 from analysis.bundle.verify import private_in, verify
 from campaigns.bundled import LEFT_OUT, portable_spec
 from hotbed.bundling import bundle
+from schemas.bundle import Sources
 from schemas.errors import UserError
 from testbed.spec import load_spec
 from tests.campaigns.tiny_campaigns import TINY
@@ -321,6 +322,8 @@ def test_known_files_keep_their_bytes_and_private_data_is_found_in_all(tmp_path:
         "plan.json": b'{ "x": 1e-05 }',
     }
     assert inner(staged(tmp_path / "s", attempt_of(tmp_path, files))).items() >= files.items()
+    (tmp_path / "null").write_bytes(b"null\n")
+    assert not list(private_in({"artifacts/a/b/attempt-1/journal.jsonl": tmp_path / "null"}))
     # The first value of a key that is there twice stays private.
     text = b'{"a": "at 10.0.0.5", "a": 1}\n'
     twice = {"plan.json": text, "journal.jsonl": b"{}\n" + text}
@@ -340,6 +343,9 @@ def test_known_files_keep_their_bytes_and_private_data_is_found_in_all(tmp_path:
     assert "4z/" not in str(found)
 
 
+ATTRIBUTES = '{"columns": [], "attributes": {"of": "10.0.0.5"}}'
+
+
 @pytest.mark.parametrize(
     "table",
     [
@@ -347,6 +353,7 @@ def test_known_files_keep_their_bytes_and_private_data_is_found_in_all(tmp_path:
         pa.table({"node": [b"at 10.0.0.5"]}),
         pa.table([[1.0]], pa.schema([pa.field("t_s", pa.float64())], {"of": "10.0.0.5"})),
         pa.table([[1.0]], pa.schema([pa.field("t_s", pa.float64(), metadata={"of": "10.0.0.5"})])),
+        pa.table([[1.0]], pa.schema([pa.field("t_s", pa.float64())], {"pandas": ATTRIBUTES})),
         pa.table({"load of 10.0.0.5": [1.0], "t_s": [1.0]}),
     ],
 )
@@ -358,6 +365,26 @@ def test_a_table_has_nothing_but_known_columns(tmp_path: Path, table: pa.Table) 
             assert pq.read_table(io.BytesIO(data)).to_pydict() == {"t_s": [1.0]}
     (tmp_path / "x.parquet").write_bytes(parquet(table))
     assert list(private_in({"x.parquet": tmp_path / "x.parquet"}))
+
+
+@pytest.mark.parametrize(
+    ("writer", "note", "kept"),
+    [
+        (b"parquet-cpp-arrow", "{}", True),
+        (b"tank2-cpp-arrow..", "{}", False),
+        (b"parquet-cpp-arrow", '{"place": "tank2"}', False),
+        (b"parquet-cpp-arrow", "[]", False),
+    ],
+)
+def test_a_table_keeps_only_known_notes(
+    tmp_path: Path, writer: bytes, note: str, kept: bool
+) -> None:
+    table = pa.table({"t_s": [1.0]}).replace_schema_metadata({"pandas": note})
+    data = parquet(table).replace(b"parquet-cpp-arrow", writer)
+    stage = staged(tmp_path / "s", attempt_of(tmp_path, {"samples.parquet": data}))
+    packed = inner(stage)["samples.parquet"]
+    assert (packed == data) is kept
+    assert b"tank2" not in packed
 
 
 def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
@@ -397,6 +424,29 @@ def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path: Path) -> None:
     assert (stage.folder / "controllers/mine/good.py").read_text() == "simulator = 1\n"
     assert (stage.folder / "campaigns/tiny.yaml").read_text() == "# on host-2\n"
     assert stage.left_out["sources that are no text"] == 2
+
+
+def test_a_record_that_is_a_link_is_packed(tmp_path: Path) -> None:
+    """git-annex and DataLad keep files as links."""
+    attempt = attempt_of(tmp_path, {})
+    (attempt / "run.json").rename(tmp_path / "annexed")
+    (attempt / "run.json").symlink_to(tmp_path / "annexed")
+    assert inner(staged(tmp_path / "s", attempt)).keys() == {"run.json", "summary.json"}
+
+
+def test_nodes_get_no_alias_also_if_a_machine_has_the_name(tmp_path: Path) -> None:
+    attempt = write_run(tmp_path / "tiny", CELL, 0, 1.0, ground="inventory")
+    body = json.loads((attempt / "run.json").read_text())
+    body["provenance"]["hosts"] = {"osd1": {}, "tank-2": {}}
+    body["provenance"]["calibration"]["groups"] = {"osd": {}}
+    (attempt / "run.json").write_text(json.dumps(body))
+    names = ("osd1", "tank-2", "vault")
+    found = Sources("0.1.0", None, (), {}, names=names)
+    aliases = _aliases(tmp_path, {tmp_path: [attempt]}, found, ["vault"])
+    assert aliases.text("osd1 tank-2 vault") == "osd1 host-2 host-1"
+    (attempt / "run.json").write_text('{"provenance": []}')
+    aliases = _aliases(tmp_path, {tmp_path: [attempt]}, found, ["osd1"])
+    assert aliases.text("osd1") == "host-1"
 
 
 def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path: Path) -> None:

@@ -411,6 +411,7 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
         given = [variables[each] for each in names if variables.get(each) is not None]
         if given:
             body[option] = given[0] if option == "port" else str(given[0])
+    body["address"] = body["address"] or name
     if "key" in body:
         body["key"] = str(path.parent / Path(body["key"]).expanduser())
     for variable in _ARGUMENTS:

@@ -333,12 +333,17 @@ def survey(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
 
 def _has_module(machine: HostMachine, name: str) -> bool | None:
     """Return True if the kernel has a module or can load it, None if unknown. Loads nothing."""
+    folder, file = f"lib/modules/{os.uname().release}", name.replace("_", "[-_]")
     if (
         machine.path(f"sys/module/{name}").exists()
         or machine.run(["modinfo", "--field", "filename", name]).strip()
+        # A module in the kernel itself may have no folder and be unknown to modinfo.
+        or machine.find(rf"/({file})\.ko", f"{folder}/modules.builtin")
+        or (name == "xfs" and machine.find(r"\t(xfs)$", "proc/filesystems"))
+        or (name == "dm_mod" and machine.find(r" (device-mapper)$", "proc/misc"))
     ):
         return True
-    listed = machine.text(f"lib/modules/{os.uname().release}/modules.dep")
+    listed = machine.text(f"{folder}/modules.dep")
     # A container does not show the modules of its host.
     return False if listed and machine.run(["modinfo", "--version"]) else None
 

@@ -269,6 +269,21 @@ def test_an_answer_of_another_form_is_an_error(cluster, machines, monkeypatch, a
         cluster.bring("tentacle", SETTINGS, silent)
 
 
+@pytest.mark.parametrize("answer", ["{", "[1]", '[{"status": "Offline"}]', "No hosts"])
+def test_hosts_of_another_form_after_a_time_out_are_an_error(
+    cluster, machines, monkeypatch, answer
+):
+    ceph = machines._ceph
+
+    def answers(what: str, input: bytes) -> str:
+        return f"\n{answer}\n" if "host ls" in what else ceph(what, input)
+
+    monkeypatch.setattr(machines, "_ceph", answers)
+    machines.broken.add("osd1")
+    with raises(DeployError, "2 of 3" if answer == "No hosts" else "unknown form"):
+        cluster.bring("tentacle", SETTINGS, silent)
+
+
 def test_a_daemon_without_a_known_state_is_waited_for(cluster, machines, monkeypatch):
     """Empty fields are left out, or null."""
     nothing = dict.fromkeys(("status", "status_desc", "version", "hostname"))

@@ -64,6 +64,7 @@ HERE = Path("/there/hosts.ini")
     [
         ({"ansible_host": "192.0.2.7", "ansible_port": 2222}, {"address": "192.0.2.7"}),
         ({"ansible_ssh_host": "192.0.2.7"}, {"address": "192.0.2.7"}),
+        ({"ansible_host": ""}, {"address": "disk0"}),
         ({"ansible_ssh_user": "b", "ansible_user": "a"}, {"user": "b"}),
         ({"ansible_ssh_port": 2222, "ansible_port": 1}, {"port": 2222}),
         ({"ansible_private_key_file": "keys/id"}, {"key": "/there/keys/id"}),

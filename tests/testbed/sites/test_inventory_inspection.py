@@ -259,6 +259,13 @@ def test_a_kernel_without_device_mapper_is_found(make, hosts):
         assert "choose deployer own" in finding.how
         assert findings_with(make, kind)["osd1"]["features"].ok
     assert "features" not in findings_with(make, "own")["osd0"]
+    for name, text in {
+        f"lib/modules/{os.uname().release}/modules.builtin": "kernel/drivers/md/dm-mod.ko\n",
+        "proc/misc": "236 device-mapper\n",
+    }.items():
+        host.write(name, text)
+        assert findings_with(make, "cephadm")["osd0"]["features"].ok
+        (host.root / name).unlink()
     (host.root / f"lib/modules/{os.uname().release}/modules.dep").unlink()
     finding = findings_with(make, "cephadm")["osd0"]["features"]
     assert (finding.ok, finding.needed) == (False, False)
