@@ -44,7 +44,7 @@ site.plan(wanted)
 
 # %% [markdown]
 # ## Up
-# `hotbed up SPEC`: the lease, then all servers beside each other, until every node answers ssh. A
+# `hotbed up SPEC`: the lease, then all servers in parallel, until every node answers ssh. A
 # lease and servers that are there already are used.
 
 # %%

@@ -178,7 +178,7 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# Throughput of that run, second by second, beside one of default Ceph in the same block:
+# Throughput of that run, second by second, next to one of default Ceph in the same block:
 
 # %%
 import matplotlib.pyplot as plt
@@ -198,7 +198,7 @@ axis.legend()
 #   anew.
 # - The hot nodes move with `scenario = "interference"`: does your policy follow quickly enough?
 #   Does it give the reads back?
-# - `others = ["all"]` meets every controller there is; the oracle, which is told who is hot, shows
+# - `others = ["all"]` meets every controller there is; the oracle, which knows the hot nodes, shows
 #   how much there was to be had.
 # - Write `test_my_controller.py` for what went wrong, and repeat it before the next comparison.
 # - On a real Ceph of your own: `ground = "local"` after `hotbed up` and `hotbed deploy`, or

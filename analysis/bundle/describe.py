@@ -278,8 +278,8 @@ _VERDICTS = {
 }
 """Words of the appendix by verdict: in the sum, in the table, and why a claim does not hold."""
 _WHY_NOT_EQUAL = {
-    "inconclusive": "the interval lies neither within the tolerance nor outside it",
-    "not reproduced": "the values are not the same: the interval lies outside the tolerance",
+    "inconclusive": "the interval is neither within the tolerance nor outside it",
+    "not reproduced": "the values are not the same: the interval is outside the tolerance",
 }
 
 

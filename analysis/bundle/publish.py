@@ -423,9 +423,9 @@ class Stage:
         if data is None:
             return
         if archive.unsafe_name(name) is not None:
-            self.left_out["files whose names cannot be had everywhere"] += 1
+            self.left_out["files with names that some systems do not allow"] += 1
         elif archive.taken(name, self._names) is not None:
-            self.left_out["files whose names are taken by others"] += 1
+            self.left_out["files with names that other files have"] += 1
         else:
             self.put(name, data, "run")
 

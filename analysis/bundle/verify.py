@@ -257,7 +257,7 @@ _GOOD = {
     "tables": "the same",
     "report": "its words follow from the runs",
     "appendix and metadata": "follow from the runs",
-    "places": "nothing lies where it is taken for something else",
+    "places": "every file is in the place of its kind",
 }
 """Checks of files that follow from the runs, and their detail if nothing differs."""
 
@@ -294,8 +294,10 @@ def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
             except (ValueError, KeyError, TypeError):
                 yield Difference(name, "record", "a run", "cannot be read")
                 continue
-            lies = (campaign, record.parent.parent.name, record.parent.name)
-            for what, wanted, found in zip(("campaign", "run", "attempt"), said, lies, strict=True):
+            place = (campaign, record.parent.parent.name, record.parent.name)
+            for what, wanted, found in zip(
+                ("campaign", "run", "attempt"), said, place, strict=True
+            ):
                 if wanted != found:
                     yield Difference(name, what, wanted, found)
 

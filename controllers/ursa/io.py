@@ -462,7 +462,7 @@ def _one_column(made: Instance, check: Checks) -> Instance:
 
 
 def _nested(domain: Int32, check: Checks) -> None:
-    """Raise UserError if a domain lies in two domains of the level above."""
+    """Raise UserError if a domain is in two domains of the level above."""
     levels = 1 if domain.ndim == 1 else domain.shape[1]
     for level in range(1, levels):
         inner, first = np.unique(domain[:, level], return_index=True)
@@ -471,7 +471,7 @@ def _nested(domain: Int32, check: Checks) -> None:
         if len(wrong):
             node = int(wrong[0])
             raise UserError(
-                f"fault_domain {domain[node, level]} of level {level} lies in domains "
+                f"fault_domain {domain[node, level]} of level {level} is in domains "
                 f"{expected[node]} and {domain[node, level - 1]} of level {level - 1} (node "
                 f"{node}); an inner domain belongs to one outer domain",
                 where=check.where,

@@ -26,7 +26,7 @@ const BlockSize = 4096
 const MaxLayers = 255
 
 // ErrOutOfRange means that a request exceeds the disk.
-var ErrOutOfRange = errors.New("the request lies outside the disk")
+var ErrOutOfRange = errors.New("the request is outside the disk")
 
 // Disk is an open chain of layers. Methods are safe for concurrent use; overlapping requests are
 // applied in some order, as on any disk.

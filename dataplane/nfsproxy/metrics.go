@@ -116,7 +116,7 @@ func (p *Proxy) metrics() []byte {
 		{"unfinished_total", "Connections closed because a call did not arrive in time.", c.unfinished},
 		{"malformed_total", "Connections closed because the client did not speak RPC.", c.malformed},
 		{"passed_total", "Calls of other programs, passed on at once.", c.passed},
-		{"abandoned_total", "Calls whose connection was gone before their reply.", c.abandoned},
+		{"abandoned_total", "Calls with a connection that was gone before the reply.", c.abandoned},
 		{"timed_out_total", "Calls that no longer count because no reply came.", c.timedOut},
 		{"unmatched_total", "Replies to no call.", c.unmatched},
 		{"paused_total", "Times a client's calls were left because its memory was used up.", c.paused},

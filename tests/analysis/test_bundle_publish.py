@@ -306,8 +306,8 @@ def test_files_that_a_bundle_cannot_hold_are_counted(tmp_path: Path) -> None:
     names = ("osd:1.log", "Run.json", "anna@uni.edu/x", "bert@uni.edu/x", "x.parquet")
     stage = staged(tmp_path / "s", attempt_of(tmp_path, dict.fromkeys(names, b"fine")), logs=True)
     assert +stage.left_out == {
-        "files whose names cannot be had everywhere": 1,
-        "files whose names are taken by others": 2,
+        "files with names that some systems do not allow": 1,
+        "files with names that other files have": 2,
         "unknown file x.parquet": 1,
         "links": 1,
     }

@@ -116,7 +116,7 @@ class Played(OneByOne):
             assert cell.run_id not in world.done, "made twice"
             world.done.add(cell.run_id)
         world.outcomes.append((cell.run_id, status))
-        return Outcome(status, f"{status} as told", seconds, tries + 1)
+        return Outcome(status, f"{status} as asked", seconds, tries + 1)
 
     def interrupt(self) -> None:
         self.interrupted += 1

@@ -339,14 +339,14 @@ def test_jobs_of_every_kind_record_the_place_of_their_spec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bundle looks for the spec there."""
-    told: list[Path | None] = []
+    report: list[Path | None] = []
 
     @contextmanager
     def opened(*_: object) -> Iterator[tuple[Facts, object]]:
         yield Facts("local", {}), None
 
     def made(_prepared: object, setting: Setting, *_: object) -> None:
-        told.append(setting.spec)
+        report.append(setting.spec)
 
     kind, ground = session.declared(load_campaign(find_campaign("mos-local")))
     assert isinstance(ground, OnTestbed)
@@ -354,4 +354,4 @@ def test_jobs_of_every_kind_record_the_place_of_their_spec(
     monkeypatch.setattr(session, "typed_cells", lambda *_: {})
     monkeypatch.setattr(session, "make_cells", made)
     session.run(Request("mos-local", artifacts=tmp_path))
-    assert told == [ROOT / "testbed" / "specs" / "mos-local.yaml"]
+    assert report == [ROOT / "testbed" / "specs" / "mos-local.yaml"]

@@ -45,8 +45,8 @@ class Future:
     def __init__(self, result: Callable[[], Made]) -> None:
         self.result = result
 
-    def add_done_callback(self, told: Callable[[Any], None]) -> None:
-        told(self)
+    def add_done_callback(self, report: Callable[[Any], None]) -> None:
+        report(self)
 
 
 class Client:

@@ -59,9 +59,9 @@ def test_a_terminal_s_ctrl_c_is_told_in_one_sentence(
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    told = log.read_text()
-    assert "Traceback" not in told, told
-    assert "same command again" in told
+    text = log.read_text()
+    assert "Traceback" not in text, text
+    assert "same command again" in text
     assert code != 0
     with pytest.raises(ProcessLookupError):  # no process of the group is left
         for _ in range(200):

@@ -39,7 +39,7 @@ class Scripted(OneByOne):
         status = self.tell(cell, tries)
         self.made.append((cell.run_id, status))
         self.hook()
-        return Outcome(status, f"{status} as told", self.seconds, tries + 1, **self.outcome)
+        return Outcome(status, f"{status} as asked", self.seconds, tries + 1, **self.outcome)
 
     def interrupt(self) -> None:
         self.interrupted += 1
@@ -97,7 +97,7 @@ def test_a_cell_spoiled_to_the_end_is_done_without_if_another_block_has_it(tmp_p
     result = engine(plan, executor, tmp_path).run()
     assert (result.ok, result.ran, len(result.forgone), result.missing) == (True, 7, 1, ())
     assert "7 of 8 runs done, 2 spoiled" in result.sentence
-    assert "spoiled as told" in result.sentence
+    assert "spoiled as asked" in result.sentence
     assert "fewer repetitions" in result.sentence
 
 
@@ -128,7 +128,7 @@ def test_spoiled_cells_are_made_again_while_there_is_time(
     result = _timed(plan, executor, tmp_path).run()
     assert sum(run_id == bad.run_id for run_id, _ in executor.made) == attempts
     assert (result.ok, result.ran, len(result.forgone), result.missing) == (True, 2, 1, ())
-    assert "spoiled as told" in result.sentence
+    assert "spoiled as asked" in result.sentence
     if attempts == 1:
         assert [run_id for run_id, _ in executor.made] == [cell.run_id for cell in plan.cells]
 
@@ -169,8 +169,8 @@ def test_a_disturbed_campaign_ends_in_time(noise: list[bool], cells: int) -> Non
     disturbed = [*(status for _, status in executor.made), "spoiled"].index("spoiled") + 1
     assert len(executor.made) <= max(cells, disturbed), "time counts from the first disturbance on"
     kept = {run_id for run_id, _ in executor.made if run_id in executor.done()}
-    told = len(result.missing) + len(result.forgone)
-    assert result.ran == len(kept) == len(plan.cells) - told
+    report = len(result.missing) + len(result.forgone)
+    assert result.ran == len(kept) == len(plan.cells) - report
 
 
 def test_a_machine_that_is_never_quiet_ends_the_campaign(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ class Beside:
         tries = sum(run_id == cell.run_id for run_id, _ in self.made)
         status: RunStatus = "interrupted" if self.interrupted else self.tell(cell, tries)
         self.made.append((cell.run_id, status))
-        return cell, Outcome(status, f"{status} as told", 2.0, tries + 1, self.fatal)
+        return cell, Outcome(status, f"{status} as asked", 2.0, tries + 1, self.fatal)
 
     def interrupt(self) -> None:
         self.interrupted = True
@@ -317,7 +317,7 @@ def test_nothing_starts_when_no_cell_can_fare_better(tmp_path: Path) -> None:
     executor.fatal = True
     result = go(executor, tmp_path, retries=5)
     assert len(executor.made) == 3
-    assert result.gave_up == "failed as told"
+    assert result.gave_up == "failed as asked"
 
 
 @pytest.mark.parametrize("width", [1, 2, 8])

@@ -101,16 +101,16 @@ def test_the_lease_that_a_spec_asks_for_is_held_against_the_cells(
 ) -> None:
     path = campaign_file(ground="inventory", spec=spec_on(tmp_path, "inventory"))
     lengths = {"plenty": 5 * 3600, "short": 120, "none": None}
-    told = {}
+    report = {}
     for name, seconds in lengths.items():
         site = FakeSite(lease_s=seconds)
         plan = site.plan
         hours = None if seconds is None else seconds / 3600
         monkeypatch.setattr(site, "plan", lambda spec, p=plan, h=hours: replace(p(spec), hours=h))
         monkeypatch.setattr(sites, "open_site", lambda kind, options=None, found=site: found)
-        told[name] = dry_run(Request(str(path))).notes[1:]
-    assert told["none"] == ()
-    assert "5 h (45 node-hours)" in told["plenty"][0]
-    assert "the cells fit, which leaves 4 h " in told["plenty"][0]
-    assert "do not fit by " in told["short"][0]
-    assert "; 1 h and " in told["short"][0]
+        report[name] = dry_run(Request(str(path))).notes[1:]
+    assert report["none"] == ()
+    assert "5 h (45 node-hours)" in report["plenty"][0]
+    assert "the cells fit, which leaves 4 h " in report["plenty"][0]
+    assert "do not fit by " in report["short"][0]
+    assert "; 1 h and " in report["short"][0]

@@ -195,11 +195,11 @@ def test_a_dry_run_lists_every_cell(tmp_path: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit) as ended:
         main(["run", "twochoice-quick", "--dry-run", "--json", "--artifacts", str(tmp_path)])
     assert not ended.value.code
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    ids = [run["run_id"] for run in told["runs"]]
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    ids = [run["run_id"] for run in report["runs"]]
     assert ids == [cell.run_id for cell in cells_of("twochoice-quick")]
-    assert len(set(ids)) == told["cells"]
-    assert not any(run["done"] for run in told["runs"])
+    assert len(set(ids)) == report["cells"]
+    assert not any(run["done"] for run in report["runs"])
 
 
 # Code changes while a campaign runs.

@@ -41,9 +41,9 @@ def test_what_is_missing_is_granted(world: World) -> None:
     assert said == []
     assert lease.refuses(CELL_S, 40 * HOUR_S) is None
     assert 40 < hours_left(world, lease) < 40.5
-    (told,) = said
-    assert told.startswith("lease extended by 16 h ")
-    assert " node-hours more" in told
+    (report,) = said
+    assert report.startswith("lease extended by 16 h ")
+    assert " node-hours more" in report
 
 
 def test_the_policy_s_seven_days_are_used_and_not_exceeded(world: World) -> None:

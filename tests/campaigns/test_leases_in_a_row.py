@@ -148,11 +148,11 @@ def test_a_cell_that_does_not_end_with_its_lease_is_killed(
     world = leased(1000.0)
     lease = world.lease()
     world.now = world.ends() + 1
-    told: list[str] = []
+    report: list[str] = []
     over, killed = threading.Event(), threading.Event()
 
     def ended(why: str) -> None:
-        told.append(why)
+        report.append(why)
         over.set()
 
     with leases.watching(lease, ended, killed.set):
@@ -160,4 +160,4 @@ def test_a_cell_that_does_not_end_with_its_lease_is_killed(
         if hangs:
             assert killed.wait(60)
     assert killed.is_set() is hangs
-    assert told == [f"the lease ended {moment(world.ends())}"]
+    assert report == [f"the lease ended {moment(world.ends())}"]

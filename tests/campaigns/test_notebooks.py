@@ -49,10 +49,10 @@ def test_pairs_are_in_step_and_hold_no_output(path: Path, nbformat: ModuleType) 
     jupytext = import_module("jupytext")
     notebook = nbformat.read(path, as_version=4)
     pair = jupytext.read(path.with_suffix(".py"))
-    told = f"bring them in step: jupytext --to ipynb {path.with_suffix('.py').name}"
+    report = f"bring them in step: jupytext --to ipynb {path.with_suffix('.py').name}"
     assert [(c.cell_type, c.source) for c in notebook.cells] == [
         (c.cell_type, c.source) for c in pair.cells
-    ], told
+    ], report
     for cell in notebook.cells:
         if cell.cell_type == "code":
             assert cell.outputs == []

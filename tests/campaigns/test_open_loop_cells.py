@@ -83,8 +83,8 @@ def test_ballast_is_part_of_what_a_group_holds():
     typed = cell(object_size=16384, objects_per_pg=4, ballast_mb=6)
     assert loads.ballast_per_pg(typed) == 2  # whole objects of 4 MiB
     assert loads.bytes_per_pg(typed) == 4 * 16384 + 8 * 2**20
-    told = {"1.0": {"bytes": 4 * 16384}, "1.1": {"bytes": 4 * 16384 + 8 * 2**20}}
-    assert loads.lacking(typed, told) == ["1.0"]
+    report = {"1.0": {"bytes": 4 * 16384}, "1.1": {"bytes": 4 * 16384 + 8 * 2**20}}
+    assert loads.lacking(typed, report) == ["1.0"]
     plain = cell(object_size=16384, objects_per_pg=4)
     assert loads.ballast_per_pg(plain) == 0
     assert plain.contents() != typed.contents()

@@ -102,17 +102,17 @@ def test_a_split_lies_within_what_was_seen(series):
 @given(st.lists(observations(max_pgs=20), min_size=1, max_size=4))
 def test_decisions_are_the_same_in_every_replay(series):
     """Policies are new, arguments pass through JSON, and inputs are not mutated."""
-    told = [observation_to_json(observation) for observation in series]
-    untouched = json.dumps(told)
+    report = [observation_to_json(observation) for observation in series]
+    untouched = json.dumps(report)
     for name in NAMES:
         one, other = (create(CONTROLLERS[name], {}, 7) for _ in range(2))
         decider = InProcessDecider(one)
         state = decider.initial()
-        for seen in told:
+        for seen in report:
             first = decider.decide(state, seen)
             assert decide(other, state, seen) == first, name
             state = first.state
-        assert json.dumps(told) == untouched, name
+        assert json.dumps(report) == untouched, name
 
 
 # DLR compared with an independent transcription of the paper's Algorithm 1.

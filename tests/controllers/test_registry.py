@@ -77,9 +77,9 @@ def test_a_controller_outside_is_found_and_may_import_its_neighbours(tmp_path):
     ],
 )
 def test_a_broken_controller_is_told_in_one_sentence(tmp_path, text, words):
-    with raises(UserError, words) as told:
+    with raises(UserError, words) as report:
         create(find("mine", [write(tmp_path, "mine", text)]), {}, 1)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(report.value)
 
 
 def test_the_policys_name_must_be_the_folders(tmp_path):

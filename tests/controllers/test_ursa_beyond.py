@@ -223,14 +223,14 @@ def test_every_round_keeps_to_its_budget(method: str, case: Instance, budget: Ro
     report = check(case, made, made.summary["cost"])  # type: ignore[arg-type]
     assert report.valid, report.violations
     assert report.still_hot == made.still_hot.tolist()
-    told = made.summary["rounds"]
-    assert isinstance(told, list)
-    assert len(told) <= budget.rounds
-    assert sum(one["moves"] for one in told) == len(made.move_to)
-    assert all(one["moves"] <= (budget.max_moves or 0) for one in told)
-    hot = [one["hot_after"] for one in told]
+    answer = made.summary["rounds"]
+    assert isinstance(answer, list)
+    assert len(answer) <= budget.rounds
+    assert sum(one["moves"] for one in answer) == len(made.move_to)
+    assert all(one["moves"] <= (budget.max_moves or 0) for one in answer)
+    hot = [one["hot_after"] for one in answer]
     assert hot == sorted(hot, reverse=True), "no round leaves more hot than it found"
-    assert not told or hot[-1] == len(made.still_hot)
+    assert not answer or hot[-1] == len(made.still_hot)
     assert same(made, plans(case, method, budget=budget))
 
 
@@ -255,9 +255,9 @@ def test_the_most_hot_spots_for_the_moves(moves: int, relieved: list[int]) -> No
 def test_successive_rounds_relieve_everything() -> None:
     case = _row_of_hot_nodes()
     made = plans(case, budget=RoundBudget(max_moves=3, rounds=10))
-    told = made.summary["rounds"]
-    assert isinstance(told, list)
-    assert [one["hot_after"] for one in told] == [2, 1, 1, 0]
+    answer = made.summary["rounds"]
+    assert isinstance(answer, list)
+    assert [one["hot_after"] for one in answer] == [2, 1, 1, 0]
     assert len(made.still_hot) == 0
     assert made.move_round is not None
     assert made.move_round.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]

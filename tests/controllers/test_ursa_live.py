@@ -53,10 +53,10 @@ def test_every_hot_osd_is_relieved_by_moves_alone_when_only_writes_load_it(name)
     policy = steering(name, capacity=capacity, threshold=1.0, max_moves=1000)
     before = loads(store, policy.parameters())
     assert max(before.values()) > capacity * 1.05
-    told = steer(policy, store, 4)
+    report = steer(policy, store, 4)
     after = loads(store, policy.parameters())
     assert max(after.values()) <= capacity * 1.05
-    done = [action for _, _, actions in told for action in actions]
+    done = [action for _, _, actions in report for action in actions]
     assert done
     assert all(isinstance(action, MoveReplica) for action in done)
 
@@ -67,11 +67,11 @@ def test_where_leaders_send_they_are_not_hot_and_targets_are_near_them():
     seen = store.sense(policy.needs.senses)
     rack = {osd.id: osd.rack for osd in seen.osds}
     placed = {pg.id: set(pg.up) for pg in seen.pgs}
-    told = steer(policy, store, 4)
-    decision = next(state["decision"] for _, state, _ in told if state["decision"])
+    report = steer(policy, store, 4)
+    decision = next(state["decision"] for _, state, _ in report if state["decision"])
     hot = {int(osd) for osd in decision["hot"]}
     cost = crowded = 0
-    for now, _, actions in told:
+    for now, _, actions in report:
         leader = {pg.id: pg.primary for pg in now.pgs}
         for move in (action for action in actions if isinstance(action, MoveReplica)):
             assert leader[move.pg] != move.source
@@ -83,7 +83,7 @@ def test_where_leaders_send_they_are_not_hot_and_targets_are_near_them():
     assert 0 <= crowded < len(decision["moves"]) / 4
     assert abs(cost - decision["cost"]) <= 4 * crowded
     assert decision["cost"] < 2 * len(decision["moves"])
-    swapped = {action.pg for _, _, actions in told for action in actions if is_swap(action)}
+    swapped = {action.pg for _, _, actions in report for action in actions if is_swap(action)}
     assert swapped
     assert swapped <= {pg for pg, _, _ in decision["moves"]}
 
@@ -107,8 +107,8 @@ def test_reads_are_relieved_by_swaps_alone():
 def test_the_mean_is_taken_before_anything_is_decided():
     store = writing()
     policy = steering(capacity=threshold(store), threshold=1.0, observe_s=50)
-    told = steer(policy, store, 3)  # 20 s each
-    assert [bool(actions) for _, _, actions in told] == [False, False, True]
+    report = steer(policy, store, 3)  # 20 s each
+    assert [bool(actions) for _, _, actions in report] == [False, False, True]
 
 
 def test_as_the_paper_does_it_decides_once():
@@ -127,9 +127,9 @@ def test_as_the_paper_does_it_decides_once():
 def test_a_dry_run_journals_what_would_be_done_and_does_nothing():
     store = writing()
     policy = steering(capacity=threshold(store), threshold=1.0, dry_run=True)
-    told = steer(policy, store, 3)
-    assert not any(actions for _, _, actions in told)
-    state = told[-1][1]
+    report = steer(policy, store, 3)
+    assert not any(actions for _, _, actions in report)
+    state = report[-1][1]
     assert state["decision"]["moves"]
     assert state["queue"] == []
     assert store.upmaps == {}
@@ -138,13 +138,13 @@ def test_a_dry_run_journals_what_would_be_done_and_does_nothing():
 def test_no_decision_before_what_was_moved_is_clean():
     store = writing(recovery=3)
     policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
-    told = steer(policy, store, 20)
-    first = next(i for i, (_, _, actions) in enumerate(told) if actions)
-    for seen, state, _ in told[first + 1 :]:
+    report = steer(policy, store, 20)
+    first = next(i for i, (_, _, actions) in enumerate(report) if actions)
+    for seen, state, _ in report[first + 1 :]:
         assert seen.activity is not None
         if seen.activity.unclean:
             assert state["window"]["seconds"] == 0
-    checks = [state["check"] for _, state, _ in told if state["check"]]
+    checks = [state["check"] for _, state, _ in report if state["check"]]
     assert len(checks) == 1
     assert checks[0]["worst"] < 0.01  # the store's loads follow the map
 
@@ -152,11 +152,11 @@ def test_no_decision_before_what_was_moved_is_clean():
 def test_what_was_predicted_is_held_against_what_is_measured():
     store = writing()
     policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
-    told = steer(policy, store, 1)
-    assert told[0][2]
+    report = steer(policy, store, 1)
+    assert report[0][2]
     for pg in store.rates:
         store.rates[pg] = OpRates(writes=2 * store.rates[pg].writes)
-    state = told[0][1] | {"queue": []}  # until then, a group that moves twice waits
+    state = report[0][1] | {"queue": []}  # until then, a group that moves twice waits
     seen = store.sense(policy.needs.senses)
     after, _ = policy.decide(state, seen)
     assert after["check"]["worst"] > 0.5
@@ -166,9 +166,9 @@ def test_moves_are_given_out_within_the_budget():
     store = writing(recovery=2)
     store.sizes = dict.fromkeys(store.crush, 10_000_000)
     policy = steering(capacity=threshold(store), threshold=1.0, max_moves=2, max_recovery_mb=25.0)
-    told = steer(policy, store, 30)
+    report = steer(policy, store, 30)
     most = 0
-    for seen, _, actions in told:
+    for seen, _, actions in report:
         assert seen.activity is not None
         assert len(actions) <= 2
         under_way = len(seen.activity.unclean) + len(actions)
@@ -186,9 +186,9 @@ def test_what_is_never_to_be_done_keeps_nothing_waiting():
         policy = steering(
             capacity=threshold(store), threshold=1.0, copied_by="leader", **{never: 0}
         )
-        told = steer(policy, store, 6)
-        done[never] = {type(action) for _, _, actions in told for action in actions}
-        last[never] = told[-1][1]
+        report = steer(policy, store, 6)
+        done[never] = {type(action) for _, _, actions in report for action in actions}
+        last[never] = report[-1][1]
         assert last[never]["queue"] == []
     # Writes load all replicas, so only leaders of moved PGs can be swapped.
     assert done == {"max_moves": set(), "max_swaps": {MoveReplica}}
@@ -229,14 +229,14 @@ def test_load_that_no_group_explains_is_not_moved_but_counted():
     busy = dict(seen.activity.osds)
     cold = min(busy, key=lambda osd: busy[osd].writes)
     busy[cold] = OpRates(writes=10 * threshold(store))
-    told = seen.__class__(
+    report = seen.__class__(
         0,
         20,
         osds=seen.osds,
         pgs=seen.pgs,
         activity=seen.activity.__class__(seen.activity.pgs, busy, ()),
     )
-    _, actions = policy.decide(policy.initial(), told)
+    _, actions = policy.decide(policy.initial(), report)
     assert actions
     assert not any(isinstance(a, MoveReplica) and a.target == cold for a in actions)
 
@@ -244,8 +244,8 @@ def test_load_that_no_group_explains_is_not_moved_but_counted():
 def test_an_osd_that_went_down_takes_nothing_that_was_decided_for_it():
     store = writing()
     policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1)
-    told = steer(policy, store, 1)
-    state = told[0][1]
+    report = steer(policy, store, 1)
+    state = report[0][1]
     target = state["queue"][0][3]
     seen = store.sense(policy.needs.senses)
     osds = tuple(
@@ -300,10 +300,10 @@ def test_restore_on_stop_false_keeps_the_changes_except_after_a_failure(tmp_path
 )
 @pytest.mark.parametrize("name", ["ursa", "htoc"])
 def test_bad_parameters_are_told_in_one_sentence(name, given, words):
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as report:
         steering(name, **given)
-    assert f"controller {name}" in str(told.value)
-    assert words in str(told.value)
+    assert f"controller {name}" in str(report.value)
+    assert words in str(report.value)
 
 
 def test_the_planner_is_part_of_htoc_s_code():

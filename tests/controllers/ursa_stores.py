@@ -41,10 +41,10 @@ def steer(
 ) -> list[tuple[Observation, Mapping[str, Any], Sequence[Action]]]:
     """Let `policy` steer `store` and return (observation, state after, actions) per step."""
     state: Mapping[str, Any] = policy.initial()
-    told = []
+    report = []
     for _ in range(steps):
         seen = store.sense(policy.needs.senses)
         state, actions = policy.decide(state, seen)
         store.act(actions)
-        told.append((seen, state, actions))
-    return told
+        report.append((seen, state, actions))
+    return report

@@ -61,20 +61,22 @@ def with_spec(folder: Path) -> Path:
 def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path: Path) -> None:
     archive = with_spec(tmp_path)
     with (
-        pytest.raises(UserError) as told,
+        pytest.raises(UserError) as answer,
         bundling.unpacked(RerunRequest(archive)) as ready,
     ):
         raise UserError(f"{ready.request.campaign}: has no figure '99'.")
-    assert "mine.zip: campaigns/dlr-tiny.yaml" in str(told.value)
-    assert "'99'" in str(told.value)
+    assert "mine.zip: campaigns/dlr-tiny.yaml" in str(answer.value)
+    assert "'99'" in str(answer.value)
     missing = "there is no testbed 'mine': bring it up with `hotbed up SPEC`."
-    with pytest.raises(UserError) as told, bundling.unpacked(RerunRequest(archive)):
+    with pytest.raises(UserError) as answer, bundling.unpacked(RerunRequest(archive)):
         raise UserError(missing)
-    assert str(told.value) == (f"{missing} SPEC is in the bundle: unzip {archive} specs/mine.yaml.")
+    assert str(answer.value) == (
+        f"{missing} SPEC is in the bundle: unzip {archive} specs/mine.yaml."
+    )
     elsewhere = RerunRequest(archive, site="inventory")
-    with pytest.raises(UserError) as told, bundling.unpacked(elsewhere):
+    with pytest.raises(UserError) as answer, bundling.unpacked(elsewhere):
         raise UserError(missing)
-    assert str(told.value) == missing
+    assert str(answer.value) == missing
 
 
 def hotbed(*words: object, code: int = 0) -> dict[str, Any]:
@@ -103,11 +105,11 @@ def test_a_simulated_campaign_comes_out_the_same(tmp_path: Path) -> None:
     planned = hotbed("rerun", archive, "--artifacts", new, "--dry-run")
     assert (planned["campaign"], planned["cells"], planned["done"]) == ("twochoice-tiny", 12, 0)
     assert not new.exists()
-    told = hotbed("rerun", archive, "--artifacts", new)
-    assert told["ok"]
-    assert (told["comparison"]["matched"], told["comparison"]["identical"]) == (12, 12)
-    assert told["comparison"]["exact"]
-    assert set(told["outcomes"].values()) <= {"identical", "not run"}
+    answer = hotbed("rerun", archive, "--artifacts", new)
+    assert answer["ok"]
+    assert (answer["comparison"]["matched"], answer["comparison"]["identical"]) == (12, 12)
+    assert answer["comparison"]["exact"]
+    assert set(answer["outcomes"].values()) <= {"identical", "not run"}
 
     # If somebody's simulator gives another value, the report names the number.
     summary = next(new.glob("twochoice-tiny/*/attempt-1/summary.json"))
@@ -115,9 +117,9 @@ def test_a_simulated_campaign_comes_out_the_same(tmp_path: Path) -> None:
     name = "response_s"
     body["extra"][name] *= 2
     summary.write_text(json.dumps(body))
-    told = hotbed("rerun", archive, "--artifacts", new, code=1)
-    assert told["comparison"]["identical"] == 11
-    assert any(one["where"] == f"extra.{name}" for one in told["comparison"]["differing"])
+    answer = hotbed("rerun", archive, "--artifacts", new, code=1)
+    assert answer["comparison"]["identical"] == 11
+    assert any(one["where"] == f"extra.{name}" for one in answer["comparison"]["differing"])
 
 
 def recorded_beside(folder: Path, **otherwise: Any) -> Path:
@@ -146,11 +148,11 @@ def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path: Path) -> None:
         ("campaigns/dlr-tiny.yaml", "grids"),
         ("campaigns/dlr-tiny.yaml", "setup"),
     ]
-    for text, told in ((None, "missing"), ("a: [", "cannot be read"), ("[1]", "cannot be read")):
+    for text, answer in ((None, "missing"), ("a: [", "cannot be read"), ("[1]", "cannot be read")):
         file = more / "campaigns" / "dlr-tiny.yaml"
         file.unlink() if text is None else file.write_text(text)
         (found,) = contained.otherwise(more, ["dlr-tiny"])
-        assert (found.file, found.bundled) == ("campaigns/dlr-tiny.yaml", told)
+        assert (found.file, found.bundled) == ("campaigns/dlr-tiny.yaml", answer)
     folder = recorded_beside(tmp_path / "without spec")
     (folder / "specs" / "mine.yaml").unlink()
     (found,) = contained.otherwise(folder, ["dlr-tiny"])

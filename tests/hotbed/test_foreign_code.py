@@ -55,9 +55,9 @@ def test_verify_and_a_dry_run_list_code_and_load_none(
     digest = hashlib.sha256(code).hexdigest()
     for words in (["verify", archive], ["rerun", archive, "--dry-run"]):
         hotbed(*words, "--json")
-        told = {one["path"]: one for one in json.loads(capsys.readouterr().out)["foreign_code"]}
-        assert told.keys() == {"controllers/shy/policy.py", "notebooks/strange.ipynb"}
-        found = told["controllers/shy/policy.py"]
+        report = {one["path"]: one for one in json.loads(capsys.readouterr().out)["foreign_code"]}
+        assert report.keys() == {"controllers/shy/policy.py", "notebooks/strange.ipynb"}
+        found = report["controllers/shy/policy.py"]
         assert (found["sha256"], found["bytes"]) == (digest, len(code))
     hotbed("rerun", archive, "--dry-run")
     assert digest in capsys.readouterr().out.replace("\n", "")
@@ -75,11 +75,11 @@ def test_code_runs_after_consent_only(
     assert not marked.exists()
     assert not new.exists()
     assert hotbed("rerun", archive, "--artifacts", new, "--trust-code", "--json") in (0, 1, 4)
-    told = capsys.readouterr()
+    report = capsys.readouterr()
     (record,) = new.glob("dlr-tiny/*/attempt-1/run.json")
     assert json.loads(record.read_text())["status"] == "done"
-    assert "\x1b" not in told.err
-    assert "policy" in told.err
+    assert "\x1b" not in report.err
+    assert "policy" in report.err
 
 
 @pytest.mark.parametrize(("typed", "runs"), [("yes\n", True), ("no\n", False), ("\n", False)])

@@ -74,16 +74,16 @@ def test_a_plan_for_people_and_for_programs(tmp_path: Path) -> None:
     shown = hotbed("plan", path)
     assert shown.exit_code == 0, shown.output
     assert "rules broken: none" in shown.output
-    told = {}
+    report = {}
     for solver in ("highs", "exact"):
         ended = hotbed("plan", path, "--solver", solver, "--json")
-        told[solver] = json.loads(ended.stdout)
-    assert told["highs"]["microstores"] == told["exact"]["microstores"]
-    assert told["highs"]["violated"] == []
-    assert [tenant["met"] for tenant in told["highs"]["tenants"]] == [True, True]
-    assert {finding["rule"] for finding in told["highs"]["rules"]} >= {"R1", "R2", "R7"}
-    assert sum(b["price_an_hour"] for b in told["highs"]["bills"]) == pytest.approx(
-        told["highs"]["cost"]
+        report[solver] = json.loads(ended.stdout)
+    assert report["highs"]["microstores"] == report["exact"]["microstores"]
+    assert report["highs"]["violated"] == []
+    assert [tenant["met"] for tenant in report["highs"]["tenants"]] == [True, True]
+    assert {finding["rule"] for finding in report["highs"]["rules"]} >= {"R1", "R2", "R7"}
+    assert sum(b["price_an_hour"] for b in report["highs"]["bills"]) == pytest.approx(
+        report["highs"]["cost"]
     )
 
 
@@ -143,7 +143,7 @@ def _with(path: str, value: object) -> dict[str, Any]:
     ],
 )
 def test_a_bad_file_is_told_in_one_sentence(tmp_path: Path, data: object, words: str) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as report:
         _read(write(tmp_path, data))
-    assert words in str(told.value)
-    assert "\n" not in str(told.value)
+    assert words in str(report.value)
+    assert "\n" not in str(report.value)

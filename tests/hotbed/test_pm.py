@@ -188,9 +188,9 @@ BAD = [
 def test_a_bad_topology_is_told_in_one_sentence(
     tmp_path: Path, change: tuple[Any, ...], reason: str
 ) -> None:
-    with raises(UserError, reason) as told:
+    with raises(UserError, reason) as report:
         plan(tmp_path, changed(topology(tmp_path), *change))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(report.value)
 
 
 def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:
@@ -224,6 +224,6 @@ def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:
     document["workloads"][2]["slo"] = {"latency": "1us"}
     path.write_text(yaml.safe_dump(document))
     done = Runner().run(["pm", "place", str(path), "--json"])
-    told = json.loads(done.stdout)
-    assert (done.exit_code, told["places"][2]["server"]) == (EXIT_MISSED, None)
-    assert told["plan"]["met"]
+    report = json.loads(done.stdout)
+    assert (done.exit_code, report["places"][2]["server"]) == (EXIT_MISSED, None)
+    assert report["plan"]["met"]

@@ -84,8 +84,8 @@ def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path: Pa
     named = ",".join(["shy", *BROKEN])
     ended = compare(tmp_path, "--controllers", named, "--blocks", "2", "--json")
     assert ended.exit_code == 1
-    told = json.loads(ended.stdout)
-    rows = {row["controller"]: row for row in told["ranking"]}
+    report = json.loads(ended.stdout)
+    rows = {row["controller"]: row for row in report["ranking"]}
     assert rows["shy"]["n"] == 2
     told_by = {"raises": "by hand", "unknown": "99", "nan": "nan", "lots": "step 0"}
     for name, said in told_by.items():
@@ -93,7 +93,7 @@ def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path: Pa
         assert rows[name]["n"] == 0
         assert "of 2 runs missing" in rows[name]["notes"]
         assert said in rows[name]["notes"]
-    verdicts = {c["id"].split("-")[1]: c["verdict"] for c in told["claims"]}
+    verdicts = {c["id"].split("-")[1]: c["verdict"] for c in report["claims"]}
     assert {name: verdicts[name] for name in BROKEN} == dict.fromkeys(BROKEN, "not run")
 
 

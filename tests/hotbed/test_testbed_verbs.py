@@ -67,22 +67,22 @@ def spec_file(tmp_path: Path) -> Path:
 
 
 def test_up_status_snapshots_down(site: FakeSite, spec_file: Path, ask: Ask) -> None:
-    def told(*words: object) -> Any:
+    def report(*words: object) -> Any:
         return json.loads(ask(*words, "--json").out)
 
-    assert told("up", spec_file, "--dry-run")["nodes"] == 3
+    assert report("up", spec_file, "--dry-run")["nodes"] == 3
     assert "3 nodes, 0 node-hours; in memory" in ask("up", spec_file, "--dry-run").out
     assert site.names() == []
-    up = told("up", spec_file, "--name", "mine")
+    up = report("up", spec_file, "--name", "mine")
     assert [node["name"] for node in up["nodes"]] == ["admin", "osd0", "osd1"]
-    (status,) = told("status")
+    (status,) = report("status")
     assert (status["name"], status["state"]) == ("mine", "ready")
     assert "osd1" in ask("status", "mine").out
     ask("snapshot", "save", "clean")
-    assert told("snapshot", "list") == ["clean"]
+    assert report("snapshot", "list") == ["clean"]
     ask("snapshot", "restore", "clean")
     assert "allowed: clean" in ask("snapshot", "restore", "dirty", code=2).err
-    assert told("down") == {"removed": ["mine"]}
+    assert report("down") == {"removed": ["mine"]}
     assert "nothing to remove" in ask("down", "--all").out
 
 
@@ -340,9 +340,9 @@ def leased(monkeypatch: pytest.MonkeyPatch, lease_s: float | None) -> FakeSite:
 
 def test_more_hours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     site = leased(monkeypatch, 3600)
-    told = json.loads(ask("extend", "small", "2.5", "--json").out)
+    report = json.loads(ask("extend", "small", "2.5", "--json").out)
     ends = {"ends_at_s": NOW + 12600, "ends_in_s": 12600, "node_hours_left": 10.5}
-    assert told == {"name": "small", "extended_s": 9000, **ends}
+    assert report == {"name": "small", "extended_s": 9000, **ends}
     assert site.status("small").ends_at_s == NOW + 12600
     assert "ends 2027-01-15 12:30 UTC, in 4 h 30" in ask("extend", "small", "1").out
     monkeypatch.setattr(site, "extend", lambda name, seconds: site.status(name))
@@ -359,8 +359,8 @@ def test_status_tells_when_it_ends_and_what_is_still_to_come(
     leased(monkeypatch, 7200)
     assert "2027-01-15 10:00 UTC, in 2 h 00 min" in ask("status").out
     assert "lease ends 2027-01-15 10:00 UTC" in ask("status", "small").out
-    told = json.loads(ask("status", "small", "--json").out)
-    assert (told["ends_in_s"], told["node_hours_left"]) == (7200, 6)
+    report = json.loads(ask("status", "small", "--json").out)
+    assert (report["ends_in_s"], report["node_hours_left"]) == (7200, 6)
     (row,) = json.loads(ask("status", "--json").out)
     assert row["ends_in_s"] == 7200
 

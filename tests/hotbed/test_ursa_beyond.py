@@ -68,7 +68,7 @@ def test_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert first["still_hot"] == [0]
     assert answer(capsys, "check", path, out)["valid"] is True
     every = answer(capsys, *words, "--rounds", "9")
-    assert [told["moves"] for told in every["rounds"]] == [1] * every["moves"]
+    assert [shown["moves"] for shown in every["rounds"]] == [1] * every["moves"]
     assert answer(capsys, "check", path, out)["valid"] is True
     with np.load(out) as plan:
         assert plan["move_round"].tolist() == list(range(every["moves"]))
@@ -97,12 +97,12 @@ def test_rounds_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     change = _changes(tmp_path / "change.npz")
     back = _changes(tmp_path / "back.npz", primary_load=np.array([2], np.float32))
     words = ["rounds", path, change, back, "--method", "greedy", "--check"]
-    told = answer(capsys, *words, "--out", out, "--instances", "--scratch")["rounds"]
-    assert [one["round"] for one in told] == [0, 1, 2]
-    assert [one["changed"] for one in told] == [0, 1, 1]
-    assert all(one["valid"] for one in told)
-    assert told[1]["hot_before"] == 1
-    assert all(one["cost"] == one["scratch"]["cost"] for one in told)
+    shown = answer(capsys, *words, "--out", out, "--instances", "--scratch")["rounds"]
+    assert [one["round"] for one in shown] == [0, 1, 2]
+    assert [one["changed"] for one in shown] == [0, 1, 1]
+    assert all(one["valid"] for one in shown)
+    assert shown[1]["hot_before"] == 1
+    assert all(one["cost"] == one["scratch"]["cost"] for one in shown)
     for number in range(3):
         before, plan = out / f"before-{number:03}.npz", out / f"plan-{number:03}.npz"
         assert answer(capsys, "check", before, plan)["valid"] is True

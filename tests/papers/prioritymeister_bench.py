@@ -159,8 +159,8 @@ class FakeShell:
         elif argv[0] == "fio":
             jobs = [line[1:-1] for line in _["input"].decode().splitlines() if line[0] == "["]
             lat = {"total_ios": 9, "lat_ns": {"mean": 5e6}}
-            told = [{"jobname": j, "error": 0, j.split("-")[0]: lat} for j in jobs[1:]]
-            out = json.dumps({"jobs": told}).encode()
+            done = [{"jobname": j, "error": 0, j.split("-")[0]: lat} for j in jobs[1:]]
+            out = json.dumps({"jobs": done}).encode()
         return Completed(tuple(argv), 0, out, b"")
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
@@ -180,17 +180,17 @@ class FakeEnforcement:
         self.depth = 1
         self.lag_s = 0.01
         self.of_each = 8
-        self.told: Mapping[str, Any] = {"storage": {}}
+        self.given: Mapping[str, Any] = {"storage": {}}
         self.differences: dict[str, list[str]] = {}
 
     def apply(self, parameters: Mapping[str, Any]) -> None:
         self.calls.append("apply")
-        self.told = parameters
+        self.given = parameters
 
     def parameters(self, server: str) -> dict[str, Any]:
         default = {"policy": "none", "depth": self.depth, "workloads": []}
-        told = (p for queue, p in self.told["storage"].items() if queue.startswith(server))
-        return next(told, default)
+        mine = (p for queue, p in self.given["storage"].items() if queue.startswith(server))
+        return next(mine, default)
 
     def put_profile(self, server: str, profile: Mapping[str, Any]) -> bool:
         self.calls.append(f"profile {server} {profile['type']}")
@@ -223,7 +223,7 @@ class FakeEnforcement:
         return "up 1\n"
 
     def network_check(self, network: Mapping[str, Any]) -> dict[str, list[str]]:
-        assert network["policy"] == self.told["policy"]
+        assert network["policy"] == self.given["policy"]
         return self.differences
 
     def caches(self) -> None:

@@ -210,13 +210,13 @@ def test_a_mos_pp_that_learns_nothing_is_told_so() -> None:
     judge, _ = constants("local", "same", 4)
     store = SimulatedMicrostores(hosts, paper_stages(1), constants=judge)
     cospurf = PiecewiseLinear({}, "")
-    told = {
+    report = {
         learns: policy_parameters(store, COSPERF.of(policy="mos-pp", learns=learns), cospurf)
         for learns in (True, False)
     }
-    assert "learn" not in told[True]
-    assert told[False]["learn"] == 0
-    assert set(told[True]["tenants"]) == set("ABCD")
+    assert "learn" not in report[True]
+    assert report[False]["learn"] == 0
+    assert set(report[True]["tenants"]) == set("ABCD")
     assert policy_parameters(store, COSPERF.of(policy="mos"), cospurf) == {}
 
 

@@ -237,12 +237,12 @@ class Daemons(NodeChannels):
     """Daemons of a testbed's nodes; they accept every configuration."""
 
     def __init__(self) -> None:
-        self.told: list[Mapping[str, Mapping[str, Any]]] = []
+        self.given: list[Mapping[str, Mapping[str, Any]]] = []
 
     def try_ask(
         self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = 1.0
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        self.told.append(requests)
+        self.given.append(requests)
         return {node: {"tenants": {}, "slots": [], "changed": []} for node in requests}, {}
 
 
@@ -264,8 +264,8 @@ def test_every_division_is_one_that_the_store_takes(tmp_path: Path) -> None:
     )
     for cell in cells:
         division = division_of(MOS.of(**cell), MicrostorePool())
-        told = json.loads(json.dumps(layout_of(division)))
-        put_layout(store, told["layout"], microstores=told["microstores"])
+        given = json.loads(json.dumps(layout_of(division)))
+        put_layout(store, given["layout"], microstores=given["microstores"])
         state = store.state()
         assert state.layout == division.layout
         for name, share in division.shares.items():
@@ -276,7 +276,7 @@ def test_every_division_is_one_that_the_store_takes(tmp_path: Path) -> None:
             assert state.workers[name] == share.proxy_workers
         served = 2 if division.layout == "default" else 1
         assert {len(state.endpoints(tenant)) for tenant in ("small", "large")} == {served}
-    assert daemons.told
+    assert daemons.given
 
 
 # ---- Drivers, and the results that count ----
@@ -433,15 +433,15 @@ def test_what_is_held_counts_machines_that_were_just_given() -> None:
     assert held_of([{"wall": START, "observation": None, "actions": []}], START) == []
 
 
-@pytest.mark.parametrize("told", ["http://10.0.0.9:8080/auth/v1.0", ""])
+@pytest.mark.parametrize("given", ["http://10.0.0.9:8080/auth/v1.0", ""])
 def test_a_driver_that_begins_later_logs_in_where_its_tenant_is_served_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     """The proxy that served at the start of the cell may have returned to the pool."""
     program, file = tmp_path / "cosdrive", tmp_path / "small.json"
     program.write_text("#!/bin/sh\ncat /dev/fd/3\n")
     program.chmod(0o755)
-    file.write_text(json.dumps({"auth_url": told, "key": "k", "proxies": []}))
+    file.write_text(json.dumps({"auth_url": given, "key": "k", "proxies": []}))
     monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
     monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
     (load, *_) = loads_of(MOS.of(experiment="load", setup="mos"))
@@ -451,5 +451,5 @@ def test_a_driver_that_begins_later_logs_in_where_its_tenant_is_served_then(
     (tmp_path / "a.xml").write_text(xml)
     text = driving.script([driving.ProxyDriver("a", load, access, "client0")], 0.0, 1)
     subprocess.run(["bash", "-c", text], check=True, timeout=60)
-    assert (tmp_path / "a.out").read_text() == xml.replace(began, told or began)
+    assert (tmp_path / "a.out").read_text() == xml.replace(began, given or began)
     assert xml.count(began) == 1

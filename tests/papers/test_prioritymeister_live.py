@@ -67,7 +67,7 @@ def test_an_experiment_from_parameters_to_results(tmp_path: Path) -> None:
     outcome = bench.ground.carry_out(experiment_in(tmp_path))
     assert (outcome.spoiled, outcome.conditions) == (None, {})  # without a plan, no proof
     assert outcome.results["A"].requests == 20
-    (served,) = bench.enforcement.told["storage"].values()
+    (served,) = bench.enforcement.given["storage"].values()
     clients = {one["name"]: one["clients"] for one in served["workloads"]}
     assert clients == {"A": ["10.77.0.13"], "L": ["10.77.0.14"]}
     assert outcome.extra["outside_cores"] == 0.1

@@ -517,12 +517,12 @@ def profiled(node: Node, out: Path, **changes: object) -> dict[str, object]:
 
 
 def test_a_nodes_device_is_measured_there_and_the_profile_is_kept_here(tmp_path: Path) -> None:
-    node, told = Node(), list[str]()
-    made = profiled(node, tmp_path / "p.json", tell=told.append)
+    node, messages = Node(), list[str]()
+    made = profiled(node, tmp_path / "p.json", tell=messages.append)
     assert node.calls[-1] == ("fio", "--output-format=json", "-")
     assert "filename=/dev/hotbed/scratch\n" in node.jobs
     assert "rw=randwrite" not in node.jobs
-    assert told[0].startswith("measuring /dev/hotbed/scratch of node server for about ")
+    assert messages[0].startswith("measuring /dev/hotbed/scratch of node server for about ")
     assert made["read"] == made["write"]
     assert load_profile(tmp_path / "p.json").storage is not None
 

@@ -224,9 +224,9 @@ def test_a_path_that_is_no_device_is_told(
     module = script("volumes", "volumes")
     file = tmp_path / "file"
     file.touch()
-    told = [
+    report = [
         module.problem_of(VOLUME | {"device": str(path)}, wanted())
         for path in (file, tmp_path / "none")
     ]
-    assert "is no block device" in told[0] and "cannot be found" in told[1]
+    assert "is no block device" in report[0] and "cannot be found" in report[1]
     assert module.free(VOLUME | {"device": str(file)}, ours=True) == []

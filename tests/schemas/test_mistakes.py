@@ -222,6 +222,6 @@ def test_every_file_says_what_is_allowed(
     path = tmp_path / "mine.yaml"
     with raises(UserError, said) as error:
         write_and_read(path, body)
-    told = str(error.value)
+    text = str(error.value)
     assert str(error.value).startswith(str(path))
-    assert not any(words in told for words in PYDANTICS_OWN)
+    assert not any(words in text for words in PYDANTICS_OWN)

@@ -95,16 +95,16 @@ def play(tmp_path: Path, bed: Testbed) -> Play:
 
 @pytest.mark.slow
 def test_a_run_tells_how_far_it_is_and_what_it_changed(play: Play, bed: Testbed) -> None:
-    told: list[tuple[str, float]] = []
+    report: list[tuple[str, float]] = []
     changed = play(
         task("First", "true", changed_when=True),
         task("Second", "true"),
-        progress=lambda phase, share: told.append((phase, share)),
+        progress=lambda phase, share: report.append((phase, share)),
     )
     assert {node: count for node, count in changed.items() if count} == {"osd0": 1, "osd1": 1}
-    assert ("First", 0.0) in told
-    assert ("Second", 0.5) in told
-    assert told[-1] == ("done", 1.0)
+    assert ("First", 0.0) in report
+    assert ("Second", 0.5) in report
+    assert report[-1] == ("done", 1.0)
     log = bed.directory / LOG
     assert "TASK [Second]" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600

@@ -71,12 +71,12 @@ def testbed(site: FakeSite) -> Testbed:
 
 
 def test_what_was_deployed_is_frozen_while_the_store_is_stopped(site, testbed, ansible):
-    told: list[float] = []
-    done = deployment.bring(site, testbed, lambda phase, share: told.append(share))
+    report: list[float] = []
+    done = deployment.bring(site, testbed, lambda phase, share: report.append(share))
     assert done.snapshot == "deployed"
     assert site.snapshots("t") == ("deployed",)
     assert ansible.done == ["deploy", "stop", "start"]
-    assert told == sorted(told)
+    assert report == sorted(report)
     assert "5 changes; snapshot 'deployed'" in done.sentence()
 
 

@@ -126,10 +126,10 @@ def test_each_lack_is_found_alone(machine, failing, hint, spec):
     missing = doctor.lacking(doctor.diagnose(spec, machine))
     assert [finding.name for finding in missing] == [failing]
     assert hint in missing[0].how
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as report:
         doctor.require(spec=spec, machine=machine)
-    assert missing[0].what in str(told.value) and hint in str(told.value)
-    assert "\n" not in str(told.value)
+    assert missing[0].what in str(report.value) and hint in str(report.value)
+    assert "\n" not in str(report.value)
 
 
 @pytest.mark.parametrize("library", CHI_LIBRARIES)
@@ -180,9 +180,9 @@ def test_the_verb_reports_and_exits(lacks, monkeypatch, capsys):
 
 def test_deployers_are_told_and_the_specs_own_is_needed(spec, monkeypatch):
     monkeypatch.setattr(doctor, "open_site", lambda *_: FakeSite())
-    told = {finding.name: finding for finding in doctor.diagnose(None, Made())}
-    assert told["deployer-own"].ok
-    assert "pg-upmap-primary" in told["deployer-cephadm"].found
-    assert not told["deployer-ceph-ansible"].needed
+    report = {finding.name: finding for finding in doctor.diagnose(None, Made())}
+    assert report["deployer-own"].ok
+    assert "pg-upmap-primary" in report["deployer-cephadm"].found
+    assert not report["deployer-ceph-ansible"].needed
     found = doctor.diagnose(with_kind(spec, "ceph-ansible"), Made())
     assert (found[-1].name, found[-1].needed) == ("deployer-ceph-ansible", True)

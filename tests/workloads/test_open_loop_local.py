@@ -76,7 +76,7 @@ def test_what_is_not_there_is_refused_and_nothing_is_left(
 ) -> None:
     for wrong, said in (
         ({"pool": "nothing"}, "there is no pool 'nothing'"),
-        ({"rates": {f"{pool}.20": 1.0}}, rf"PG {pool}.20 is none of pool {pool}"),
+        ({"rates": {f"{pool}.20": 1.0}}, rf"PG {pool}.20 is not in pool {pool}"),
     ):
         body = {"duration_s": 5.0, "rates": {f"{pool}.0": 1.0}, **wrong}
         with raises(UserError, said):

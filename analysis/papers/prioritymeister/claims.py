@@ -554,7 +554,7 @@ def _bounds(evidence: Evidence) -> Measured | NotRun:
         f"broken; the longest latency was at most {ratio.max():.3g} of its bound, the median "
         f"{ratio.median():.3g}"
     )
-    missing = lacking or "no run of pm (hold) whose plan has a bound"
+    missing = lacking or "no run of pm (hold) with a bound in its plan"
     found = average(by_block(rows, "held"), "held")
     return result(found, rows, missing, f"{text}; {lacking}" if lacking else text)
 
@@ -916,7 +916,7 @@ _K = (
     "(4.3); all SLOs can be proven from k = 20 on (plans of one block). At the k of 1.5, 3 and 5 "
     "PM alone never meets all (pm-why)"
 )
-_INGRESS = "read as for the server's link out, whose k was varied: " + _K
+_INGRESS = "read as for the server's link out, where k was varied: " + _K
 _BYSLO = (
     "the rule gives C, with its load of 55 %, the loosest SLO, so that the order by SLO is PM's; "
     "in the paper bySLO puts C first (a reading, not varied)"

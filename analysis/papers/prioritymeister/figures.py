@@ -686,7 +686,7 @@ def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     if rows.empty:
         lacking = unproven_text(evidence.table)
         needed = "any run of pm (hold)"
-        return Missing(f"{needed} whose bound is proven: {lacking}" if lacking else needed)
+        return Missing(f"{needed} with a proven bound: {lacking}" if lacking else needed)
     order = [one for one in SCENARIOS if (rows["scenario"] == one).any()]
     random = np.random.default_rng(1)
     with style.figure(width=8.4, height=4.2) as (drawn, (axes,)):

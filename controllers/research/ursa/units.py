@@ -409,7 +409,7 @@ def most_relief_first(
 def cover(
     load: Float64, weight: Float64, price: Float64, excess: Float64, rounding: Float64
 ) -> Ints:
-    """Return objects whose loads sum up to the excess in each dimension; none when all do not.
+    """Return objects with loads that sum up to the excess in each dimension, or none if all do not.
 
     Args:
         load: [n, d], at least 0.

@@ -493,7 +493,7 @@ def _relieve(load: Float64, value: Float64, target: Int32, demand: float, exact:
 def least_cover(
     load: Float64, cost: Float64, demand: float, *, exact: bool = True
 ) -> tuple[float, Ints]:
-    """Choose items whose loads sum up to `demand` at the least cost (costs at least 0).
+    """Choose items with loads that sum up to `demand` at the least cost (costs at least 0).
 
     Without `exact` no integer programme is solved.
 

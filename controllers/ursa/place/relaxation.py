@@ -250,7 +250,7 @@ def _join(
 
 
 def _priced_out(problem: PlacementProblem, lists: Lists, state: Relaxation) -> Ints:
-    """Widen lists whose last node could still be worth it and add pairs of negative cost."""
+    """Widen lists if their last node could still be worth it and add pairs of negative cost."""
     columns = state.columns
     active = np.flatnonzero(state.active)
     owner = columns.object

@@ -256,7 +256,7 @@ def names_for(
         of_pool, _, placement = pgid.partition(".")
         if of_pool != str(pool) or not 0 <= int(placement, 16) < pg_num:
             raise ValueError(
-                f"PG {pgid} is none of pool {pool}, whose PGs are {pool}.0 to {pool}.{pg_num - 1:x}"
+                f"PG {pgid} is not in pool {pool}, which has PGs {pool}.0 to {pool}.{pg_num - 1:x}"
             )
         wanted[int(placement, 16)] = []
     missing = len(wanted)

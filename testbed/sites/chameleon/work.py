@@ -29,7 +29,7 @@ T = TypeVar("T")
 POLL_S = 5.0
 """Pause between two looks at what is being made."""
 PAUSES_S = (5.0, 15.0, 30.0)
-"""Pauses before the retries of a call whose fault may pass."""
+"""Pauses before the retries of a call after a passing fault."""
 AT_ONCE = 16
 """Largest number of parallel requests."""
 

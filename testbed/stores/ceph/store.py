@@ -176,7 +176,7 @@ class CephStore:
     Args:
         connection: see `testbed.stores.ceph.connection.connect`.
         sensor: the source of `Observation.pressure`; None for a store that is only changed.
-        pools: pools whose PGs are read and changed; all if empty.
+        pools: pools with PGs to read and change; all if empty.
         nodes: the node of each OSD; an OSD that it lacks gets its CRUSH host.
         hot: returns the OSDs under a disturbance (ground truth for the oracle), if available.
     """

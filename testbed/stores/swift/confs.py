@@ -194,7 +194,7 @@ def storage_conf(one: StorageServers, kind: str) -> str:
     more += "[container-updater]\n" if kind == "container" else ""
     sync = "sync_method = ssync\n" if kind == "object" else ""
     # With the default of 1, waiting replications check only every 0.15 s for their turn.
-    beside = "replication_concurrency_per_device = 4\n" if kind == "object" else ""
+    more = "replication_concurrency_per_device = 4\n" if kind == "object" else ""
     return f"""{_HEAD}[DEFAULT]
 bind_ip = {one.address}
 bind_port = {one.port + _OFFSET[kind]}
@@ -211,7 +211,7 @@ pipeline = {kind}-server
 [app:{kind}-server]
 use = egg:swift#{kind}
 log_requests = false
-{beside}[{kind}-replicator]
+{more}[{kind}-replicator]
 concurrency = 2
 node_timeout = 30
 conn_timeout = 2

@@ -95,7 +95,7 @@ def test_plans_that_cannot_be_and_what_fio_left_out_or_failed_are_told() -> None
 PLAN = FilesPlan(("/e/a", "/e/b"), 1 << 26, seconds=0.5)
 
 
-def told(plan: FilesPlan, **lost: Any) -> str:
+def report(plan: FilesPlan, **lost: Any) -> str:
     jobs = []
     for m in plan.measurements:
         took = {"read": 4e6, "write": 9e6}[m.kind] + m.size * 10.0
@@ -117,7 +117,7 @@ def test_all_files_are_read_and_written_at_random_one_request_at_a_time() -> Non
 
 def test_what_is_missing_or_not_fit_is_told() -> None:
     with raises(WorkloadError, "1048576"):
-        build_files(PLAN, told(PLAN, last=1))
+        build_files(PLAN, report(PLAN, last=1))
     with raises(UserError, allowed="at least 16 MiB"):
         FilesPlan(("/e/a",), 4096)
     with raises(UserError, "none with a colon"):

@@ -189,9 +189,9 @@ def test_malformed_rows_are_counted_with_their_line_or_stop(
     assert [line for line, _ in report.examples] == [2, 4]
     assert reason in report.sentence(path)
     assert "2 malformed rows left out" in report.sentence(path)
-    with raises(UserError, where="line 2") as told:
+    with raises(UserError, where="line 2") as answer:
         load(path, on_error="stop")
-    assert reason in str(told.value)
+    assert reason in str(answer.value)
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def test_what_is_no_trace_is_told(
     tmp_path: Path, text: str, options: dict[str, object], reason: str
 ) -> None:
     path = written(tmp_path, text)
-    with raises(UserError, reason) as told:
+    with raises(UserError, reason) as answer:
         load(path, **options)
-    assert str(path) in str(told.value)
+    assert str(path) in str(answer.value)
 
 
 def test_blocks_bound_memory_and_rows_find_their_place(tmp_path: Path) -> None:

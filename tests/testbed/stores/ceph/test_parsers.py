@@ -133,8 +133,8 @@ def test_pg_dump_reweights_and_what_is_no_json():
         found = parse_reports(recorded(name))
         assert found
         assert all(one.clean and one.up == one.acting for one in found.values())
-    told = parse_reports(recorded("pg_dump_pgs.json"))["2.7f"]
-    assert (told.writes, told.reads, told.up) == (4, 1, (0, 1))
+    known = parse_reports(recorded("pg_dump_pgs.json"))["2.7f"]
+    assert (known.writes, known.reads, known.up) == (4, 1, (0, 1))
     changed = reweights(Reply(0, recorded("reweight.json"), "", 0.0))
     assert [osd for osd, _, _ in changed] == [2, 0]
     assert changed[0][1:] == (1, pytest.approx(0.9577, abs=1e-4))
@@ -190,7 +190,7 @@ def test_nothing_is_lost_between_calls_however_late_reports_are(steps, seconds):
 
 
 @pytest.mark.parametrize(
-    ("told", "pg"),
+    ("known", "pg"),
     [
         (report(0), Pg("2.0", (0, 2), (0, 1))),  # moved, served by the old members
         (report(0), Pg("2.0", (0, 2), (0, 2))),  # the report is older than the map
@@ -199,8 +199,8 @@ def test_nothing_is_lost_between_calls_however_late_reports_are(steps, seconds):
         (report(0), Pg("2.9", (0, 1), (0, 1))),  # not reported at all
     ],
 )
-def test_what_is_not_known_to_be_clean_is_on_its_way(told, pg):
-    assert unclean([pg], {"2.0": told}) == (pg.id,)
+def test_what_is_not_known_to_be_clean_is_on_its_way(known, pg):
+    assert unclean([pg], {"2.0": known}) == (pg.id,)
     scrubbing = report(0, state="active+clean+scrubbing+deep")
     assert unclean([Pg("2.0", (0, 1), (0, 1))], {"2.0": scrubbing}) == ()
 
