@@ -94,8 +94,8 @@ def check(instance: Instance, plan: MigrationPlan, stated_cost: float | None = N
     _c1(instance, plan, hot_before, hot, report)
     _together(instance, final, columns, report)
     if plan.move_round is not None:
-        for sentence in over_budget(instance, plan, after_swaps, columns):
-            report.violated(sentence)
+        broken = list(over_budget(instance, plan, after_swaps, columns))
+        report.each(np.arange(len(broken)), "{}", broken)
     source = instance.replica_node[plan.move_partition, plan.move_replica]
     report.cost = float(_distance(instance, source, plan.move_to).sum())
     if stated_cost is not None and not np.isclose(stated_cost, report.cost, rtol=COST_ROUNDING):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import chain, combinations, product, repeat
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ursa_general import general_instances, loads, vectors
 from ursa_instances import instance, instances, same, timer
 
+from controllers.research.ursa.optimum import optimum
 from controllers.research.ursa.plan import METHODS as GENERAL
 from controllers.research.ursa.units import (
     Units,
@@ -20,8 +21,8 @@ from controllers.research.ursa.units import (
     units_of,
 )
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance, MigrationPlan, RoundBudget
-from controllers.ursa.methods import METHODS
+from controllers.ursa.instance import Euclidean, Instance, MigrationPlan, RoundBudget, Timer
+from controllers.ursa.methods import METHODS, MethodRequest
 from controllers.ursa.plan import plan
 from controllers.ursa.state import PlanState
 from schemas.errors import UserError
@@ -131,6 +132,38 @@ def test_opt_is_the_optimum_of_all_moves(case: Instance) -> None:
     assert notes.get("optimal", True)
     assert len(made.still_hot) == best[0]
     assert float(made.summary["cost"]) <= best[1] * (1 + 1e-6) + 1e-6  # type: ignore[arg-type]
+
+
+@given(
+    case=general_instances(max_nodes=6, max_partitions=12, groups=False), reads=st.integers(1, 4)
+)
+@settings(relaxed, max_examples=60)
+def test_opt_that_runs_out_of_time_proves_nothing_false(case: Instance, reads: int) -> None:
+    units, state = swapped(case)
+    best, _, notes = optimum(units, state, MethodRequest(timer=timer()))
+    assert notes["optimal"]
+    times = chain([0.0] * reads, repeat(1e9))
+    request = MethodRequest(timer=Timer(lambda: next(times), limit_s=100.0))
+    found, bound, notes = optimum(units, state, request)
+    cost = float(best.cost.sum()) * (1 + 1e-6) + 1e-6
+    assert bound is None or bound <= cost
+    assert not notes["optimal"] or float(found.cost.sum()) <= cost
+
+
+def test_opt_knows_that_moving_nothing_is_a_solution() -> None:
+    """HiGHS 1.15 took this programme for an infeasible one."""
+    places = [[0.54362494, 0.8465752], [0.1756556, 0.08928674], [0.8631789, 0.02210194]]
+    rooms = [[4.199976, 6.936743], [4.962627, 5.21165], [36.617954, 13.304275]]
+    case = Instance(
+        replica_node=np.array([[2, 0], [2, 1], [2, 0]], np.int32),
+        primary_load=np.array([[7, 4], [4, 7], [5, 5]], np.float32),
+        secondary_load=np.array([[3.5, 4], [2, 7], [2.5, 5]], np.float32),
+        capacity=np.array(rooms, np.float32),
+        fault_domain=np.array([0, 1, 2], np.int32),
+        distance=Euclidean(np.array(places, np.float32)),
+    )
+    _, _, notes = optimum(*swapped(case), MethodRequest(timer=timer()))
+    assert notes["optimal"] is True
 
 
 def test_bytes_are_not_relieved_by_swaps() -> None:

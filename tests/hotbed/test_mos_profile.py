@@ -36,5 +36,5 @@ def test_it_tells_errors_and_writes_a_model(tmp_path: Path) -> None:
     model = PiecewiseLinear.from_json(written)
     assert set(model.tables) == {"A", "C"}
     assert json.loads(run("local", "--json")) == written
-    with raises(UserError, "not overwritten"):
+    with raises(UserError, "overwritten", where=str(path)):
         run("local", "--out", str(path))

@@ -349,7 +349,7 @@ _PLACEMENTS: tuple[Claim, ...] = (
         _simulated(
             f"{series}-avoids",
             "4",
-            f"With {text} the straggler with the most writes gets none",
+            f"With {text} no straggler gets a write (largest number on a straggler)",
             _with_few(series, "straggler_most"),
             value=0.0,
             kind="within",

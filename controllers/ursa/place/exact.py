@@ -139,14 +139,21 @@ def choose_partly(
     model = programme.model
     costs = model.cost
     model.cost = np.r_[np.zeros(len(pairs)), np.ones(len(hot))]
-    fewest = _solve(ground, pairs, programme, timer, None, nodes, 0.0, hot)
+    # HiGHS 1.15 was seen to call a programme infeasible in which moving nothing is a solution.
+    nothing = np.r_[np.zeros(len(pairs)), np.ones(len(hot))]
+    fewest = _solve(ground, pairs, programme, timer, nothing, nodes, 0.0, hot)
     if fewest.taken is None:
-        return fewest
+        return replace(fewest, proven=False)
     model.cost = costs
     switches = np.arange(len(pairs), model.columns)
     add_row(model, switches, 1.0, -INFINITE, float(len(fewest.given_up)))
-    best = _solve(ground, pairs, programme, timer, None, nodes, 0.0, hot)
-    return fewest if best.taken is None else best
+    known = np.zeros(model.columns)
+    known[fewest.taken] = 1.0
+    known[len(pairs) + np.flatnonzero(np.isin(hot, fewest.given_up))] = 1.0
+    best = _solve(ground, pairs, programme, timer, known, nodes, 0.0, hot)
+    if best.taken is None:  # its moves are arbitrary: the first search does not see costs
+        return replace(fewest, proven=False, bound=-INFINITE)
+    return replace(best, proven=best.proven and fewest.proven)
 
 
 @dataclass(eq=False)

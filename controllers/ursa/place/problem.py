@@ -175,9 +175,15 @@ class PlacementProblem:
             objects: [m].
             row, target: [pairs], the place in `objects`, and the node.
         """
+        partition = self.partition[objects]
+        if self.levels.shape[1] == 1:  # the paper's model: one row per partition and domain
+            _, inverse, times = np.unique(partition, return_inverse=True, return_counts=True)
+            column = np.flatnonzero(times[inverse[row]] > 1)
+            domain = self.levels[:, 0].astype(np.int64)
+            key = inverse[row[column]] * (int(domain.max(initial=0)) + 1) + domain[target[column]]
+            return np.unique(key, return_inverse=True)[1].astype(np.int64), column
         rows, columns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         count = 0
-        partition = self.partition[objects]
         several, times = np.unique(partition, return_counts=True)
         order = np.argsort(partition[row], kind="stable")
         ordered = partition[row][order]
