@@ -85,13 +85,18 @@ class BenchOptions:
         if not 0 <= self.seed < 2**32:
             raise not_allowed("--seed", self.seed, f"0 to {2**32 - 1}")
         if not 1 <= self.size <= MAX_SIZE:
-            raise not_allowed("--size", f"{self.size} bytes", f"1 B to {MAX_SIZE // 2**20} MiB")
+            most = MAX_SIZE // 2**20
+            raise UserError(
+                f"{self.size} bytes are not allowed", where="--size", allowed=f"1 B to {most} MiB"
+            )
         if (self.writes is None) == (self.duration_s is None):
             raise UserError("give either --writes or --duration")
         if self.writes is not None and not 1 <= self.writes <= FOREVER:
             raise not_allowed("--writes", self.writes, f"1 to {FOREVER}")
         if self.duration_s is not None and not 1 <= self.duration_s <= 86400:
-            raise not_allowed("--duration", f"{self.duration_s:g} s", "1 s to 24 h")
+            raise UserError(
+                f"{self.duration_s:g} s are not allowed", where="--duration", allowed="1 s to 24 h"
+            )
 
     def settings(self, scheduler: str, copies: int) -> dict[str, Any]:
         """Return the cluster file's settings other than agents and key. Agents use them too,
