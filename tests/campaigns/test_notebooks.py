@@ -169,6 +169,27 @@ def test_a_campaign_runs_the_experiment_through_papermill(
 
 
 @pytest.mark.slow
+def test_cells_run_in_our_interpreter_with_any_kernelspec(
+    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+    startup = tmp_path / "ipython" / "profile_default" / "startup" / "mine.py"
+    for path, text in (
+        (spec, json.dumps({"argv": ["/bin/false"], "display_name": "x", "language": "python"})),
+        (startup, f"open({str(tmp_path / 'ran')!r}, 'w')\n"),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("PYTHONSTARTUP", str(startup))
+    request = Request(str(campaign_file(grids=ONE_CELL)), artifacts=tmp_path / "artifacts")
+    result = run(request, progress=Silent())
+    assert result.ok, result.sentence
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
 def test_a_failing_notebook_fails_the_cell_with_its_own_words(
     campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import html
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -79,6 +83,64 @@ def test_offered_load_run_has_a_histogram() -> None:
     worst = max(high for _, high, _ in result.histogram)
     assert result.latency_max_s is not None
     assert result.latency_max_s * 1e9 <= worst
+
+
+def test_of_several_documents_the_last_one_counts_with_a_warning() -> None:
+    """`--status-interval` prints a whole document each time, covering everything so far."""
+    last = read("randread-4-jobs.json")
+    early = last.replace('"total_ios" : 245052', '"total_ios" : 81000', 1)
+    assert early != last
+    result = parse_fio(f"{early}\n{early}\n{last}\n")
+    assert len(result.warnings) == 1 and result.warnings[0] in html.unescape(result._repr_html_())
+    assert replace(result, warnings=()) == parse_fio(last)
+    # fio was killed while it wrote the last document.
+    assert parse_fio(f"{early}\n{last[: len(last) // 2]}").operations == 81000
+
+
+def as_2_2(document: dict[str, Any]) -> dict[str, Any]:
+    """Convert to the shape of fio 2.2, from its stat.c: microseconds and KiB, no nanoseconds."""
+    document["fio version"] = "fio-2.2.10"
+    for job in document["jobs"]:
+        for op in ("read", "write", "trim"):
+            for kind in ("slat", "clat", "lat"):
+                job[op][kind] = job[op].pop(f"{kind}_ns")
+    return document
+
+
+def test_fio_2_and_operations_that_were_not_reported_are_refused() -> None:
+    document = as_2_2(json.loads(read("randread-4-jobs.json")))
+    mixed = json.loads(read("randread-4-jobs.json"))  # with `unified_rw_reporting`
+    for op in ("read", "write", "trim"):
+        mixed["jobs"][0]["mixed"] = mixed["jobs"][0].pop(op)
+    for wrong in (document, document | {"fio version": "fio-own-build"}, mixed):
+        with pytest.raises(WorkloadError):
+            parse_fio(json.dumps(wrong))
+
+
+def as_clients(document: dict[str, Any], clients: int) -> dict[str, Any]:
+    """Convert to the shape of a client of `clients` servers, as 3.33 printed it: a job per server
+    and, for several, their sum without percentiles."""
+    (job,) = document.pop("jobs")
+    jobs = [job | {"hostname": "127.0.0.1", "port": 8765 + n} for n in range(clients)]
+    if clients > 1:
+        summed = copy.deepcopy(jobs[-1]) | {"jobname": "All clients"}
+        summed["read"]["total_ios"] *= clients
+        del summed["read"]["clat_ns"]["percentile"]
+        jobs.append(summed)
+    return document | {"client_stats": jobs}
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+def test_output_of_client_and_server(clients: int) -> None:
+    recorded = parse_fio(read("randread-4-jobs.json"))
+    document = as_clients(json.loads(read("randread-4-jobs.json")), clients)
+    result = parse_fio("<vm> Starting 1 process\n" + json.dumps(document))
+    assert result.operations == clients * recorded.operations
+    assert result.iops == pytest.approx(clients * recorded.iops)
+    assert result.latency_mean_s == pytest.approx(recorded.latency_mean_s)
+    assert (result.percentiles == recorded.percentiles) is (clients == 1)
+    document["client_stats"] = document["client_stats"][-1:]  # some users keep only the sum
+    assert parse_fio(json.dumps(document)).operations == clients * recorded.operations
 
 
 @pytest.mark.parametrize("text", ["", "fio: terminating on signal 15\n", '{\n  "jobs" : [\n'])

@@ -332,3 +332,20 @@ def test_paths_in_a_spec_start_at_its_folder(tmp_path):
         "key": "/k",
         "hosts": [{"address": "a", "key": str(tmp_path / "x")}],
     }
+
+
+VAULTED = {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256\n623133653963\n"}
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("ansible_host", "ansible_ssh_user", "ansible_port", "ansible_private_key_file"),
+        *("hotbed_address", "hotbed_host_key", "ansible_connection", "ansible_ssh_common_args"),
+    ],
+)
+def test_a_vaulted_variable_is_named_without_its_ciphertext(variable):
+    with raises(UserError, variable) as refused:
+        host_of("a", {variable: VAULTED}, Path("hosts.ini"))
+    assert "6231" not in str(refused.value)
+    assert host_of("a", {"database_password": VAULTED}, Path("hosts.ini")).address == "a"

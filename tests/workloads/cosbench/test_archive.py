@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -246,6 +247,12 @@ def test_a_stage_that_failed_before_it_was_completed_has_failed(made: Path) -> N
     damage(made / "w1-x.csv", "completed @", "failed @ 2018-03-13 10:00:01,completed @")
     archive = read_archive(made)
     assert (archive.stages[0].status, archive.finished) == ("failed", False)
+
+
+def test_a_response_beyond_the_last_bucket(made: Path) -> None:
+    damage(made / "w1-x.csv", "10,10,20,1", f"10,10,{FOREVER_NS},1")
+    read, write = read_archive(made).stages[0].results
+    assert (read.percentiles_s[100], write.percentiles_s[100]) == (math.inf, 0.02)
 
 
 def test_an_empty_series_or_histogram_leaves_the_rest_readable(made: Path) -> None:
