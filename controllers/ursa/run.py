@@ -59,7 +59,7 @@ def plan_file(
 
 
 def check_limit(time_limit_s: float | None) -> None:
-    """Raise UserError for a time limit that is none."""
+    """Raise UserError for an invalid time limit."""
     if time_limit_s is not None and not time_limit_s > 0:
         raise not_allowed("time-limit", time_limit_s, "above 0 seconds")
 

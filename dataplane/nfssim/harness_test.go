@@ -103,9 +103,9 @@ func poisson(seed uint64, count int, gap, work time.Duration) []traces.Request {
 // text returns a result as JSON, without the run time.
 func text(t *testing.T, r *Result) string {
 	t.Helper()
-	told := *r
-	told.CPU, told.Wall = 0, 0
-	b, err := json.Marshal(told)
+	reported := *r
+	reported.CPU, reported.Wall = 0, 0
+	b, err := json.Marshal(reported)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -219,7 +219,7 @@ func TestWhoseRequestWasBefore(t *testing.T) {
 	}
 	jobs["b"][3].Offset = traces.UnknownOffset
 	if _, err := Run(s, jobs.open, func(float64) {}); err == nil || err.Error() != "workload b: "+errOffset.Error() {
-		t.Errorf("an offset that is not told: %v", err)
+		t.Errorf("an offset that is not given: %v", err)
 	}
 }
 

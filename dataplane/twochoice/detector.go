@@ -254,7 +254,7 @@ const fading = 1 << 14
 // answered with this load that chose the server, smoothed by the weighted prior.
 type acceptance struct {
 	p            PreassignParameters
-	told, chosen []uint32
+	seen, chosen []uint32
 }
 
 // bin returns the bin of a load.
@@ -268,27 +268,27 @@ func (a *acceptance) bin(load float64) int {
 
 // at returns the probability of being chosen at a load of a bin.
 func (a *acceptance) at(bin int) float64 {
-	told, chosen := 0.0, 0.0
-	if bin < len(a.told) {
-		told, chosen = float64(a.told[bin]), float64(a.chosen[bin])
+	seen, chosen := 0.0, 0.0
+	if bin < len(a.seen) {
+		seen, chosen = float64(a.seen[bin]), float64(a.chosen[bin])
 	}
-	if told+a.p.Weight == 0 {
+	if seen+a.p.Weight == 0 {
 		return a.p.Prior
 	}
-	return (chosen + float64(a.p.Prior*a.p.Weight)) / (told + a.p.Weight)
+	return (chosen + float64(a.p.Prior*a.p.Weight)) / (seen + a.p.Weight)
 }
 
 // learn records whether a probe that was answered with the load of a bin chose the server.
 func (a *acceptance) learn(bin int, chosen bool) {
-	for bin >= len(a.told) {
-		a.told, a.chosen = append(a.told, 0), append(a.chosen, 0)
+	for bin >= len(a.seen) {
+		a.seen, a.chosen = append(a.seen, 0), append(a.chosen, 0)
 	}
-	a.told[bin]++
+	a.seen[bin]++
 	if chosen {
 		a.chosen[bin]++
 	}
-	if a.told[bin] >= fading {
-		a.told[bin] /= 2
+	if a.seen[bin] >= fading {
+		a.seen[bin] /= 2
 		a.chosen[bin] /= 2
 	}
 }
@@ -302,10 +302,10 @@ type AcceptancePoint struct {
 // Curve returns the learned points of P(load), one for each load that was ever reported.
 func (d *Detector) Curve() []AcceptancePoint {
 	var out []AcceptancePoint
-	for bin, told := range d.acceptance.told {
-		if told > 0 {
+	for bin, seen := range d.acceptance.seen {
+		if seen > 0 {
 			load := float64(float64(bin) * d.p.Preassign.Unit)
-			out = append(out, AcceptancePoint{load, told, d.acceptance.chosen[bin]})
+			out = append(out, AcceptancePoint{load, seen, d.acceptance.chosen[bin]})
 		}
 	}
 	return out

@@ -27,11 +27,11 @@ func TestPreassignmentIsTheExpectationUntilItIsDecided(t *testing.T) { // III.C
 	d.Add(2, 1000)
 	first, _ := d.Probe(0, 400, nil)
 	if first.Load != 1000 || first.InFlight != 2 || d.Load() != 1000+0.25*400 {
-		t.Fatalf("told %v, and then the load is %g", first, d.Load())
+		t.Fatalf("reported %v, and then the load is %g", first, d.Load())
 	}
 	second, _ := d.Probe(0, 400, nil)
 	if second.Load != 1100 || d.Load() != 1200 || second.Ticket == first.Ticket {
-		t.Fatalf("told %v, and then the load is %g", second, d.Load())
+		t.Fatalf("reported %v, and then the load is %g", second, d.Load())
 	}
 	d.Settle(0, first.Ticket, false)
 	d.Settle(0, first.Ticket, true) // repeated
@@ -85,7 +85,7 @@ func TestWhatIsExpectedIsTheSumOfWhatIsOpen(t *testing.T) {
 				r, _ := d.Probe(now, 1000, nil)
 				all = append(all, open{r.Ticket, d.Load() - before, now + lifetime, false})
 				if r.Load != before {
-					t.Fatalf("told %g of %g", r.Load, before)
+					t.Fatalf("reported %g of %g", r.Load, before)
 				}
 			case n < 8 && len(all) > 0:
 				i := random.IntN(len(all))
@@ -175,8 +175,8 @@ func TestPOfLoadIsTheShareThatWasChosen(t *testing.T) {
 	for range 3 * fading { // it follows a cluster that changes
 		a.learn(2, true)
 	}
-	if a.at(2) < 0.99 || a.told[2] >= fading {
-		t.Fatalf("P is %g of %d", a.at(2), a.told[2])
+	if a.at(2) < 0.99 || a.seen[2] >= fading {
+		t.Fatalf("P is %g of %d", a.at(2), a.seen[2])
 	}
 }
 

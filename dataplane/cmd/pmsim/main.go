@@ -54,10 +54,10 @@ func run(in io.Reader, out io.Writer, progress bool) error {
 	if err != nil {
 		return err
 	}
-	told := time.Now()
+	reported := time.Now()
 	result, err := nfssim.Run(scenario, nfssim.FromFile, func(share float64) {
-		if progress && time.Since(told) > tellEvery {
-			told = time.Now()
+		if progress && time.Since(reported) > tellEvery {
+			reported = time.Now()
 			fmt.Fprintf(os.Stderr, "progress %.3f\n", share)
 		}
 	})

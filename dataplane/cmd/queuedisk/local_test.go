@@ -291,7 +291,7 @@ func TestMG1(t *testing.T) {
 	if onTime {
 		t.Fatal("the mean wait is more than 10 % above M/G/1 on a machine that keeps time")
 	}
-	t.Skipf("this machine does not keep time: whether waits are at most 10 %% too long cannot be told (%d tries)",
+	t.Skipf("this machine does not keep time: whether waits are at most 10 %% too long cannot be decided (%d tries)",
 		attempts)
 }
 

@@ -133,7 +133,7 @@ func (o *optionFlags) register(flags *flag.FlagSet) {
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` after the last request at which it ends whatever has no reply")
 	flags.DurationVar(&o.length, "duration", 0, "`TIME` after which no more requests are sent")
 	flags.StringVar(&o.log, "log", "", "`FILE` for a line (ns, latency in ns, read or write, bytes) a request")
-	flags.Uint64Var(&o.seed, "seed", 1, "of offsets that are not told")
+	flags.Uint64Var(&o.seed, "seed", 1, "for offsets that the trace does not give")
 }
 
 var stabilities = map[string]uint32{"unstable": nfs3.Unstable, "data-sync": nfs3.DataSync,

@@ -222,7 +222,7 @@ func tellReady() error {
 	}
 	conn, err := net.Dial("unixgram", path)
 	if err != nil {
-		return fmt.Errorf("systemd cannot be told that the agent serves: %w", err)
+		return fmt.Errorf("the agent cannot notify systemd: %w", err)
 	}
 	_, err = conn.Write([]byte("READY=1"))
 	return errors.Join(err, conn.Close())

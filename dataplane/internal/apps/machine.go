@@ -350,13 +350,13 @@ func (m *machine) work() {
 	for i, c := range m.all {
 		c.answer(results, true)
 		all.Go(func() {
-			told, err := m.serve(c)
+			reported, err := m.serve(c)
 			if err != nil {
 				m.abort(fmt.Errorf("client process %d ended early: %w", c.number+1, err))
 				return
 			}
 			m.mu.Lock()
-			m.times[i] = told
+			m.times[i] = reported
 			m.mu.Unlock()
 		})
 	}
@@ -381,12 +381,12 @@ func (m *machine) serve(c *clientProcess) (times, error) {
 		}
 		switch {
 		case rank == results:
-			var told times
-			err := json.Unmarshal(data, &told)
-			if err == nil && (len(told.Ended) != len(c.task.Ranks) || len(told.Took) != len(c.task.Ranks)) {
-				err = errors.New("it told the times of other ranks")
+			var reported times
+			err := json.Unmarshal(data, &reported)
+			if err == nil && (len(reported.Ended) != len(c.task.Ranks) || len(reported.Took) != len(c.task.Ranks)) {
+				err = errors.New("it reported the times of other ranks")
 			}
-			return told, err
+			return reported, err
 		case int(rank) >= len(c.task.Ranks):
 			return times{}, fmt.Errorf("it has no rank %d", rank)
 		case len(data) == 0:

@@ -50,7 +50,7 @@ func Process(in io.Reader, out io.Writer) error {
 	reader := bufio.NewReader(in)
 	line, err := reader.ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("a client process is told its task on standard input: %w", err)
+		return fmt.Errorf("a client process gets its task on standard input: %w", err)
 	}
 	var t task
 	if err := json.Unmarshal(line, &t); err != nil {
@@ -108,13 +108,13 @@ func (p *process) listen(in io.Reader) {
 }
 
 func (p *process) run() error {
-	told := times{Ended: make([]time.Duration, len(p.Ranks)), Took: make([][]time.Duration, len(p.Ranks))}
+	reported := times{Ended: make([]time.Duration, len(p.Ranks)), Took: make([][]time.Duration, len(p.Ranks))}
 	errs := make([]error, len(p.Ranks))
 	var all sync.WaitGroup
 	for i := range p.Ranks {
 		all.Go(func() {
-			told.Took[i], errs[i] = p.rank(i)
-			told.Ended[i] = time.Since(p.start)
+			reported.Took[i], errs[i] = p.rank(i)
+			reported.Ended[i] = time.Since(p.start)
 			errs[i] = errors.Join(errs[i], p.send(i, 0, 0))
 		})
 	}
@@ -122,7 +122,7 @@ func (p *process) run() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	text, err := json.Marshal(told)
+	text, err := json.Marshal(reported)
 	if err != nil {
 		return err
 	}

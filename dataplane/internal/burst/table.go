@@ -118,7 +118,7 @@ func Table(ctx context.Context, c server.Cluster, o TableOptions) (Tabled, error
 		all.Go(func() { t.run(ctx, rand.New(rand.NewPCG(o.Seed, uint64(w)))) })
 	}
 	all.Wait()
-	return t.told(time.Since(start)), t.err
+	return t.reported(time.Since(start)), t.err
 }
 
 // run is one writer.
@@ -201,7 +201,7 @@ func (t *tabling) sample(ctx context.Context) error {
 	return nil
 }
 
-func (t *tabling) told(took time.Duration) Tabled {
+func (t *tabling) reported(took time.Duration) Tabled {
 	creates := t.client.Steps(protocol.Register)[t.before:]
 	out := Tabled{Rows: t.rows, Creates: len(creates), Queries: len(t.queries), Seconds: took.Seconds()}
 	out.CreateP99, out.CreateMax = sortedTail(creates)

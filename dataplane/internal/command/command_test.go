@@ -21,9 +21,9 @@ func TestWhatEndsAProgram(t *testing.T) {
 		{Usage(errors.New("no such file")), 2, "prog: no such file\n"},
 		{fmt.Errorf("cluster: %w", Usagef("--node is missing")), 2, "prog: cluster: --node is missing\n"},
 	} {
-		var told strings.Builder
-		if got := status(&told, "prog", c.err); got != c.status || told.String() != c.says {
-			t.Errorf("%v: status %d and %q, not %d and %q", c.err, got, told.String(), c.status, c.says)
+		var reported strings.Builder
+		if got := status(&reported, "prog", c.err); got != c.status || reported.String() != c.says {
+			t.Errorf("%v: status %d and %q, not %d and %q", c.err, got, reported.String(), c.status, c.says)
 		}
 	}
 }

@@ -292,7 +292,7 @@ func (p *Pool) owners() ([]owner, error) {
 	}
 	clients, cookies, addresses := words(b[1], count), words(b[2], count), words(b[3], count)
 	if len(clients) != count || len(cookies) != count || len(addresses) != count {
-		return nil, fmt.Errorf("librados told %d owners of the pool %s and not their names", count, p.name)
+		return nil, fmt.Errorf("librados reports %d owners of the pool %s without their names", count, p.name)
 	}
 	out := make([]owner, count)
 	for i := range out {

@@ -120,17 +120,17 @@ func TestARefusedConnectionIsTold(t *testing.T) {
 	}
 	at := netip.MustParseAddrPort(closed.Addr().String())
 	_ = closed.Close()
-	told := make(chan error, 1)
+	reported := make(chan error, 1)
 	within(l, func() {
 		var c *Conn
 		if c, err = Dial(l, at, netip.Addr{}, handlerFunc(func(uint32) {
-			told <- c.Connected()
+			reported <- c.Connected()
 			c.Close()
 		})); err != nil {
-			told <- err
+			reported <- err
 		}
 	})
-	if err := <-told; err == nil {
+	if err := <-reported; err == nil {
 		t.Error("it is connected to nobody")
 	}
 }

@@ -247,7 +247,7 @@ func (m *model) forget() error {
 			return err
 		}
 		m.detectors[i] = d
-		m.servers[i].told, m.servers[i].arrivals = 0, nil
+		m.servers[i].reported, m.servers[i].arrivals = 0, nil
 	}
 	return nil
 }
@@ -395,7 +395,7 @@ func (m *model) write(now time.Duration, i int) {
 // of writes at any time, and their ends need no events.
 type server struct {
 	free      time.Duration // time when it becomes idle
-	told      int64         // writes in flight in its detector
+	reported  int64         // writes in flight in its detector
 	given     int64         // writes of the burst
 	load      int64         // writes held at the start of the burst
 	straggler bool
@@ -422,11 +422,11 @@ func (s *server) held(now, service time.Duration) int64 {
 func (m *model) detector(i twochoice.Server, now time.Duration) *twochoice.Detector {
 	s, d := &m.servers[i], m.detectors[i]
 	held := s.held(now, m.service)
-	done := s.told - held
+	done := s.reported - held
 	if done == 0 {
 		return d
 	}
-	s.told = held
+	s.reported = held
 	if !m.latencies {
 		d.Add(-done, -done*WriteBytes)
 		return d
@@ -448,13 +448,13 @@ func (m *model) come(i twochoice.Server, now time.Duration, ticket twochoice.Tic
 	d, s := m.detector(i, now), &m.servers[i]
 	d.Begin(now, ticket, WriteBytes)
 	if m.latencies {
-		s.arrivals = append(s.arrivals, arrival{now, int32(s.told), true})
+		s.arrivals = append(s.arrivals, arrival{now, int32(s.reported), true})
 	}
 	if m.queues != nil && !s.serving {
 		s.serving = true
 		m.k.Post(now+m.service, m, served<<32|uint64(i))
 	}
-	s.told++
+	s.reported++
 	s.given++
 	s.free = max(s.free, now) + m.service
 	return s.free
@@ -483,7 +483,7 @@ func (m *model) load(now time.Duration, draws *sim.Stream) {
 			load *= m.p.StragglerFactor
 		}
 		s.load, s.given = int64(math.Round(load)), 0
-		s.told, s.free = s.load, now+time.Duration(s.load)*m.service
+		s.reported, s.free = s.load, now+time.Duration(s.load)*m.service
 		d.Add(s.load, s.load*WriteBytes)
 		if m.latencies {
 			s.arrivals = s.arrivals[:0]

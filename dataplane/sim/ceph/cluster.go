@@ -222,7 +222,7 @@ func (c *Cluster) fill(count, bytes int64, pgOf func(int64) int32) error {
 		c.store(pg, bytes, 1)
 	}
 	for _, o := range c.osds {
-		o.filled, o.writeAt, o.told = o.stored, o.stored, o.stored
+		o.filled, o.writeAt, o.reported = o.stored, o.stored, o.stored
 	}
 	return nil
 }
@@ -440,7 +440,7 @@ const leastUsed = 100 << 20
 // keep adds bytes of objects to an OSD's store.
 func (c *Cluster) keep(o *osd, bytes int64) {
 	if in := c.statsInterval(o); in > o.toldIn {
-		o.told, o.toldIn = o.stored, in
+		o.reported, o.toldIn = o.stored, in
 	}
 	o.stored += bytes
 }
@@ -449,7 +449,7 @@ func (c *Cluster) keep(o *osd, bytes int64) {
 // BlueStore's own space, as of the OSD's last report.
 func (c *Cluster) toldUsed(o *osd) int64 {
 	if c.cfg.StatsEvery > 0 && c.statsInterval(o) == o.toldIn {
-		return o.told + c.cfg.StoreBytes
+		return o.reported + c.cfg.StoreBytes
 	}
 	return o.stored + c.cfg.StoreBytes
 }

@@ -27,7 +27,7 @@ type osd struct {
 	logAt              int64
 
 	stored    int64 // bytes of objects
-	told      int64 // of these, bytes known to the manager at the last change
+	reported  int64 // of these, bytes known to the manager at the last change
 	toldIn    int64 // statistics interval of that change
 	filled    int64 // of these, bytes from before any benchmark
 	writeAt   int64

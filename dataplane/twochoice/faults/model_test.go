@@ -91,7 +91,7 @@ func (m *model) place(w *write, stamp uint64) {
 		return
 	}
 	if w.rejected {
-		m.violated("%q: the write of %d to %d was done at %d after its client was told that it was not", o.name,
+		m.violated("%q: the write of %d to %d was done at %d after its client heard that it was not", o.name,
 			w.from, w.to(), stamp)
 	}
 	if stamp <= w.floor {
@@ -129,7 +129,7 @@ func (m *model) ended(w *write, f protocol.Finished) {
 	case f.Decided:
 		w.rejected = true
 		if w.stamp != 0 {
-			m.violated("%q: the write of %d to %d is in the order at %d, but its client was told that it is not "+
+			m.violated("%q: the write of %d to %d is in the order at %d, but its client heard that it is not "+
 				"done: %v", w.object.name, w.from, w.to(), w.stamp, f.Err)
 		}
 	}

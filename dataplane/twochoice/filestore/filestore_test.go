@@ -270,7 +270,7 @@ func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 				nested = true
 				before := synced
 				if done := d.Do(write(0, "first")); done.Err != nil || synced == before {
-					t.Errorf("a base is told to be durable whose name is not (%v)", done.Err)
+					t.Errorf("a base is reported as durable, and its name is not (%v)", done.Err)
 				}
 			}
 			if !base {

@@ -95,15 +95,15 @@ func TestWritesThatWaitShareAProbe(t *testing.T) {
 
 func TestWhoIsNotChosenIsTold(t *testing.T) {
 	c := writing(t, twochoice.Both, 12, 1)
-	told := map[Kind]int{}
+	reported := map[Kind]int{}
 	for _, s := range answer(t, c, Register) {
-		told[s.Kind]++
+		reported[s.Kind]++
 		if s.Kind == Decide && (s.Ticket != 9 || len(s.Loads) != 2) || s.Kind == Put && (s.Ticket != 9 || len(s.Loads) != 2) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if told[Probe] != 2 || told[Decide] != 1 || told[Put] != 1 {
-		t.Errorf("%v", told)
+	if reported[Probe] != 2 || reported[Decide] != 1 || reported[Put] != 1 {
+		t.Errorf("%v", reported)
 	}
 }
 
@@ -122,12 +122,12 @@ func TestWhoAnswersAProbeTooLateIsToldToo(t *testing.T) {
 		}
 	}
 	reply(slow, 7)
-	if told := sent(c); len(told) != 1 || told[0].Kind != Decide || told[0].To != slow.To || told[0].Ticket != 7 {
-		t.Errorf("%+v", told)
+	if reported := sent(c); len(reported) != 1 || reported[0].Kind != Decide || reported[0].To != slow.To || reported[0].Ticket != 7 {
+		t.Errorf("%+v", reported)
 	}
 	reply(slow, 0) // nothing was preassigned
-	if told := sent(c); len(told) != 0 {
-		t.Errorf("%+v", told)
+	if reported := sent(c); len(reported) != 0 {
+		t.Errorf("%+v", reported)
 	}
 }
 

@@ -20,15 +20,15 @@ type Client struct {
 	start   time.Time
 	done    chan struct{} // closed by Close
 
-	mu      sync.Mutex
-	machine *protocol.Client
-	waiting map[uint64]chan protocol.Finished
-	stats   func() twochoice.Stats
-	last    error // of an agent that refused us
-	told    *Oracle
-	steps   *steps
-	busy    map[uint64]time.Duration // pauses of requests for which agents have no memory
-	refused int                      // Busy answers
+	mu       sync.Mutex
+	machine  *protocol.Client
+	waiting  map[uint64]chan protocol.Finished
+	stats    func() twochoice.Stats
+	last     error // of an agent that refused us
+	reported *Oracle
+	steps    *steps
+	busy     map[uint64]time.Duration // pauses of requests for which agents have no memory
+	refused  int                      // Busy answers
 }
 
 // Pauses before a request is resent to an agent without memory for it.
@@ -55,8 +55,8 @@ func (e *UndecidedError) Unwrap() error { return e.Err }
 // Connect creates a client of a cluster. It opens connections on demand.
 func Connect(c Cluster) (*Client, error) { return connect(c, nil) }
 
-func connect(c Cluster, told *Oracle) (*Client, error) {
-	if err := c.checkFor(told); err != nil {
+func connect(c Cluster, reported *Oracle) (*Client, error) {
+	if err := c.checkFor(reported); err != nil {
 		return nil, err
 	}
 	key, err := LoadKey(c.KeyFile)
@@ -65,7 +65,7 @@ func connect(c Cluster, told *Oracle) (*Client, error) {
 	}
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails
-	scheduler, err := told.scheduler(c, mathrand.NewChaCha8(random))
+	scheduler, err := reported.scheduler(c, mathrand.NewChaCha8(random))
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func connect(c Cluster, told *Oracle) (*Client, error) {
 		return nil, err
 	}
 	client := &Client{cluster: c, start: time.Now(), done: make(chan struct{}), machine: machine,
-		waiting: map[uint64]chan protocol.Finished{}, stats: scheduler.Stats, told: told,
+		waiting: map[uint64]chan protocol.Finished{}, stats: scheduler.Stats, reported: reported,
 		busy: map[uint64]time.Duration{}}
 	client.links = newLinks(c.Agents, key, nil, func(from protocol.Node, m protocol.Message, _ int64) {
 		if m.Code == protocol.Busy {
@@ -208,7 +208,7 @@ func (c *Client) Write(ctx context.Context, object string, offset uint64, data [
 		}
 		return Written{f.Stamp, f.Target}, err
 	}
-	c.told.done(f.Target, len(data))
+	c.reported.done(f.Target, len(data))
 	return Written{f.Stamp, f.Target}, nil
 }
 
@@ -278,7 +278,7 @@ func (c Cluster) checkFor(o *Oracle) error {
 		return c.Check()
 	}
 	if o == nil {
-		return errors.New("the scheduler is the oracle, which needs to be told of all writes: make its clients in one " +
+		return errors.New("the scheduler is the oracle, which needs to know all writes: make its clients in one " +
 			"process, by Oracle.Connect")
 	}
 	asked := c.Scheduler
