@@ -190,11 +190,13 @@ use = egg:swift#listing_formats
 
 def storage_conf(one: StorageServers, kind: str) -> str:
     """Return the configuration of an account, container or object server and its replicator."""
-    more = "[object-updater]\nconcurrency = 1\n" if kind == "object" else ""
-    more += "[container-updater]\n" if kind == "container" else ""
+    updater = {
+        "object": "[object-updater]\nconcurrency = 1\n",
+        "container": "[container-updater]\n",
+    }
     sync = "sync_method = ssync\n" if kind == "object" else ""
     # With the default of 1, waiting replications check only every 0.15 s for their turn.
-    more = "replication_concurrency_per_device = 4\n" if kind == "object" else ""
+    waiting = "replication_concurrency_per_device = 4\n" if kind == "object" else ""
     return f"""{_HEAD}[DEFAULT]
 bind_ip = {one.address}
 bind_port = {one.port + _OFFSET[kind]}
@@ -211,14 +213,14 @@ pipeline = {kind}-server
 [app:{kind}-server]
 use = egg:swift#{kind}
 log_requests = false
-{more}[{kind}-replicator]
+{waiting}[{kind}-replicator]
 concurrency = 2
 node_timeout = 30
 conn_timeout = 2
 {sync}rsync_module = {{replication_ip}}::{kind}
 recon_cache_path = /run/hotbed-swift
 handoffs_first = true
-{more}"""
+{updater.get(kind, "")}"""
 
 
 def _swift_conf(secrets: Mapping[str, Any]) -> str:

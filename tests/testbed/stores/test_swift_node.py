@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import socket
@@ -23,7 +24,13 @@ from testbed.stores.swift import node as daemon
 from testbed.stores.swift.bring import put_layout
 from testbed.stores.swift.changes import Changes
 from testbed.stores.swift.cluster import cluster_from_json, initial
-from testbed.stores.swift.confs import DEVICES, VENV, WantedServers
+from testbed.stores.swift.confs import (
+    DEVICES,
+    VENV,
+    StorageServers,
+    WantedServers,
+    storage_conf,
+)
 from testbed.stores.swift.node import SwiftNode
 from testbed.stores.swift.storage import ALL, Passes, StorageChanges
 from testbed.stores.swift.store import SwiftStore
@@ -181,6 +188,17 @@ def test_clients_that_stay_or_do_not_read_stop_no_other(served):
 
 
 # -- removal of an empty storage node from the rings -----------------------------------------------
+
+
+@pytest.mark.parametrize("daemon", ALL)
+def test_every_daemon_of_a_pass_has_its_section(daemon: str) -> None:
+    kind = daemon.partition("-")[0]
+    conf = configparser.RawConfigParser()
+    conf.read_string(storage_conf(StorageServers("small", "10.0.0.1", 6200), kind))
+    assert daemon in conf
+    assert conf[f"app:{kind}-server"].get("replication_concurrency_per_device") == (
+        "4" if kind == "object" else None
+    )
 
 
 NOTHING = {"objects": 0, "containers": 0, "accounts": 0, "async_pending": 0}

@@ -85,7 +85,7 @@ def test_shares_change_within_a_second_and_nothing_fails(
             assert sent["proxy0"] == pytest.approx(8 * network, rel=0.01)
         assert stored.failed == failed
     [effect] = agent.call("swift-restore", {"state": before})
-    assert effect["ok"], effect
+    assert effect["ok"], effect["message"]
     assert quota(bed, "proxy0", "proxy") == pytest.approx(0.4)
 
 
@@ -102,7 +102,7 @@ def test_tenants_are_seen_and_mapped(bed: Bed, agent: AgentClient, stored: Store
     assert len(stores["small"]["slots"]) >= 5
     action = {"action": "MapTenant", "tenant": "small", "microstore": "large"}
     [effect] = agent.call("swift-act", {"actions": [action]})
-    assert effect["ok"], effect
+    assert effect["ok"], effect["message"]
     other = Stored(bed.client("small"), "objects")
     other.sums = dict(list(stored.sums.items())[:20])
     assert other.lost() == []
@@ -120,7 +120,7 @@ def test_processes_change_without_refusing(agent: AgentClient, stored: Stored) -
         for count in (2, 1):
             action = {"action": "workers", "microstore": "small", "workers": count}
             [effect] = agent.call("swift-act", {"actions": [action]})
-            assert effect["ok"], effect
+            assert effect["ok"], effect["message"]
     assert stored.lost() == []
 
 
@@ -196,7 +196,7 @@ def test_a_storage_node_that_dies_under_load_loses_nothing(
     bed.site.link(bed.testbed.name, "storage1", True)
     bed.run("storage1", "systemctl start 'hotbed-swift-*-small' 'hotbed-swift-*-large'")
     [effect] = agent.call("swift-act", {"actions": [{"action": "replicate"}]}, timeout_s=300)
-    assert effect["ok"], effect
+    assert effect["ok"], effect["message"]
     assert stored.lost() == []
 
 
@@ -208,9 +208,9 @@ def test_a_storage_node_leaves_and_returns_under_load(
         failed = stored.failed
         leave: dict[str, Any] = {"action": "remove-storage", "node": "storage2"}
         [effect] = agent.call("swift-act", {"actions": [leave]}, timeout_s=600)
-        assert effect["ok"], effect
+        assert effect["ok"], effect["message"]
         back = {"action": "add-storage", "node": "storage2", "microstore": "small"}
         [effect] = agent.call("swift-act", {"actions": [back]}, timeout_s=120)
-        assert effect["ok"], effect
+        assert effect["ok"], effect["message"]
         assert stored.failed == failed
     assert stored.lost() == []
