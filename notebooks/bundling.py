@@ -16,9 +16,8 @@
 # %% [markdown]
 # # Results ready to submit
 #
-# One archive of a campaign's runs, figures and claims, and the check that a reviewer makes of it
-# (docs/artifacts.md). It needs no testbed, only the run folders: also when the lease on which
-# they were made has ended.
+# Packs a campaign's runs, figures and claims into one archive and checks it as a reviewer does
+# (docs/artifacts.md). It needs only the run folders, no testbed: the lease may have ended.
 
 # %% tags=["parameters"]
 campaign = "dlr-quick"  # type: str
@@ -28,7 +27,7 @@ about = ""  # type: str
 # %% [markdown]
 # ## Bundle
 # `hotbed bundle CAMPAIGN`. `about` names a YAML file with title, authors and more. Known files are
-# packed, with aliases for machines and people; a secret in them stops it.
+# packed, with aliases for machines and people. A secret in them is an error.
 
 # %%
 from campaigns.engine.campaign_file import ROOT
@@ -52,7 +51,7 @@ with progress(f"bundle {campaign}") as report:
 }
 
 # %% [markdown]
-# ## Its claims, those included that do not hold
+# ## All claims, also those that do not hold
 
 # %%
 import pandas as pd
@@ -75,8 +74,8 @@ pd.DataFrame(
 
 # %% [markdown]
 # ## Verify
-# `hotbed verify BUNDLE`: hashes, and all figures and claims computed again from the raw runs in
-# the archive alone.
+# `hotbed verify BUNDLE` checks hashes and recomputes all figures and claims from the raw runs in
+# the archive.
 
 # %%
 from hotbed.contained import verify
@@ -89,5 +88,5 @@ pd.DataFrame(checked.checks)
 # %% [markdown]
 # ## Run it again
 # `hotbed rerun BUNDLE --testbed NAME` runs the bundle's campaign on another testbed and compares
-# the new runs with the bundled ones. On a testbed that is leased it ends and goes on as any
-# campaign does (docs/leases.md).
+# the new runs with the bundled ones. If the lease ends first, the same command resumes on a new
+# lease (docs/leases.md).

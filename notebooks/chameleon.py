@@ -15,14 +15,14 @@
 # # Machines on Chameleon, and giving them back
 #
 # From a spec with `site: {kind: chameleon, options: {site: CHI@UC, node_type: compute_skylake}}` to
-# machines that answer ssh: what they cost, the lease, more time, and release. The same cells bring
-# up a testbed on any other site; only the spec's site block differs (docs/chameleon.md).
+# machines that answer ssh: cost, lease, more time, and release. The same cells bring up a testbed
+# on any other site; only the spec's site block differs (docs/chameleon.md).
 #
 # `spec` is a path below Hotbed's folder, or an absolute one.
 #
-# Credentials are Chameleon's JupyterHub's own, or the `OS_*` variables of the RC file that
-# Chameleon's page hands out. They do not belong into a notebook. Every cell can be repeated and
-# goes on where it stopped.
+# Credentials come from Chameleon's JupyterHub, or from the `OS_*` variables of the RC file on
+# Chameleon's page. Never write them into a notebook. Every cell can be repeated; it resumes where
+# it stopped.
 
 # %% tags=["parameters"]
 spec = "testbed/specs/dlr-kvm.yaml"  # type: str
@@ -30,8 +30,8 @@ extend_hours = 0.0  # type: float
 keep = True  # type: bool
 
 # %% [markdown]
-# ## What it takes
-# Nothing is asked for yet.
+# ## Cost
+# This cell requests nothing.
 
 # %%
 from campaigns.engine.campaign_file import ROOT
@@ -44,8 +44,8 @@ site.plan(wanted)
 
 # %% [markdown]
 # ## Up
-# `hotbed up SPEC`: the lease, then all servers in parallel, until every node answers ssh. A
-# lease and servers that are there already are used.
+# `hotbed up SPEC` creates the lease, then all servers in parallel, and waits until every node
+# answers ssh. It uses an existing lease and existing servers.
 
 # %%
 from hotbed.progress import progress
@@ -60,15 +60,16 @@ testbed
 
 # %% [markdown]
 # ## The lease
-# `hotbed status NAME`: when it ends, and the node-hours still to come.
+# `hotbed status NAME` shows its end and the remaining node-hours.
 
 # %%
 site.status(testbed.name)
 
 # %% [markdown]
 # ## More time
-# `hotbed extend NAME HOURS`: inside what the spec allows (`lease: {prolong: ...}`) and the site's
-# policy. A campaign can ask by itself: `hotbed run CAMPAIGN --extend-lease` (docs/leases.md).
+# `hotbed extend NAME HOURS` extends the lease within the limits of the spec (`lease: {prolong:
+# ...}`) and of the site. A campaign can extend it by itself: `hotbed run CAMPAIGN --extend-lease`
+# (docs/leases.md).
 
 # %%
 if extend_hours:
@@ -77,9 +78,8 @@ site.status(testbed.name)
 
 # %% [markdown]
 # ## Give it back
-# `hotbed down NAME` removes everything that was made for the testbed, and nothing else. Set `keep`
-# to `False`, or run the verb, as soon as the results are there: a lease costs whether it is used or
-# not.
+# `hotbed down NAME` removes everything that was created for the testbed, and nothing else. Set
+# `keep` to `False`, or run the verb, as soon as you have the results: an unused lease also costs.
 
 # %%
 if not keep:

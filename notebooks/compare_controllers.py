@@ -14,10 +14,10 @@
 # %% [markdown]
 # # Your controller against all others
 #
-# In an hour: write a policy of your own, let it meet the others on a simulated Ceph, and read what
-# comes out. No testbed, no root. What this notebook calls is what `hotbed new controller` and
-# `hotbed compare` call; everything can be run again, and runs that are there are not made twice.
-# Relative paths begin at Hotbed's folder.
+# In an hour, write your own policy, compare it with the others on a simulated Ceph, and read the
+# results. No testbed, no root. This notebook calls the same functions as `hotbed new controller`
+# and `hotbed compare`. Every cell can be repeated; existing runs are kept. Relative paths start at
+# Hotbed's folder.
 
 # %% tags=["parameters"]
 name = "my-controller"  # type: str
@@ -35,10 +35,10 @@ artifacts = "artifacts"  # type: str
 # ## 1. What a controller sees and does (10 minutes)
 #
 # Half of the OSD nodes are *hot*: other jobs read from their disks. A read waits in the queue of
-# its placement group's primary OSD, so the slowest nodes hold everybody up. Once an interval a
-# controller gets an **observation** and answers with **actions**. This is one observation, made by
-# hand: four OSDs, the first two on busy nodes. `pressure` is the share of time, in percent, in
-# which something on the node waited for its disk.
+# its placement group's primary OSD, so the slowest nodes delay all clients. Once per interval a
+# controller receives an **observation** and returns **actions**. Here is one observation, written
+# by hand: four OSDs, the first two on busy nodes. `pressure` is the percentage of time in which a
+# process on the node waited for its disk.
 
 # %%
 from testbed.stores.contract import Observation, Osd
@@ -52,8 +52,8 @@ observation = Observation(
 observation
 
 # %% [markdown]
-# The paper's controller, DLR, lowers the *primary affinity* of the busy ones: the chance that an
-# OSD serves the reads of the placement groups it holds.
+# The paper's controller, DLR, lowers the *primary affinity* of busy OSDs: the probability that an
+# OSD serves the reads of its placement groups.
 
 # %%
 from controllers.registry import create, find
@@ -63,10 +63,10 @@ state, actions = dlr.decide(dlr.initial(), observation)
 actions
 
 # %% [markdown]
-# ## 2. Yours (15 minutes)
+# ## 2. Your controller (15 minutes)
 #
-# A controller is a folder with a `policy.py`. This cell makes one that works, with a test of it
-# next to the folder. It leaves a folder that exists as it is: the file is yours.
+# A controller is a folder with a `policy.py`. This cell creates a working one, with a test next to
+# the folder. It never changes an existing folder.
 
 # %%
 from campaigns.engine.campaign_file import ROOT
@@ -79,20 +79,19 @@ if not policy_file.exists():
 print(policy_file, policy_file.read_text(), sep="\n\n")
 
 # %% [markdown]
-# Open the file in an editor, change it, save it, and run on from here. `decide` must be *pure*: no
-# clock, no files, no random numbers; all it knows is the observation and the state it returned
-# before.
+# Edit and save the file, then continue here. `decide` must be *pure*: no clock, no files, no random
+# numbers. Its only inputs are the observation and the state that it returned before.
 
 # %%
 mine = create(find(name, [folder]), {}, seed=1)
 mine.decide(mine.initial(), observation)
 
 # %% [markdown]
-# ## 3. What a comparison will run (5 minutes)
+# ## 3. The plan of a comparison (5 minutes)
 #
-# Every *block* holds every controller once, in random order, with the same hot nodes: they are
-# compared within blocks. The first line tells which effect that many blocks can resolve. (What
-# differs less is not shown to be equal: it is *inconclusive*.)
+# Every *block* runs every controller once, in random order, with the same hot nodes. Controllers
+# are compared within blocks. The first line states the smallest effect that this number of blocks
+# can resolve. A smaller difference is *inconclusive*, which does not mean equal.
 
 # %%
 from campaigns.comparison import Ask, compare, dry_run
@@ -115,9 +114,9 @@ planned
 # %% [markdown]
 # ## 4. Run it (5 minutes)
 #
-# The same as `hotbed compare --controllers my-controller,dlr --controllers-dir my-controllers`.
-# Stop it at any time: the next call goes on. After a change of your policy only its own runs are
-# made anew.
+# The same as `hotbed compare --controllers my-controller,dlr --controllers-dir my-controllers`. You
+# can stop it at any time; the next call resumes. After a change of your policy, only its runs are
+# repeated.
 
 # %%
 made = compare(ask)
@@ -126,9 +125,9 @@ made
 # %% [markdown]
 # ## 5. The figure (10 minutes)
 #
-# Each dot is the throughput against that of default Ceph, each bar its 95 % interval over blocks. A
-# filled dot: the interval leaves zero out, so a difference is shown. *Place 1–2* means that the
-# blocks cannot tell who of two is the first.
+# Each dot is the throughput relative to default Ceph, each bar its 95 % interval over blocks. A
+# filled dot has an interval without zero: a difference is shown. *Place 1–2* means that the blocks
+# cannot separate the first two.
 
 # %%
 from IPython.display import Image
@@ -139,14 +138,14 @@ ranking = build(made.folder, made.comparison)
 Image(filename=str(ranking.figure))
 
 # %% [markdown]
-# The same as a table; *no clear difference from* names the ties:
+# The same results as a table; *no clear difference from* lists the ties:
 
 # %%
 ranking
 
 # %% [markdown]
-# And as claims, each with its verdict. They were declared before the run, all in one direction:
-# that the controller does better. *not reproduced* hence means that it does worse.
+# The same results as claims with verdicts. They were declared before the run, each that the
+# controller is better; *not reproduced* means that it is worse.
 
 # %%
 import pandas as pd
@@ -157,8 +156,8 @@ pd.DataFrame([claim.model_dump() for claim in ranking.claims])[columns]
 # %% [markdown]
 # ## 6. Why? (10 minutes)
 #
-# Every run keeps a journal: what was sensed, decided and done in each step. `replay` recomputes
-# every decision and finds the first difference, if your policy is not as pure as it should be.
+# Every run keeps a journal of each step's observation, decision and actions. `replay` recomputes
+# every decision and reports the first difference, which means that your policy is not pure.
 
 # %%
 from controllers.journal import read_journal
@@ -178,7 +177,7 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# Throughput of that run, second by second, next to one of default Ceph in the same block:
+# Throughput of that run per second, and of default Ceph in the same block:
 
 # %%
 import matplotlib.pyplot as plt
@@ -194,13 +193,13 @@ axis.legend()
 # %% [markdown]
 # ## 7. Your turn (the rest of the hour)
 #
-# - Change `busy`, or `affinity`, in your `policy.py` and run on from there: only your runs are made
-#   anew.
-# - The hot nodes move with `scenario = "interference"`: does your policy follow quickly enough?
-#   Does it give the reads back?
-# - `others = ["all"]` meets every controller there is; the oracle, which knows the hot nodes, shows
-#   how much there was to be had.
-# - Write `test_my_controller.py` for what went wrong, and repeat it before the next comparison.
-# - On a real Ceph of your own: `ground = "local"` after `hotbed up` and `hotbed deploy`, or
-#   `hotbed compare --ground local`. It takes minutes a block there; what is simulated is a model,
-#   and its error is stated in the docs.
+# - Change `busy` or `affinity` in your `policy.py` and continue from there: only your runs are
+#   repeated.
+# - With `scenario = "interference"` the hot nodes move: does your policy follow quickly enough?
+#   Does it restore the affinities?
+# - `others = ["all"]` adds every built-in controller. The oracle, which knows the hot nodes, shows
+#   the largest possible gain.
+# - Test what went wrong in `test_my_controller.py`, and run the test before the next comparison.
+# - On a real Ceph: `ground = "local"` after `hotbed up` and `hotbed deploy`, or `hotbed compare
+#   --ground local`. A block takes minutes there. The simulation is a model; the docs state its
+#   error.

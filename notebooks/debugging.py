@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Looking into a testbed
 #
-# Commands on nodes, their logs, and the testbed live. In a terminal: `hotbed ssh`, `hotbed exec`
-# and `hotbed top` (docs/debugging.md).
+# Runs commands on nodes, reads their logs, and watches the testbed live. In a terminal: `hotbed
+# ssh`, `hotbed exec` and `hotbed top` (docs/debugging.md).
 
 # %% tags=["parameters"]
 testbed = ""  # type: str
@@ -32,8 +32,8 @@ open_site(found.site).status(found.name)
 
 # %% [markdown]
 # ## A command on a node
-# `hotbed ssh NODE COMMAND`. Host keys are checked; nodes without an address of their own are
-# reached through the admin node.
+# `hotbed ssh NODE COMMAND`. Host keys are verified. Nodes without a public address are reached
+# through the admin node.
 
 # %%
 from testbed.reach import shell_to
@@ -42,8 +42,8 @@ shell = shell_to(found, found.node(node))
 print(shell.run(["uptime"]).text)
 
 # %% [markdown]
-# ## A command on all of them
-# `hotbed exec all -- COMMAND`; the exit codes by node.
+# ## A command on all nodes
+# `hotbed exec all -- COMMAND`: exit codes by node.
 
 # %%
 from testbed.reach import run_on
@@ -51,15 +51,15 @@ from testbed.reach import run_on
 run_on(found, found.nodes, ["df -h /"], lambda name, line, error: print(f"{name} | {line}"))
 
 # %% [markdown]
-# ## What a node's services logged
+# ## Logs of a node's services
 
 # %%
 logged = shell.run(["journalctl", "-u", unit, "-n", "20", "--no-pager", "-o", "short-iso"])
 print(logged.text)
 
 # %% [markdown]
-# ## What Hotbed runs there now
-# Load and controllers that it started, and load that somebody else did.
+# ## Running load and controllers
+# Load and controllers that Hotbed started, and foreign load.
 
 # %%
 from testbed.client import agent_client
@@ -69,8 +69,8 @@ agent = agent_client(found)
 
 # %% [markdown]
 # ## Live
-# `hotbed top`: pressure, disks, links and affinities of every node, a look a second. The button
-# ends it; it ends by itself after `follow_s` seconds. Without widgets it is the first look.
+# `hotbed top`: pressure, disks, links and affinities of every node, once a second. The button stops
+# it; it stops by itself after `follow_s` seconds. Without widgets it shows one sample.
 
 # %%
 from hotbed.live_view import live_view

@@ -12,10 +12,10 @@
 # ---
 
 # %% [markdown]
-# # A store on a testbed, and whether a campaign fits
+# # Deploy a store and plan a campaign
 #
-# Deploys the store of the spec that the testbed was brought up from (`hotbed up`, or the notebook
-# `chameleon`), looks at it, and compares the time of a campaign with what is left of the lease.
+# Deploys the store of the testbed's spec (after `hotbed up`, or the notebook `chameleon`), shows
+# its state, and compares a campaign's time with the rest of the lease.
 
 # %% tags=["parameters"]
 testbed = ""  # type: str
@@ -23,8 +23,8 @@ campaign = "dlr-quick"  # type: str
 artifacts = "artifacts"  # type: str
 
 # %% [markdown]
-# ## Which testbed
-# By its name; without one the only one there is.
+# ## Select the testbed
+# By name; without a name, the only one.
 
 # %%
 from testbed.choose import choose_ready
@@ -34,7 +34,7 @@ found
 
 # %% [markdown]
 # ## Deploy
-# `hotbed deploy`: a repeated call changes only what is not as it should be.
+# `hotbed deploy`: a repeated call changes only what differs from the spec.
 
 # %%
 from hotbed.progress import progress
@@ -45,7 +45,7 @@ with progress(f"deploy {found.name}") as report:
 outcome.sentence()
 
 # %% [markdown]
-# ## What the store says of itself
+# ## State of the store
 
 # %%
 from testbed.client import agent_client
@@ -54,8 +54,8 @@ agent_client(found).call("health")
 
 # %% [markdown]
 # ## Does the campaign fit?
-# `hotbed run CAMPAIGN --dry-run`: the cells, their time, and, where the testbed is leased, whether
-# they end before the lease does.
+# `hotbed run CAMPAIGN --dry-run` lists the cells and their time. On a leased testbed it also shows
+# if they end before the lease.
 
 # %%
 from campaigns.engine.campaign_file import ROOT

@@ -28,8 +28,8 @@
 # - COSBench on Ceph's object gateway (the MOS paper's workloads), on `dlr-gateway`:
 #   `{"op": "s3", "workload": "C", "workers": 16, "scenario": "heterogeneity"}`
 #
-# On the ground `sim` nothing has to be up: time is virtual, and the run says `simulated`. Cells of
-# kind `dlr` also run there, except on the object gateway. Each other paper has a kind there:
+# The ground `sim` needs no testbed: time is virtual, and the run is labelled `simulated`. Cells of
+# kind `dlr` also run there, except on the object gateway. Every other paper has a kind for it:
 #
 # | paper | `kind` | `cell` |
 # |---|---|---|
@@ -38,7 +38,7 @@
 # | PriorityMeister | `prioritymeister` | `{"scenario": "disk", "policy": "pm", "seconds": 300}` |
 # | MOS | `mos` | `{"policy": "mos-pp"}` |
 #
-# Times are the paper's; `time_scale` multiplies them.
+# `time_scale` multiplies the paper's times.
 
 # %% tags=["parameters"]
 kind = "dlr"  # type: str

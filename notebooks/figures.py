@@ -14,7 +14,7 @@
 # %% [markdown]
 # # The figures of a paper
 #
-# Draws the figures of `paper` from the runs below `artifacts`, and judges every claim. The same as
+# Draws the figures of `paper` from the runs in `artifacts`, and judges every claim, like
 # `hotbed report dlr`.
 #
 # | `paper` | figures | first runs |
@@ -25,9 +25,9 @@
 # | `pm` | 1, 4 to 11, Table 2, simulated or on NFS servers | `pm-quick` |
 # | `mos` | 1 to 5, 8 to 12 on microstores; 14, 15, Table 3 simulated | `mos-sim-quick` |
 #
-# `hotbed run CAMPAIGN` makes the runs. `paper` may also be one campaign, such as `mos-sim-quick`. A
-# figure without runs names the campaign that makes them; `docs/experiments.md` lists every figure
-# with its command and time.
+# `hotbed run CAMPAIGN` produces the runs. `paper` may also be a campaign, such as `mos-sim-quick`.
+# A figure without runs names its campaign; `docs/experiments.md` lists every figure with its
+# command and time.
 
 # %% tags=["parameters"]
 paper = "dlr"  # type: str
@@ -60,7 +60,7 @@ columns = ["id", "figure", "statement", "paper_value", "measured", "ci95", "n", 
 pd.DataFrame([claim.model_dump() for claim in report.claims])[columns]
 
 # %% [markdown]
-# The paper's tables, and results that no figure shows.
+# The paper's tables, and results without a figure.
 
 # %%
 for table in report.tables:

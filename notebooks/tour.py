@@ -14,9 +14,9 @@
 # %% [markdown]
 # # A tour: from nothing to a figure
 #
-# Brings up a testbed, deploys a real Ceph on it, looks at it, runs DLR once under hotspots and
-# draws what happened. On the local site this needs root and takes about five minutes; every step
-# can be repeated and goes on where it stopped.
+# Brings up a testbed, deploys a real Ceph, inspects it, runs DLR once under hotspots, and draws the
+# result. On the local site it needs root and about five minutes. Every step can be repeated; it
+# resumes where it stopped.
 
 # %% tags=["parameters"]
 spec = "testbed/specs/dlr.yaml"  # type: str
@@ -52,8 +52,8 @@ from testbed.deploy.deployment import bring
 bring(site, testbed).sentence()
 
 # %% [markdown]
-# ## Look
-# What the admin node knows: the store's health, and every node's load (`hotbed top`).
+# ## Inspect
+# The store's health and every node's load, from the admin node (`hotbed top`).
 
 # %%
 from testbed.client import agent_client
@@ -69,8 +69,8 @@ pd.DataFrame(sensed["nodes"]).T[["io_pressure", "iowait", "disk_util", "disk_rea
 
 # %% [markdown]
 # ## One experiment
-# Random reads while fio loads four of the eight OSD nodes; DLR steers. The same as the notebook
-# `experiment`, which campaigns run many times.
+# Random reads while fio loads four of the eight OSD nodes, under DLR. Campaigns run the notebook
+# `experiment` for this, once per cell.
 
 # %%
 from campaigns.by_hand import make_run
@@ -109,7 +109,7 @@ for axis, (metric, label) in zip(axes, parts.items(), strict=True):
 axes[-1].set_xlabel("time since the workload's start, s")
 # %% [markdown]
 # ## Down
-# `hotbed down`: nothing is left behind.
+# `hotbed down` removes everything.
 
 # %%
 if not keep:
