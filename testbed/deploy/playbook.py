@@ -32,24 +32,24 @@ from testbed.ssh import end_connections
 Event = Mapping[str, Any]
 
 SECONDS = {  # measured on nine nodes and two cores; unnamed tasks take `OTHER_S`
-    "Look at the machine": 3.3,
+    "Inspect the machine": 3.3,
     "Name all machines in /etc/hosts": 2.1,
-    "Make the state directory": 2.2,
-    "Make the scratch file system": 1.8,
+    "Create the state directory": 2.2,
+    "Create the scratch file system": 1.8,
     "Write the mount unit": 3.2,
     "Mount the scratch file system, now and at every boot": 4.4,
     "Start to lay out fio's files": 2.3,
     "Write ceph.conf": 5.5,
-    "Make the first monitor": 2.4,
+    "Create the first monitor": 2.4,
     "Start the monitors": 4.7,
-    "Register OSDs, keys and places with the monitors": 3.1,
+    "Register OSDs, keys and CRUSH locations with the monitors": 3.1,
     "Write the manager's keyring": 2.7,
     "Start the managers": 3.3,
-    "Make the OSDs' stores": 11.0,
+    "Create the OSDs' stores": 11.0,
     "Start the OSDs": 5.3,
-    "Make the pools": 3.0,
-    "Let the admin node in": 2.8,
-    "Wait until fio's files are whole": 4.0,
+    "Create the pools": 3.0,
+    "Authorize the admin node's ssh key": 2.8,
+    "Wait until fio's files are complete": 4.0,
     "Remove daemons, data, keys and units": 9.0,
 }
 OTHER_S = 0.5

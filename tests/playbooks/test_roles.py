@@ -43,7 +43,7 @@ def role(request: pytest.FixtureRequest, root: Path) -> Path:
 def test_every_default_is_an_argument_or_inner(role: Path) -> None:
     defaults = set(load(role / "defaults" / "main.yml"))
     text = (role / "defaults" / "main.yml").read_text()
-    inner = text.split("# What the role's scripts get; nothing here is meant to be set.")
+    inner = text.split("# Input of the role's scripts; do not set.")
     hidden = set(yaml.safe_load(inner[1])) if len(inner) == 2 else set()
     missing = defaults - set(documented(role)) - hidden
     assert not missing, f"{role.name}: not in argument_specs: {sorted(missing)}"

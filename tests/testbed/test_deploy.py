@@ -125,7 +125,7 @@ def test_a_failure_is_a_sentence_with_the_way_to_the_log(play: Play, bed: Testbe
 @pytest.mark.slow
 def test_what_validate_refuses_is_the_users_mistake(play: Play) -> None:
     judge = {
-        "name": "Judge what was found",
+        "name": "Fail on errors found",
         "ansible.builtin.assert": {"that": "false", "fail_msg": "The OSD device is mounted."},
     }
     with pytest.raises(RefusedError) as error:

@@ -203,7 +203,9 @@ def test_gateways_end_before_the_osds_that_they_need(testbed, monkeypatch):
     assert started == ["start mon", "start mgr", "start osd", "start rgw"]
 
 
-REFUSED = Failure("osd-0", "validate_volumes", "Judge the OSDs' devices", "The device holds ext4.")
+REFUSED = Failure(
+    "osd-0", "validate_volumes", "Fail on errors of the OSDs' devices", "The device holds ext4."
+)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_failed_command_is_told_by_node_task_and_its_own_last_words(recorded):
     tracker, _ = follow(recorded("failing"), [])
     said = explain(tracker.failures)
     assert said == (
-        '"ceph: Make the OSDs\' stores" failed on node admin and 2 more: '
+        '"ceph: Create the OSDs\' stores" failed on node admin and 2 more: '
         "ceph-osd --mkfs failed: (28) No space left on device."
     )
     assert {failure.node for failure in tracker.failures} == {"osd0", "osd1", "admin"}
@@ -60,16 +60,16 @@ def test_hidden_results_and_unreachable_nodes(recorded):
 
 
 def test_an_ignored_failure_is_none_and_changes_are_counted(recorded):
-    tracker, steps = follow(recorded("good"), ["Make the state directory", "Keep the clock"])
+    tracker, steps = follow(recorded("good"), ["Create the state directory", "Keep the clock"])
     assert tracker.failures == []
     assert tracker.changed == {"osd0": 1, "osd1": 1}
-    first = SECONDS["Make the state directory"]
-    assert [phase for phase, _ in steps] == ["Make the state directory", *["Keep the clock"] * 2]
+    first = SECONDS["Create the state directory"]
+    assert [phase for phase, _ in steps] == ["Create the state directory", *["Keep the clock"] * 2]
     assert [share for _, share in steps] == pytest.approx([0, first / (first + OTHER_S), 1])
 
 
 def test_progress_never_falls_and_skips_tasks_that_did_not_run(recorded):
-    tasks = ["Write ceph.conf", "Another one", "Make the OSDs' stores", "Start the OSDs"]
+    tasks = ["Write ceph.conf", "Another one", "Create the OSDs' stores", "Start the OSDs"]
     _, steps = follow(recorded("failing"), tasks)
     shares = [share for _, share in steps]
     assert shares == sorted(shares)

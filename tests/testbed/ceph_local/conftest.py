@@ -30,6 +30,6 @@ def varied(site: Site, removed: Testbed) -> Testbed:
     roles = {name: group.roles for group in VARIANT.groups for name in group.node_names()}
     nodes = [dataclasses.replace(removed.node(n), roles=frozenset(r)) for n, r in roles.items()]
     found = dataclasses.replace(removed, nodes=tuple(nodes))
-    killed_at(found, VARIANT, "ceph: Make the OSDs' stores")
+    killed_at(found, VARIANT, "ceph: Create the OSDs' stores")
     deploy(found, VARIANT, site=site)
     return found

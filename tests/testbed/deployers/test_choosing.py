@@ -305,7 +305,7 @@ def deployment_ends(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Ends:
     return deploy
 
 
-REFUSAL = RefusedError("x", (Failure("osd0", "validate", "Judge what was found", "x"),))
+REFUSAL = RefusedError("x", (Failure("osd0", "validate", "Fail on errors found", "x"),))
 
 
 def test_nothing_is_removed_where_the_checks_refused_the_deployment(bed, hosts, deployment_ends):
