@@ -8,14 +8,13 @@ prints ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentenc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
 from schemas.durable import read_deployed
 from schemas.errors import UserError
-from schemas.locks import RUN, own_folder
-from testbed.ssh import SshShell, SshTarget
+from schemas.locks import RUN
 
 AGENT_ROOT = "/opt/hotbed"  # the packages schemas, testbed, controllers
 CONFIG = "/etc/hotbed/agent.json"  # an AgentConfig
@@ -122,11 +121,6 @@ def _node(data: Mapping[str, Any]) -> AgentNode:
     return AgentNode(**values)
 
 
-def config_to_json(config: AgentConfig) -> dict[str, Any]:
-    """Invert `config_from_json`."""
-    return asdict(config)
-
-
 def load_config(path: str = CONFIG) -> AgentConfig:
     """Return the configuration of this admin node.
 
@@ -156,18 +150,3 @@ def osd_nodes(config: AgentConfig) -> tuple[AgentNode, ...]:
 def osd_names(config: AgentConfig) -> dict[int, str]:
     """Return the node name by OSD id."""
     return {osd: node.name for node in config.nodes for osd in node.osds}
-
-
-def shell_to(node: AgentNode) -> SshShell:
-    """Return a shell from the admin node to `node`, with the admin node's own key."""
-    return SshShell(
-        SshTarget(
-            node=node.name,
-            address=node.address,
-            key=Path(KEY),
-            known_hosts=Path(KNOWN_HOSTS),
-            user=node.ssh_user,
-            port=node.ssh_port,
-            control_dir=own_folder(CONTROL_DIR),
-        )
-    )

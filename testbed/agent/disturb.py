@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,8 +148,8 @@ class Disturber:
 
     def later(self) -> list[tuple[float, list[DisturbanceStep]]]:
         """Return the steps after 0, grouped by time."""
-        times = sorted({step.t_s for step in self._steps if step.t_s > 0})
-        return [(t_s, [step for step in self._steps if step.t_s == t_s]) for t_s in times]
+        after = (step for step in self._steps if step.t_s > 0)
+        return [(t_s, list(steps)) for t_s, steps in itertools.groupby(after, lambda s: s.t_s)]
 
     def begin(self, go: float) -> None:
         """Let the plan's times count from `go` (epoch)."""
@@ -162,52 +163,46 @@ class Disturber:
 
     def carry_out(self, steps: Sequence[DisturbanceStep], *, planned: bool = True) -> None:
         """Carry out `steps`: first all stops, then all starts, each in parallel over nodes."""
-        for wanted in (False, True):
-            chosen = [step for step in steps if (step.argv is not None) is wanted]
+        for starts in (False, True):
             by_node: dict[str, list[DisturbanceStep]] = {}
-            for step in chosen:
-                by_node.setdefault(step.node, []).append(step)
-            events = self._on_all(by_node)
+            for step in steps:
+                if (step.argv is not None) is starts:
+                    by_node.setdefault(step.node, []).append(step)
+            done = every(by_node, partial(self._on_node, by_node))
             for node, todo in by_node.items():
-                done = events[node]
-                if isinstance(done, RemoteError):
-                    raise done
-                for step, event in zip(todo, done, strict=True):
-                    if wanted and event["ok"]:
-                        self._running[(step.node, step.name)] = step
-                    elif not wanted:
+                for step, event in zip(todo, done[node], strict=True):
+                    if not starts:
                         self._running.pop((step.node, step.name), None)
+                    elif event["ok"]:
+                        self._running[(step.node, step.name)] = step
                     self._event(event | {"planned_t_s": step.t_s if planned else None})
-            if chosen:
+            if by_node:
                 self._state()
 
-    def _on_all(
-        self, by_node: Mapping[str, Sequence[DisturbanceStep]]
-    ) -> Mapping[str, list[dict[str, Any]] | RemoteError]:
-        return on_each(by_node, lambda node: self._on_node(by_node[node]))
+    def _on_node(
+        self, by_node: Mapping[str, Sequence[DisturbanceStep]], node: str
+    ) -> list[dict[str, Any]]:
+        return [self._one(step) for step in by_node[node]]
 
-    def _on_node(self, steps: Sequence[DisturbanceStep]) -> list[dict[str, Any]]:
-        events = []
-        for step in steps:
-            event: dict[str, Any] = {
-                "node": step.node,
-                "name": step.name,
-                "action": "stop" if step.argv is None else "start",
-                "ok": True,
-                "error": None,
-                "output": None,
-            }
-            try:
-                if step.argv is None:
-                    result = self._stop(step.node, step.name)
-                    event["output"] = None if result is None else asdict(result)
-                else:
-                    self._start(step.node, step.name, step.argv, self._ends_at - self.clock())
-            except HotbedError as error:
-                event |= {"ok": False, "error": str(error)}
-            event["at"] = self.clock()
-            events.append(event)
-        return events
+    def _one(self, step: DisturbanceStep) -> dict[str, Any]:
+        """Carry out one step; return its event, also of a failure."""
+        event: dict[str, Any] = {
+            "node": step.node,
+            "name": step.name,
+            "action": "stop" if step.argv is None else "start",
+            "ok": True,
+            "error": None,
+            "output": None,
+        }
+        try:
+            if step.argv is None:
+                result = self._stop(step.node, step.name)
+                event["output"] = None if result is None else asdict(result)
+            else:
+                self._start(step.node, step.name, step.argv, self._ends_at - self.clock())
+        except HotbedError as error:
+            event |= {"ok": False, "error": str(error)}
+        return event | {"at": self.clock()}
 
     def _event(self, event: dict[str, Any]) -> None:
         output = event.pop("output")
@@ -337,37 +332,6 @@ def read_events(folder: Path = FOLDER) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def check_plan(config: AgentConfig, payload: Mapping[str, Any]) -> tuple[DisturbanceStep, ...]:
-    """Return the steps of a payload {plan, max_s}. Raises UserError on unknown nodes or values."""
-    steps = steps_from_json(payload.get("plan"))
-    for step in steps:
-        node_of(config, step.node)
-    max_s = payload.get("max_s")
-    if not isinstance(max_s, (int, float)) or not 0 < max_s < math.inf:
-        raise UserError(
-            "the payload needs max_s, a positive number of seconds", where="disturb-start"
-        )
-    return steps
-
-
-def start_on(config: AgentConfig) -> Start:
-    """Return a function that starts a load unit on a node of `config`."""
-
-    def start(node: str, name: str, argv: Sequence[str], max_s: float) -> None:
-        units.start(reach(config, node), name, argv, max_s=max(1.0, max_s))
-
-    return start
-
-
-def stop_on(config: AgentConfig) -> Stop:
-    """Return a function that stops a load unit on a node of `config`."""
-
-    def stop(node: str, name: str) -> UnitResult | None:
-        return units.stop(reach(config, node), name)
-
-    return stop
-
-
 def clean_loads(config: AgentConfig) -> int:
     """Stop every running load that the plan in the folder names; return their number.
 
@@ -406,15 +370,22 @@ def disturb_start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, 
     """Start a plan: {plan, max_s, wait_for_go?} -> the state once all loads at or before 0 run.
 
     Loads of an earlier plan are stopped first."""
-    steps = check_plan(config, payload)
+    steps = steps_from_json(payload.get("plan"))
+    for step in steps:
+        node_of(config, step.node)
+    max_s = payload.get("max_s")
+    if not isinstance(max_s, (int, float)) or not 0 < max_s < math.inf:
+        raise UserError(
+            "the payload needs max_s, a positive number of seconds", where="disturb-start"
+        )
     disturb_stop(config, {})
     shutil.rmtree(FOLDER, ignore_errors=True)
     plan = {
         "plan": payload["plan"],
-        "max_s": payload["max_s"],
+        "max_s": max_s,
         "wait_for_go": bool(payload.get("wait_for_go", False)),
     }
-    start_unit(config, plan, float(payload["max_s"]))
+    start_unit(config, plan, float(max_s))
     try:
         wait_until_running(sum(1 for step in steps if step.t_s <= 0), _alive)
     except RemoteError:
@@ -491,11 +462,11 @@ def _last_words(shell: Shell, name: str) -> str:
     return done.text.strip()[:200]
 
 
-def rates_of(text: str, block: int = 4096) -> list[float]:
-    """Return reads of `block` bytes per second between the lines ``time bytes`` of `_RATES`."""
+def rates_of(text: str) -> list[float]:
+    """Return reads of 4096 bytes per second between the lines ``time bytes`` of `_RATES`."""
     points = [tuple(float(word) for word in line.split()) for line in text.splitlines()]
     return [
-        (after[1] - before[1]) / block / (after[0] - before[0])
+        (after[1] - before[1]) / 4096 / (after[0] - before[0])
         for before, after in itertools.pairwise(points)
         if after[0] > before[0]
     ]
@@ -533,10 +504,14 @@ def main(arguments: Sequence[str]) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
+
+    def start(node: str, name: str, argv: Sequence[str], max_s: float) -> None:
+        units.start(reach(config, node), name, argv, max_s=max(1.0, max_s))
+
     disturber = Disturber(
         steps_from_json(plan["plan"]),
-        start_on(config),
-        stop_on(config),
+        start,
+        lambda node, name: units.stop(reach(config, node), name),
         FOLDER,
         max_s=float(plan["max_s"]),
     )

@@ -13,10 +13,10 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from schemas.errors import HotbedError
 from testbed.agent.contract import AgentConfig, AgentNode
@@ -28,14 +28,13 @@ SECTOR = 512  # bytes: the unit of the kernel's disk counters on any disk
 _IOWAIT = 4  # index in /proc/stat's counters
 
 
-@dataclass(frozen=True)
-class DiskCounters:
-    """Cumulative counters of one disk (iostats.rst); `in_flight` is a gauge."""
+class DiskCounters(NamedTuple):
+    """Cumulative counters of one disk, in the order of the probe's `disk`."""
 
     reads: int
-    read_bytes: int
+    read_sectors: int
     writes: int
-    write_bytes: int
+    write_sectors: int
     busy_ms: int
     weighted_ms: int
     in_flight: int
@@ -92,20 +91,13 @@ def parse(line: bytes) -> Counters:
             cpus=int(data["cpus"]),
             cpu_us=int(data["cpu_us"]),
             pressure_us=None if data["pressure_us"] is None else int(data["pressure_us"]),
-            disks=tuple(_disk(disk) for disk in data["disk"]),
+            disks=tuple(DiskCounters(*map(int, disk)) for disk in data["disk"]),
             net_rx=int(data["net"][0]),
             net_tx=int(data["net"][1]),
             osd_us={int(osd): int(total) for osd, total in data["osd_us"].items()},
         )
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise ValueError(f"not a probe's answer: {line[:80]!r}") from error
-
-
-def _disk(values: Sequence[Any]) -> DiskCounters:
-    reads, read_sectors, writes, write_sectors, busy, weighted, in_flight = map(int, values)
-    return DiskCounters(
-        reads, read_sectors * SECTOR, writes, write_sectors * SECTOR, busy, weighted, in_flight
-    )
 
 
 def rates(before: Counters, after: Counters) -> Rates | None:
@@ -118,14 +110,15 @@ def rates(before: Counters, after: Counters) -> Rates | None:
         pressure = _percent(after.pressure_us - before.pressure_us, seconds * 1e6)
     ticks = sum(after.cpu) - sum(before.cpu)
     disks = list(zip(before.disks, after.disks, strict=False))
+    sectors = SECTOR / seconds / 1e6  # MB/s of each
     return Rates(
         interval_s=seconds,
         cpus=after.cpus,
         iowait=_percent(after.cpu[_IOWAIT] - before.cpu[_IOWAIT], ticks),
         io_pressure=pressure,
         cpu_cores=max(0.0, (after.cpu_us - before.cpu_us) / seconds / 1e6),
-        disk_read_mb_s=sum(b.read_bytes - a.read_bytes for a, b in disks) / seconds / 1e6,
-        disk_write_mb_s=sum(b.write_bytes - a.write_bytes for a, b in disks) / seconds / 1e6,
+        disk_read_mb_s=sum(b.read_sectors - a.read_sectors for a, b in disks) * sectors,
+        disk_write_mb_s=sum(b.write_sectors - a.write_sectors for a, b in disks) * sectors,
         # Several disks: the busiest one, because the node's requests wait for it.
         disk_util=max(
             (_percent(b.busy_ms - a.busy_ms, seconds * 1e3) for a, b in disks), default=0
@@ -253,7 +246,6 @@ class Reading:
     nodes: Mapping[str, Rates]
     lost: Mapping[str, str]
     seconds: float
-    counters: Mapping[str, Counters] = field(default_factory=dict)
 
 
 class Monitor:
@@ -273,18 +265,16 @@ class Monitor:
         before = {name: link.last for name, link in self._links.items()}
         lost = self._ask(timeout_s)
         nodes: dict[str, Rates] = {}
-        counters: dict[str, Counters] = {}
         for name, link in self._links.items():
             if name in lost or link.last is None:
                 continue
-            counters[name] = link.last
             earlier = before[name]
             rate = None if earlier is None else rates(earlier, link.last)
             if rate is None:
                 lost[name] = "answered for the first time: no interval yet"
             else:
                 nodes[name] = rate
-        return Reading(nodes, lost, time.monotonic() - start, counters)
+        return Reading(nodes, lost, time.monotonic() - start)
 
     def start(self, timeout_s: float = OPEN_TIMEOUT_S) -> Mapping[str, str]:
         """Open every channel and take the first counters; return the lost nodes with reasons."""

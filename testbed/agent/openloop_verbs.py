@@ -17,6 +17,7 @@ from testbed.agent import units
 from testbed.agent.contract import STATE, AgentConfig
 from testbed.agent.openloop.plan import plan_from_json
 from testbed.agent.reach import reach
+from testbed.agent.verbs import needed
 from testbed.ssh import Shell
 
 FOLDER = f"{STATE}/open-loop"
@@ -72,18 +73,17 @@ def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
         StoreError: the store does not accept the load's first objects.
         RemoteError: the load did not start within `wait_s`.
     """
-    for key in ("node", "name", "plan", "max_s", "wait_s"):
-        if key not in payload:
-            raise UserError(f"the payload needs {key!r}", where="open-loop-start")
-    plan = plan_from_json(payload["plan"])
-    shell, name = reach(config, payload["node"]), str(payload["name"])
+    node, name, body, max_s, wait_s = needed(
+        payload, "open-loop-start", "node", "name", "plan", "max_s", "wait_s"
+    )
+    plan, shell = plan_from_json(body), reach(config, node)
     shell.run(["mkdir", "-p", FOLDER])
     shell.put(program(), f"{FOLDER}/program.pyz")
     shell.put(json.dumps(plan.to_json()).encode(), f"{FOLDER}/plan.json")
     argv = ["python3", "-B", f"{FOLDER}/program.pyz", f"{FOLDER}/plan.json"]
-    units.start(shell, name, argv, max_s=float(payload["max_s"]))
+    units.start(shell, name, argv, max_s=float(max_s))
     try:
-        return {"started_wall": _await_start(shell, name, float(payload["wait_s"]))}
+        return {"started_wall": _await_start(shell, name, float(wait_s))}
     except BaseException:
         units.stop(shell, name)
         raise

@@ -8,6 +8,7 @@ from typing import Any
 from schemas.errors import UserError
 from testbed.agent.contract import AgentConfig
 from testbed.agent.health import opened
+from testbed.agent.verbs import text_of
 from testbed.stores.ceph.pgs import PgReader
 from testbed.stores.ceph.pinned import PG_NUM, empty, keyrings, pin, unpin
 from testbed.stores.ceph.pools import create_pool, delete_pool
@@ -18,7 +19,7 @@ _WAIT_S = 120.0
 def pool_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Create a pool: {name, pg_num?: 128, size?: 2, min_size?: 1, timeout_s?} -> {name}. Returns
     when its PGs are active+clean. Safe to repeat."""
-    name = _name(payload, "pool-create")
+    name = text_of(payload, "pool-create", "name")
     with opened(config) as store:
         create_pool(
             store.connection,
@@ -33,23 +34,16 @@ def pool_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, An
 
 def pool_delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Delete a pool: {name, timeout_s?} -> {deleted}; return when its data are removed."""
-    name = _name(payload, "pool-delete")
+    name = text_of(payload, "pool-delete", "name")
     timeout_s = float(payload.get("timeout_s", _WAIT_S))
     with opened(config) as store:
         return {"deleted": delete_pool(store.connection, name, timeout_s=timeout_s)}
 
 
-def _name(payload: Mapping[str, Any], verb: str) -> str:
-    name = payload.get("name")
-    if not isinstance(name, str) or not name:
-        raise UserError("the payload needs the pool's name", where=verb)
-    return name
-
-
 def pinned_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Create pools: {prefix, osds, pg_num?: 4, timeout_s?} -> {changed, keyrings}. Returns when the
     PGs of all pools are active+clean. Safe to repeat. The keyrings, by OSD, are secret."""
-    prefix, osds = _prefix(payload, "pinned-create"), _osds(payload, "pinned-create")
+    prefix, osds = text_of(payload, "pinned-create", "prefix"), _osds(payload, "pinned-create")
     with opened(config) as store:
         changed = pin(
             store.connection,
@@ -64,7 +58,7 @@ def pinned_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, 
 def pinned_empty(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, int]:
     """Replace pools by empty ones: {prefix, osds, timeout_s?} -> {pools}. Their agents must be
     stopped."""
-    prefix, osds = _prefix(payload, "pinned-empty"), _osds(payload, "pinned-empty")
+    prefix, osds = text_of(payload, "pinned-empty", "prefix"), _osds(payload, "pinned-empty")
     timeout_s = float(payload.get("timeout_s", _WAIT_S))
     with opened(config) as store:
         return {"pools": empty(store.connection, prefix, osds, timeout_s=timeout_s)}
@@ -72,7 +66,7 @@ def pinned_empty(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, i
 
 def pinned_delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Delete pools: {prefix, timeout_s?} -> {changed}; return when the data are removed."""
-    prefix = _prefix(payload, "pinned-delete")
+    prefix = text_of(payload, "pinned-delete", "prefix")
     timeout_s = float(payload.get("timeout_s", _WAIT_S))
     with opened(config) as store:
         return {"changed": unpin(store.connection, prefix, timeout_s=timeout_s)}
@@ -85,20 +79,11 @@ def _osds(payload: Mapping[str, Any], verb: str) -> list[int]:
     return osds
 
 
-def _prefix(payload: Mapping[str, Any], verb: str) -> str:
-    prefix = payload.get("prefix")
-    if not isinstance(prefix, str):
-        raise UserError("the payload needs the prefix of the pools' names", where=verb)
-    return prefix
-
-
 def placement(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the placement: {pool} -> {pgs: {id: {up, bytes}}, osds: {id: {node, rack}}}.
 
     `up` are the PG's OSDs in the map, `bytes` the PG's data (seconds old)."""
-    pool = payload.get("pool")
-    if not isinstance(pool, str) or not pool:
-        raise UserError("the payload needs the pool's name", where="placement")
+    pool = text_of(payload, "placement", "pool")
     with opened(config) as store:
         osd_map = store.reader.osd_map()
         if pool not in osd_map.pools:

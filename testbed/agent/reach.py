@@ -5,15 +5,14 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from schemas.durable import write_file
 from schemas.errors import RemoteError
 from schemas.locks import own_folder
-from testbed.agent.contract import AgentConfig, node_of, shell_to
-from testbed.ssh import Completed, Shell, SshShell, completed, require_success
+from testbed.agent.contract import CONTROL_DIR, KEY, KNOWN_HOSTS, AgentConfig, node_of
+from testbed.ssh import Completed, Shell, SshShell, SshTarget, completed, require_success
 
 T = TypeVar("T")
 _AT_ONCE = 64  # ssh sessions in flight; a testbed of thousands must not fork thousands at once
@@ -78,10 +77,17 @@ def reach(config: AgentConfig, name: str) -> Shell:
     node = node_of(config, name)
     if "admin" in node.roles:
         return LocalShell(name)
-    shell = shell_to(node)
-    if _control_dir:
-        return SshShell(replace(shell.target, control_dir=_control_dir[0]))
-    return shell
+    return SshShell(
+        SshTarget(
+            node=node.name,
+            address=node.address,
+            key=Path(KEY),
+            known_hosts=Path(KNOWN_HOSTS),
+            user=node.ssh_user,
+            port=node.ssh_port,
+            control_dir=_control_dir[0] if _control_dir else own_folder(CONTROL_DIR),
+        )
+    )
 
 
 def on_each(names: Iterable[str], call: Callable[[str], T]) -> Mapping[str, T | RemoteError]:

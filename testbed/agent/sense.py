@@ -10,7 +10,7 @@ from typing import Any
 from schemas.errors import UserError
 from testbed.agent.contract import IOWAIT_CPUS, AgentConfig, AgentNode, osd_names, osd_nodes
 from testbed.agent.disturb import read_state
-from testbed.agent.monitor import Monitor, Rates, Reading, over_ssh
+from testbed.agent.monitor import Counters, Monitor, Rates, over_ssh
 from testbed.stores.ceph.store import CephStore, Sensor
 
 SIGNALS = ("node", "osd", "op_r_latency")
@@ -45,18 +45,22 @@ class NodeSensor:
 
     def __init__(self, config: AgentConfig, monitor: Monitor) -> None:
         self._nodes = {node.name: node for node in osd_nodes(config)}
+        self._monitor = monitor
+        self.lost: dict[str, str] = dict(monitor.start())
+        answered = {n: c for n, c in monitor.counters().items() if n in self._nodes}
+        self.signal = self._checked(answered)
+
+    def _checked(self, answered: Mapping[str, Counters]) -> str:
+        """Return the signal's name. UserError: a node cannot give the signal."""
         for node in self._nodes.values():
             if node.signal not in _NODE_SIGNALS:
                 known = " or ".join(_NODE_SIGNALS)
                 raise UserError(
                     f"has the signal {node.signal!r}", where=f"node {node.name}", allowed=known
                 )
-        self._monitor = monitor
-        self.signal = "+".join(sorted({node.signal for node in self._nodes.values()}))
-        self.lost: dict[str, str] = dict(monitor.start())
-        for name, counters in monitor.counters().items():
-            if name in self._nodes and self._nodes[name].signal == "iowait":
-                check_iowait(name, counters.cpus)
+            if node.signal == "iowait" and node.name in answered:
+                check_iowait(node.name, answered[node.name].cpus)
+        return "+".join(sorted({node.signal for node in self._nodes.values()}))
 
     def pressure(self) -> dict[int, float]:
         """Return percent by OSD over the interval since the last call; see `Sensor.pressure`."""
@@ -64,31 +68,27 @@ class NodeSensor:
         self.lost = dict(reading.lost)
         found: dict[int, float] = {}
         for name, rates in reading.nodes.items():
-            if name not in self._nodes:
-                continue
-            value = node_pressure(self._nodes[name], rates)
-            if value is None:
-                self.lost[name] = "has no pressure file"
-                continue
-            found |= dict.fromkeys(self._nodes[name].osds, value)
+            if name in self._nodes:
+                found |= self._of_osds(self._nodes[name], rates)
         return found
+
+    def _of_osds(self, node: AgentNode, rates: Rates) -> Mapping[int, float]:
+        value = node_pressure(node, rates)
+        if value is None:
+            self.lost[node.name] = "has no pressure file"
+            return {}
+        return dict.fromkeys(node.osds, value)
 
     def close(self) -> None:
         """See `Sensor.close`."""
         self._monitor.close()
 
 
-class OsdSensor:
+class OsdSensor(NodeSensor):
     """Sensor of the signal ``osd``: io.pressure of each OSD's own control group, without fio's."""
 
-    signal = "osd_pressure"
-
-    def __init__(self, config: AgentConfig, monitor: Monitor) -> None:
-        self._osds = {node.name: node.osds for node in osd_nodes(config)}
-        self._monitor = monitor
-        self.lost: dict[str, str] = dict(monitor.start())
-        answered = {n: c for n, c in monitor.counters().items() if n in self._osds}
-        without = [n for n, c in answered.items() if self._osds[n] and not c.osd_us]
+    def _checked(self, answered: Mapping[str, Counters]) -> str:
+        without = [n for n, c in answered.items() if self._nodes[n].osds and not c.osd_us]
         if answered and len(without) == len(answered):
             raise UserError(
                 f"the signal osd cannot be had on {', '.join(without)}: an OSD has no control "
@@ -96,22 +96,13 @@ class OsdSensor:
                 "node's own in the v2 tree, is needed)",
                 do="use the signal node or op_r_latency",
             )
+        return "osd_pressure"
 
-    def pressure(self) -> dict[int, float]:
-        """Return percent by OSD over the interval since the last call; see `Sensor.pressure`."""
-        reading = self._monitor.read()
-        self.lost = dict(reading.lost)
-        found: dict[int, float] = {}
-        for name, rates in reading.nodes.items():
-            found |= rates.osd_pressure
-            for osd in self._osds.get(name, ()):
-                if osd not in rates.osd_pressure:
-                    self.lost[f"osd.{osd}"] = "has no pressure of its own (not running?)"
-        return found
-
-    def close(self) -> None:
-        """See `Sensor.close`."""
-        self._monitor.close()
+    def _of_osds(self, node: AgentNode, rates: Rates) -> Mapping[int, float]:
+        for osd in node.osds:
+            if osd not in rates.osd_pressure:
+                self.lost[f"osd.{osd}"] = "has no pressure of its own (not running?)"
+        return rates.osd_pressure
 
 
 def hot_osds(config: AgentConfig) -> frozenset[int]:
@@ -167,15 +158,11 @@ def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     try:
         monitor.start()
         time.sleep(seconds)
-        return reading_to_json(monitor.read())
+        reading = monitor.read()
+        return {
+            "nodes": {name: asdict(rates) for name, rates in reading.nodes.items()},
+            "lost": dict(reading.lost),
+            "seconds": reading.seconds,
+        }
     finally:
         monitor.close()
-
-
-def reading_to_json(reading: Reading) -> dict[str, Any]:
-    """Return a reading as JSON-able data."""
-    return {
-        "nodes": {name: asdict(rates) for name, rates in reading.nodes.items()},
-        "lost": dict(reading.lost),
-        "seconds": reading.seconds,
-    }

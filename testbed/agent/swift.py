@@ -103,21 +103,6 @@ def restore(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, A
         return [asdict(store.timed(lambda: put_layout(store, store.cluster.layout)))]
 
 
-def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Sense: {interval_s?: 1} -> `Microstores` over that time."""
-    with _opened(config) as store:
-        state = store.state()
-        store.intervals(state)
-        time.sleep(min(60.0, max(0.1, float(payload.get("interval_s", 1.0)))))
-        return microstores_to_json(store.seen(state, store.intervals(state)))
-
-
-def counted(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sums by tenant since the proxies' daemons started."""
-    with _opened(config) as store:
-        return store.counted()
-
-
 def reconfigure(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Measure reconfiguration: {times?: 20} -> {seconds: [...]}. A step of every share goes from
     one microstore to another and back. Each time runs from the decision until all nodes report the

@@ -18,6 +18,7 @@ from typing import Any
 from schemas.errors import RemoteError, UserError, not_allowed
 from testbed.agent.contract import STATE, UNIT_PREFIX, AgentConfig, UnitResult
 from testbed.agent.reach import every, reach
+from testbed.agent.verbs import needed
 from testbed.ssh import Shell
 
 LOAD_PREFIX = "load-"  # units with this prefix load the testbed: a run starts with none
@@ -233,13 +234,13 @@ def _take(shell: Shell, name: str, raw: bytes, code: int) -> UnitResult:
     return result
 
 
-def live(shell: Shell, prefix: str = LOAD_PREFIX) -> list[str]:
+def live(shell: Shell) -> list[str]:
     """Return names (without ``hotbed-``) of the load units that run on the shell's node."""
     names = []
     for line in shell.run(_sh(_LIST)).text.splitlines():
         unit = line.split()[0] if line.split() else ""
         name = unit.removeprefix(UNIT_PREFIX).removesuffix(".service")
-        if name.startswith(prefix):
+        if name.startswith(LOAD_PREFIX):
             names.append(name)
     return sorted(names)
 
@@ -256,31 +257,22 @@ def _check_name(name: object) -> None:
         )
 
 
-def _field(payload: Mapping[str, Any], key: str, verb: str) -> Any:
-    try:
-        return payload[key]
-    except KeyError as error:
-        raise UserError(f"the payload needs {key!r}", where=verb) from error
-
-
 def unit_start(config: AgentConfig, payload: Mapping[str, Any]) -> None:
     """Start a unit: {node, name, argv, max_s}."""
-    shell = reach(config, _field(payload, "node", "unit-start"))
-    name, argv = _field(payload, "name", "unit-start"), _field(payload, "argv", "unit-start")
-    start(shell, name, argv, max_s=float(_field(payload, "max_s", "unit-start")))
+    node, name, argv, max_s = needed(payload, "unit-start", "node", "name", "argv", "max_s")
+    start(reach(config, node), name, argv, max_s=float(max_s))
 
 
 def unit_wait(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Wait for a unit: {node, name, timeout_s} -> the fields of a UnitResult."""
-    shell = reach(config, _field(payload, "node", "unit-wait"))
-    timeout_s = float(_field(payload, "timeout_s", "unit-wait"))
-    return asdict(wait(shell, _field(payload, "name", "unit-wait"), timeout_s=timeout_s))
+    node, name, timeout_s = needed(payload, "unit-wait", "node", "name", "timeout_s")
+    return asdict(wait(reach(config, node), name, timeout_s=float(timeout_s)))
 
 
 def unit_stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any] | None:
     """Stop a unit: {node, name} -> the fields of a UnitResult, or null."""
-    shell = reach(config, _field(payload, "node", "unit-stop"))
-    result = stop(shell, _field(payload, "name", "unit-stop"))
+    node, name = needed(payload, "unit-stop", "node", "name")
+    result = stop(reach(config, node), name)
     return None if result is None else asdict(result)
 
 

@@ -7,6 +7,11 @@ the connection. Modules of verbs import heavy packages (rados) where they need t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.errors import UserError
+
 VERBS: dict[str, str] = {
     # Units: load and helpers on the nodes, as transient systemd units.
     "unit-start": "testbed.agent.units:unit_start",
@@ -45,7 +50,6 @@ VERBS: dict[str, str] = {
     "recorder-fetch": "testbed.agent.recorder:fetch",
     # The NFS store.
     "nfs-ask": "testbed.agent.nfs:ask",
-    "nfs-sense": "testbed.agent.nfs:sense",
     "nfs-act": "testbed.agent.nfs:act",
     "nfs-check": "testbed.agent.nfs:check",
     "nfs-caches": "testbed.agent.nfs:caches",
@@ -55,8 +59,6 @@ VERBS: dict[str, str] = {
     "swift-status": "testbed.agent.swift:status",
     "swift-layout": "testbed.agent.swift:layout",
     "swift-restore": "testbed.agent.swift:restore",
-    "swift-sense": "testbed.agent.swift:sense",
-    "swift-counted": "testbed.agent.swift:counted",
     "swift-reconfigure": "testbed.agent.swift:reconfigure",
     "swift-act": "testbed.agent.swift:act",
     # The controller: only named here, because controllers import this package.
@@ -65,3 +67,19 @@ VERBS: dict[str, str] = {
     "control-status": "controllers.control:status",
     "control-log": "controllers.control:log",
 }
+
+
+def needed(payload: Mapping[str, Any], verb: str, *names: str) -> list[Any]:
+    """Return fields that a verb needs in its payload; raise UserError for the first missing one."""
+    for name in names:
+        if payload.get(name) in (None, ""):
+            raise UserError(f"the payload needs {name!r}", where=verb)
+    return [payload[name] for name in names]
+
+
+def text_of(payload: Mapping[str, Any], verb: str, name: str) -> str:
+    """Return a field that must be text and not empty. UserError: it is not."""
+    (value,) = needed(payload, verb, name)
+    if not isinstance(value, str):
+        raise UserError(f"{name} is {value!r}", where=verb, allowed="text")
+    return value

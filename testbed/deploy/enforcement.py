@@ -67,19 +67,6 @@ class NfsEnforcement:
         """Return a proxy's metrics page for Prometheus."""
         return str(self._ask(server, "metrics")["text"])
 
-    def trace_start(self, server: str, folder: str) -> None:
-        """Record every workload's requests into a folder of the server node."""
-        self._ask(server, "trace-start", folder)
-
-    def trace_stop(self, server: str) -> None:
-        """Stop the recording."""
-        self._ask(server, "trace-stop")
-
-    def sense(self, interval_s: float = 1.0) -> dict[str, Any]:
-        """Return every proxy's counters as rates over an interval (`NfsObservation` as JSON)."""
-        payload = {"interval_s": interval_s}
-        return dict(self._agent.call("nfs-sense", payload, timeout_s=interval_s + 60))
-
     def caches(self) -> dict[str, int]:
         """Drop the servers' caches of the exported files; return the number of files by server."""
         return dict(self._agent.call("nfs-caches", timeout_s=180))
@@ -105,10 +92,6 @@ class NfsEnforcement:
         self._known(hosts)
         found = self._agent.call("nfs-check", {"network": hosts}, timeout_s=180)
         return {host: list(said) for host, said in found.items() if said}
-
-    def network_remove(self) -> None:
-        """Remove the network's enforcement from all nodes."""
-        self._act(self._free())
 
     # -- both -----------------------------------------------------------------------------------
 

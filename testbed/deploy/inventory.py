@@ -23,6 +23,7 @@ from testbed.deploy import ports
 from testbed.deploy import swift_variables as swift
 from testbed.deploy import twochoice_variables as twochoice
 from testbed.deploy.nfs_variables import host_of, variables_of
+from testbed.deploy.parts import no_device
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import (
     SIZE_SLACK,
@@ -129,11 +130,7 @@ def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[
     if "osd" not in node.roles:
         return variables
     if not node.osd_devices:
-        raise UserError(
-            "has the role osd but its site names no device for the store",
-            where=f"node {node.name}",
-            do="give it one in the site's options",
-        )
+        raise no_device(node, "osd")
     variables["hotbed_osds"] = _osds(testbed, node)
     if node.rack is not None:
         variables["hotbed_rack"] = node.rack

@@ -49,7 +49,7 @@ def stop_store(testbed: Testbed) -> None:
         _everywhere(testbed, role, ["systemctl", "stop", f"ceph-{kind}@*.service"])
 
 
-def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
+def start_store(testbed: Testbed) -> float:
     """Start every daemon and wait until the store serves; return the seconds this took.
     RemoteError: a node cannot be reached. StoreError: the store is not healthy in time; the message
     says what is missing."""
@@ -63,7 +63,7 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     elif not testbed.with_role("object"):
         for role, kind in reversed(_KINDS):
             _everywhere(testbed, role, ["systemctl", "start", f"ceph-{kind}.target"])
-    wait_healthy(testbed, timeout_s=timeout_s)
+    wait_healthy(testbed)
     _agents(testbed, "start")
     return time.monotonic() - start
 

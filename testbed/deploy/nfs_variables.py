@@ -7,10 +7,9 @@ of the table by distance that `hotbed pm profile --kind by-distance` would measu
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from schemas.errors import UserError
+from testbed.deploy.parts import binary, scratch_device
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import SIZE_SLACK, DiskSpec, NfsSpec
 from testbed.stores.nfs.wire import ETHERNET_MTU, network_of
@@ -50,26 +49,20 @@ def profile_of(disk: DiskSpec, mtu: int = ETHERNET_MTU) -> dict[str, Any]:
     }
 
 
-BINARIES = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
-
-
 def variables_of(store: NfsSpec) -> dict[str, Any]:
     """Return the variables of all nodes. UserError: the programs that go to the nodes are not
     built."""
-    for name in ("nfsproxy", "replay"):
-        if not (BINARIES / name).is_file():
-            raise UserError(f"{BINARIES / name} is missing", do="build the data plane (make setup)")
     return {
         "ganesha_export": store.export,
         "ganesha_port": store.server_port,
         "ganesha_mount_port": store.server_mount_port,
-        "nfsproxy_binary": str(BINARIES / "nfsproxy"),
+        "nfsproxy_binary": binary("nfsproxy"),
         "nfsproxy_port": store.port,
         "nfsproxy_mount_port": store.mount_port,
         "nfsproxy_metrics_port": store.metrics_port,
         "nfsproxy_server_port": store.server_port,
         "nfsproxy_server_mount_port": store.server_mount_port,
-        "replay_binary": str(BINARIES / "replay"),
+        "replay_binary": binary("replay"),
     }
 
 
@@ -90,16 +83,9 @@ def host_of(
 ) -> dict[str, Any]:
     """Return the variables of one server. Its whole disk or its scratch part holds the export.
     UserError: its site names no device."""
-    device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
-    if device is None:
-        raise UserError(
-            "has the role nfs but its site names no device for the store",
-            where=f"node {node.name}",
-            do="give it one in the site's options",
-        )
     size = disk.scratch or disk.size
     return {
-        "hotbed_scratch_device": device,
+        "hotbed_scratch_device": scratch_device(node, "nfs"),
         "validate_scratch_min_bytes": int(size * SIZE_SLACK),
         "nfsproxy_profile": store.profile or profile_of(disk, mtu),
         "nfsproxy_parameters": parameters_of(testbed, store),

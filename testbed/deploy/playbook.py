@@ -31,28 +31,6 @@ from testbed.ssh import end_connections
 
 Event = Mapping[str, Any]
 
-SECONDS = {  # measured on nine nodes and two cores; unnamed tasks take `OTHER_S`
-    "Inspect the machine": 3.3,
-    "Name all machines in /etc/hosts": 2.1,
-    "Create the state directory": 2.2,
-    "Create the scratch file system": 1.8,
-    "Write the mount unit": 3.2,
-    "Mount the scratch file system, now and at every boot": 4.4,
-    "Start to lay out fio's files": 2.3,
-    "Write ceph.conf": 5.5,
-    "Create the first monitor": 2.4,
-    "Start the monitors": 4.7,
-    "Register OSDs, keys and CRUSH locations with the monitors": 3.1,
-    "Write the manager's keyring": 2.7,
-    "Start the managers": 3.3,
-    "Create the OSDs' stores": 11.0,
-    "Start the OSDs": 5.3,
-    "Create the pools": 3.0,
-    "Authorize the admin node's ssh key": 2.8,
-    "Wait until fio's files are complete": 4.0,
-    "Remove daemons, data, keys and units": 9.0,
-}
-OTHER_S = 0.5
 _MESSAGE_CHARACTERS = 400
 
 
@@ -109,14 +87,11 @@ def _tasks(root: Path, path: Path) -> list[str]:
 
 
 class Tracker:
-    """Follows a run by its events: `phase`, `share` (0 to 1 by expected time), `failures`."""
+    """Follows a run by its events: `phase`, `share` (0 to 1 of the tasks), `failures`."""
 
     def __init__(self, tasks: Sequence[str]) -> None:
         self._tasks = list(tasks)
         self._next = 0
-        self._total = sum(map(_seconds, tasks)) or 1.0
-        self._done = 0.0
-        self._running = 0.0
         self.phase = "starting Ansible"
         self.share = 0.0
         self.failures: list[Failure] = []
@@ -143,15 +118,8 @@ class Tracker:
         role = data.get("role", "")
         self.phase = f"{role}: {name}" if role else name
         if name in self._tasks[self._next :]:
-            here = self._tasks.index(name, self._next)
-            self._done += self._running + sum(map(_seconds, self._tasks[self._next : here]))
-            self._running = _seconds(name)
-            self._next = here + 1
-        self.share = min(self._done / self._total, 0.99)
-
-
-def _seconds(task: str) -> float:
-    return SECONDS.get(task, OTHER_S)
+            self._next = self._tasks.index(name, self._next) + 1
+            self.share = (self._next - 1) / len(self._tasks)
 
 
 def _plain_name(data: Mapping[str, Any]) -> str:
@@ -352,7 +320,7 @@ def play(
 ) -> dict[str, int]:
     """Run `playbook` of the folder `ansible.root` on the nodes of `inventory`, with the testbed's
     private Ansible `folder`; return changed tasks by node. `progress` gets role and task, with the
-    finished share of the expected time. RefusedError: a role of `ansible.refusing` says why the
+    finished share of the tasks. RefusedError: a role of `ansible.refusing` says why the
     rest could not succeed. DeployError: a task failed."""
     path = ansible.root / playbook
     tracker = Tracker(playbook_tasks(ansible.root, playbook))

@@ -10,12 +10,12 @@ import importlib.util
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from schemas.durable import write_file
 from schemas.errors import UserError
-from testbed.agent.contract import config_to_json
 from testbed.checks import CheckResult
 from testbed.deploy import bundle, twochoice_variables
 from testbed.deploy.contract import Deployer, DeploymentPlan
@@ -69,7 +69,7 @@ def control_plane(testbed: Testbed, spec: TestbedSpec, folder: Path) -> dict[str
         "agent_bundle": str(archive),
         "agent_bundle_mark": f".bundle-{digest[:16]}",
         "agent_known_hosts": str(testbed.known_hosts),
-        "agent_config": json.loads(json.dumps(config_to_json(agent_config(testbed, spec)))),
+        "agent_config": json.loads(json.dumps(asdict(agent_config(testbed, spec)))),
     }
 
 

@@ -25,6 +25,7 @@ from typing import Any
 from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 from schemas.locks import held
+from testbed.deploy.parts import no_device
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import SIZE_SLACK, SwiftSpec, TestbedSpec
 from testbed.spec.stores import TOGETHER, members
@@ -168,11 +169,7 @@ def hosts_of(testbed: Testbed, spec: TestbedSpec) -> dict[str, dict[str, Any]]:
 def disks_of(node: Node) -> list[dict[str, str]]:
     """Return the name, device and mount point of each disk of a storage node."""
     if not node.osd_devices:
-        raise UserError(
-            "has the role storage but its site names no device for the store",
-            where=f"node {node.name}",
-            do="give it one in the site's options",
-        )
+        raise no_device(node, "storage")
     return [
         {"name": f"d{place}", "device": device} for place, device in enumerate(node.osd_devices)
     ]

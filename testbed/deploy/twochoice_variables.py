@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.durable import make_folder, write_file
-from schemas.errors import UserError
+from testbed.deploy.parts import binary, scratch_device
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import (
     SIZE_SLACK,
@@ -21,7 +21,6 @@ from testbed.spec import (
     TwoChoiceSpec,
 )
 
-BINARIES = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
 POOL_PREFIX = "twochoice."
 KEY = "twochoice.key"
 FOLDERS_ROOT = "/var/lib/hotbed/scratch/twochoice"
@@ -72,9 +71,6 @@ def variables_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, A
     spec = asked(store)
     if spec is None:
         return {}
-    for name in ("twochoiced", "twochoicebench"):
-        if not (BINARIES / name).is_file():
-            raise UserError(f"{BINARIES / name} is missing", do="build the data plane (make setup)")
     settings: dict[str, Any] = {
         "copies": spec.copies,
         "scheduler": {"scheduler": spec.scheduler, "choices": spec.choices},
@@ -82,8 +78,8 @@ def variables_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, A
     if spec.maintainer:
         settings["maintainer"] = dict(spec.maintainer)
     return {
-        "twochoice_binary": str(BINARIES / "twochoiced"),
-        "twochoice_bench_binary": str(BINARIES / "twochoicebench"),
+        "twochoice_binary": binary("twochoiced"),
+        "twochoice_bench_binary": binary("twochoicebench"),
         "twochoice_backend": "rados" if isinstance(store, CephSpec) else "file",
         "twochoice_key": str(key_of(testbed)),
         "twochoice_peers": peers(testbed, store, spec.port),
@@ -133,15 +129,8 @@ def disk_of(node: Node, disk: DiskSpec, numbers: Sequence[int]) -> dict[str, Any
             "objectdisks_min_bytes": int(disk.size * SIZE_SLACK),
             "objectdisks_wipe": "{{ validate_wipe | default(false) }}",
         }
-    device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
-    if device is None:
-        raise UserError(
-            "has the role object but its site names no device for the store",
-            where=f"node {node.name}",
-            do="give it one in the site's options",
-        )
     return {
-        "hotbed_scratch_device": device,
+        "hotbed_scratch_device": scratch_device(node, "object"),
         "validate_scratch_min_bytes": int((disk.scratch or disk.size) * SIZE_SLACK),
     }
 

@@ -22,19 +22,12 @@ class Simulation(Protocol):
 class SimulatedClock:
     """Implements `controllers.loop.LoopClock`: `wait` runs the simulation.
 
-    The loop is asked to stop when the benchmark ends (unless `until_benchmark_ends` is False), at
-    `stop_at_s`, or after `stop`. The clock has no time of its own: it shows the simulation's.
+    The loop is asked to stop when the benchmark ends or at `stop_at_s`. The clock has no time of
+    its own: it shows the simulation's.
     """
 
-    def __init__(
-        self,
-        simulation: Simulation,
-        *,
-        until_benchmark_ends: bool = True,
-        stop_at_s: float = float("inf"),
-    ) -> None:
+    def __init__(self, simulation: Simulation, *, stop_at_s: float = float("inf")) -> None:
         self._simulation = simulation
-        self._until_end = until_benchmark_ends
         self._stop_at_s = stop_at_s
         self._stopped = False
 
@@ -54,18 +47,10 @@ class SimulatedClock:
         """
         target = self._simulation.now_s + max(0.0, seconds)
         if self._stopped:
-            self._run_to(target)
+            while self._simulation.now_s < target:
+                self._simulation.advance_to(target)
             return True
         while not self._stopped and self._simulation.now_s < target:
             ended = self._simulation.advance_to(min(target, self._stop_at_s))
-            if (ended and self._until_end) or self._simulation.now_s >= self._stop_at_s:
-                self._stopped = True
+            self._stopped = ended or self._simulation.now_s >= self._stop_at_s
         return self._stopped
-
-    def stop(self) -> None:
-        """Make the loop stop."""
-        self._stopped = True
-
-    def _run_to(self, target: float) -> None:
-        while self._simulation.now_s < target:
-            self._simulation.advance_to(target)

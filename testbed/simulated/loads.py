@@ -15,36 +15,25 @@ Stretches = Iterable[tuple[float, Mapping[str, float | None]]]
 share of the disk's capacity, or None for an unlimited hotspot."""
 
 
-class NodeNumbers:
-    """Map of OSD nodes' names to the simulator's numbers; `testbed` is for messages."""
+class Loads:
+    """Loads of one store: the running ones, and a plan's later ones. `nodes` are the OSD nodes in
+    the order of the simulator's numbers; `testbed` is for messages."""
 
-    def __init__(self, testbed: str, nodes: tuple[str, ...]) -> None:
-        self._testbed = testbed
-        self._nodes = nodes
-        self._numbers = {name: number for number, name in enumerate(nodes)}
+    def __init__(self, process: SimulatorProcess, testbed: str, nodes: Sequence[str]) -> None:
+        self._process = process
+        self._testbed, self._numbers = testbed, {name: n for n, name in enumerate(nodes)}
+        self._plan: list[tuple[float, dict[str, float | None]]] = []
+        self._loads: dict[str, float | None] = {}
 
-    def __getitem__(self, node: str) -> int:
+    def number(self, node: str) -> int:
         """Return a node's number; UserError for an unknown node."""
         if node not in self._numbers:
+            names = list(self._numbers)
             raise UserError(
-                f"has no OSD node {node!r}: its nodes are {self._nodes[0]} to {self._nodes[-1]}",
+                f"has no OSD node {node!r}: its nodes are {names[0]} to {names[-1]}",
                 where=f"testbed {self._testbed}",
             )
         return self._numbers[node]
-
-    def names(self) -> tuple[str, ...]:
-        """Return the names of all nodes."""
-        return self._nodes
-
-
-class Loads:
-    """Loads of one store: the running ones, and a plan's later ones."""
-
-    def __init__(self, process: SimulatorProcess, numbers: NodeNumbers) -> None:
-        self._process = process
-        self._numbers = numbers
-        self._plan: list[tuple[float, dict[str, float | None]]] = []
-        self._loads: dict[str, float | None] = {}
 
     def start(self, stretches: Stretches, begins_s: float | None) -> None:
         """Start the plan's first stretch now, in place of the running loads. The others count from
@@ -68,7 +57,7 @@ class Loads:
         self._process.ask("forget-loads")
         self._plan = []
         # A later stretch of the plan may have begun since, so every node must stop.
-        self._loads = dict.fromkeys(self._numbers.names()) if self._loads else {}
+        self._loads = dict.fromkeys(self._numbers) if self._loads else {}
         self._change({}, None)
 
     def begin(self, begins_s: float) -> None:
@@ -81,7 +70,7 @@ class Loads:
         if not (math.isfinite(t_s) and t_s >= 0):
             raise UserError(f"a stretch of a disturbance begins at {t_s} s", do="give 0 or more")
         for node, share in loads.items():
-            _ = self._numbers[node]
+            _ = self.number(node)
             if share is not None and not 0 < share <= 1:
                 raise UserError(
                     f"the load of node {node} is {share}",

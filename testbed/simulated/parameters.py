@@ -35,6 +35,16 @@ _SETTINGS = {
     "mgr_stats_period": "stats_s",
 }
 
+_SAME = {
+    *("rack_hosts", "max_io", "reorder", "spread", "delay_s", "fio_block", "stats_s"),
+    *("client_byte_s", "client_op_s", "client_bytes"),
+    *("commit_bytes", "commit_writes", "defer_bytes"),
+    *("propose_s", "peering_s", "peering_commits", "down_after_s", "out_after_s"),
+    *("max_backfills", "recovery_max_active", "recovery_sleep_s"),
+    *("balancer_every_s", "balancer_deviation", "balancer_moves"),
+}
+"""Parameters that the simulator's configuration takes under the same names."""
+
 
 class ModelParameters(BaseModel):
     """Constants of the modelled Ceph; seconds and bytes."""
@@ -214,48 +224,25 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "pgs": pool.pg_num,
         "size": pool.size,
         "min_size": min(pool.min_size, pool.size),
-        "rack_hosts": model.rack_hosts,
         "add_order": list(model.host_order),
         **_racks(spec, model),
+        **model.model_dump(include=_SAME),
         "disk_size": disk.size,
         "scratch": disk.scratch,
         "positioning_s": disk.positioning,
         "bandwidth": disk.bandwidth,
         "queue_depth": disk.queue_depth,
-        "max_io": model.max_io,
-        "reorder": model.reorder,
-        "spread": model.spread,
         "node_rate": model.network_efficiency * group.network / 8,
         "client_rate": model.network_efficiency * client.network / 8,
-        "delay_s": model.delay_s,
         "clients": model.clients * client.count,
         "shards": model.op_shards,
         "threads": model.op_threads,
         "op_time_s": model.osd_op_s,
         "byte_time_s": model.osd_byte_s,
-        "client_byte_s": model.client_byte_s,
-        "client_op_s": model.client_op_s,
-        "client_bytes": model.client_bytes,
-        "commit_bytes": model.commit_bytes,
-        "commit_writes": model.commit_writes,
-        "defer_bytes": model.defer_bytes,
         "store_bytes": min(model.store_bytes, disk.size),
-        "stats_s": model.stats_s,
-        "propose_s": model.propose_s,
-        "peering_s": model.peering_s,
-        "peering_commits": model.peering_commits,
-        "down_after_s": model.down_after_s,
-        "out_after_s": model.out_after_s,
-        "max_backfills": model.max_backfills,
-        "recovery_max_active": model.recovery_max_active,
-        "recovery_sleep_s": model.recovery_sleep_s,
-        "balancer_every_s": model.balancer_every_s,
-        "balancer_deviation": model.balancer_deviation,
-        "balancer_moves": model.balancer_moves,
         "fio_jobs": FIO_JOBS,
         "fio_depth": model.fio_iodepth,
         "fio_file_bytes": _fio_bytes(disk, group.node_names()[0], model.fio_block),
-        "fio_block": model.fio_block,
         "detail": model.detail_nodes,
     }
 

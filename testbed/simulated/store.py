@@ -29,7 +29,6 @@ from testbed.simulated import sources
 from testbed.simulated.benchmark import Benchmark, BenchmarkResult, SampleRow, seconds_of
 from testbed.simulated.loads import (
     Loads,
-    NodeNumbers,
     OpenWrites,
     OpenWritesResult,
     Stretches,
@@ -200,7 +199,6 @@ class SimulatedCeph:
         self.signal_name = SIGNAL_NAMES[signal]
         self.nodes = osd_nodes(spec)
         self.client = client_node(spec)
-        self._numbers = NodeNumbers(spec.name, self.nodes)
         self._signal = signal
         self._now_s = 0.0
         self._benchmark: Benchmark | None = None
@@ -211,7 +209,7 @@ class SimulatedCeph:
         )
         self._process = SimulatorProcess("ceph", program=program, limit_s=limit_s)
         self._activity = ActivityTable(self._process, self._map.names())
-        self._fio = Loads(self._process, self._numbers)
+        self._fio = Loads(self._process, spec.name, self.nodes)
         try:
             opened = self._process.ask("open", protocol=PROTOCOL, config=config).result
             if program is None:
@@ -467,7 +465,7 @@ class SimulatedCeph:
     ) -> None:
         """Break or repair something on a node now: its OSD's process (crash, restart), its disk
         (slow by `factor`), its link (cut, heal, `seconds` more delay)."""
-        fault = {"kind": kind, "osd": self._numbers[node], "factor": factor, "seconds": seconds}
+        fault = {"kind": kind, "osd": self._fio.number(node), "factor": factor, "seconds": seconds}
         self._process.ask("break", fault=fault)
 
     def statistics(self) -> Mapping[str, float]:

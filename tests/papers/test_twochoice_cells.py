@@ -32,7 +32,7 @@ from schemas.cells.twochoice import BURSTS, Learning
 from schemas.errors import HotbedError, StoreError, UserError
 from schemas.run import Run, Summary
 from testbed.agent.contract import UnitResult
-from testbed.deploy import twochoice_variables
+from testbed.deploy import parts
 from testbed.spec import CephSpec, TestbedSpec
 from tests.campaigns.tiny_kinds import job
 from tests.errors import raises
@@ -332,7 +332,7 @@ class ShellInMemory:
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("twochoiced", "twochoicebench"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(twochoice_variables, "BINARIES", tmp_path)
+    monkeypatch.setattr(parts, "BINARIES", tmp_path)
 
 
 @pytest.mark.usefixtures("built")

@@ -40,7 +40,7 @@ from schemas.cells.twochoice import OBJECTS, ObjectCell, Scheduler
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run, Summary
 from testbed.agent.contract import Agent, UnitResult
-from testbed.deploy import twochoice_variables
+from testbed.deploy import parts
 from testbed.deploy.inventory import SCRATCH_PATH
 from testbed.spec import TestbedSpec
 from tests.campaigns.read_settings import (
@@ -545,7 +545,7 @@ def test_deployed_settings_are_restored_as_the_role_writes_them(
     """A later deployment finds nothing to change."""
     for name in ("twochoiced", "twochoicebench"):
         (tmp_path / name).touch()
-    monkeypatch.setattr(twochoice_variables, "BINARIES", tmp_path)
+    monkeypatch.setattr(parts, "BINARIES", tmp_path)
     servers, shells = on_files(tmp_path)
     servers.restore()
     text = shells["server1"].files[CLUSTER_FILE].decode()

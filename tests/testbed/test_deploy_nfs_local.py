@@ -180,8 +180,8 @@ def test_a_plan_is_put_into_force_checked_and_taken_away(
     assert work.check(served).differences == {}
     settings = LoadMeter(nfs_site(), served)
     assert "htb" in settings.require_settings()["groups.server.network_sent"]
-    seen = agent_client(served).call("nfs-sense", {"interval_s": 0.2})
-    assert set(seen["servers"]["server"]["workloads"]) == {"web", "copy", "unknown"}
+    workloads = enforcement.status("server")["workloads"]
+    assert {one["name"] for one in workloads} == {"web", "copy", "unknown"}
     # A change from outside is detected, and applying again restores the settings.
     run(served, "client0", "tc filter del dev eth0 parent 1: prio 20")
     assert "client0" in work.check(served).differences
@@ -232,7 +232,7 @@ def test_priorities_and_buckets_act_on_a_saturated_link(
     got = reading(served, seconds)
     assert seconds * got["client0"] <= rate * (seconds + 0.5) + burst
     assert got["client1"] > got["client0"]
-    enforcement.network_remove()
+    enforcement.remove()
 
 
 def test_stopped_and_started_it_serves(served: Testbed) -> None:

@@ -193,7 +193,7 @@ def test_gateways_end_before_the_osds_that_they_need(testbed, monkeypatch):
         asked.append(f"{argv[1]} {role}")
 
     monkeypatch.setattr(lifecycle, "_everywhere", everywhere)
-    monkeypatch.setattr(lifecycle, "wait_healthy", lambda testbed, timeout_s: 0.0)
+    monkeypatch.setattr(lifecycle, "wait_healthy", lambda testbed: 0.0)
     lifecycle.stop_store(testbed)
     stopped = [one for one in asked if one.startswith("stop ")]
     assert list(dict.fromkeys(stopped)) == ["stop rgw", "stop osd", "stop mgr", "stop mon"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import uuid
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from schemas.errors import UserError
-from testbed.agent.contract import config_from_json, config_to_json
+from testbed.agent.contract import config_from_json
 from testbed.deploy.inventory import agent_config, build_inventory, fio_file_bytes, osd_ids
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import DiskSpec, TestbedSpec
@@ -63,7 +63,7 @@ def test_groups_are_ceph_ansibles_and_hold_the_right_nodes():
     assert osd_ids(testbed) == {"osd0": (0,), "osd1": (1,), "osd2": (2,)}
     assert [node.osds for node in config.nodes] == [(), (0,), (1,), (2,)]
     assert config.pools == ("bench",)
-    assert config_from_json(config_to_json(config)) == config
+    assert config_from_json(asdict(config)) == config
 
 
 def test_every_osd_has_its_device_number_and_lasting_identity():

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from testbed.deploy.playbook import (
-    OTHER_S,
-    SECONDS,
     Tracker,
     explain,
     message_of,
@@ -63,9 +61,8 @@ def test_an_ignored_failure_is_none_and_changes_are_counted(recorded):
     tracker, steps = follow(recorded("good"), ["Create the state directory", "Keep the clock"])
     assert tracker.failures == []
     assert tracker.changed == {"osd0": 1, "osd1": 1}
-    first = SECONDS["Create the state directory"]
     assert [phase for phase, _ in steps] == ["Create the state directory", *["Keep the clock"] * 2]
-    assert [share for _, share in steps] == pytest.approx([0, first / (first + OTHER_S), 1])
+    assert [share for _, share in steps] == [0, 0.5, 1]
 
 
 def test_progress_never_falls_and_skips_tasks_that_did_not_run(recorded):
@@ -97,11 +94,6 @@ def test_the_real_playbooks_tasks_are_known_before_they_run(playbook):
     tasks = playbook_tasks(PLAYBOOKS, playbook)
     assert tasks
     assert all(tasks)
-
-
-def test_expected_times_are_of_tasks_that_exist():
-    tasks = playbook_tasks(PLAYBOOKS, "site.yml") + playbook_tasks(PLAYBOOKS, "remove.yml")
-    assert set(SECONDS) <= set(tasks)
 
 
 def test_a_loop_tells_why_its_first_item_failed():

@@ -13,7 +13,7 @@ import yaml
 
 from controllers.prioritymeister.estimators import NetworkCost, parse_profile
 from schemas.errors import UserError
-from testbed.deploy import nfs_variables, swift_variables, twochoice_variables
+from testbed.deploy import parts, swift_variables, twochoice_variables
 from testbed.deploy.inventory import agent_config, build_inventory
 from testbed.deploy.nfs_variables import profile_of
 from testbed.deploy.swift_variables import Packages
@@ -81,8 +81,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSite:
     """Return a site, with the data plane's programs built."""
     for name in ("nfsproxy", "replay", "twochoiced", "twochoicebench"):
         (tmp_path / name).touch()
-    for module in (nfs_variables, twochoice_variables):
-        monkeypatch.setattr(module, "BINARIES", tmp_path)
+    monkeypatch.setattr(parts, "BINARIES", tmp_path)
     return FakeSite(tmp_path / "site")
 
 

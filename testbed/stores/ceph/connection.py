@@ -147,8 +147,6 @@ def together(
     Raises:
         StoreError: a call did not return in time. An error of a call is raised as it is.
     """
-    if len(calls) <= 1:
-        return [_bounded(call, timeout_s) for call in calls]
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
     positions = iter(range(len(calls)))
@@ -165,26 +163,15 @@ def together(
             except Exception as error:
                 errors.append(error)
 
-    _join(work, min(concurrency, len(calls)), timeout_s)
+    threads = start_workers(work, min(concurrency, len(calls)))
+    deadline = time.monotonic() + timeout_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            raise StoreError(f"Ceph did not answer within {timeout_s:g} s.")
     if errors:
         raise errors[0]
     return results
-
-
-def _bounded(call: Callable[[], T], timeout_s: float) -> T:
-    result: list[T] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            result.append(call())
-        except Exception as error:
-            errors.append(error)
-
-    _join(work, 1, timeout_s)
-    if errors:
-        raise errors[0]
-    return result[0]
 
 
 _starting = threading.Lock()  # threading.stack_size is process-wide: set and restore under lock
@@ -203,19 +190,8 @@ def start_workers(work: Callable[[], None], count: int) -> list[threading.Thread
     return threads
 
 
-def _join(work: Callable[[], None], count: int, timeout_s: float) -> None:
-    threads = start_workers(work, count)
-    deadline = time.monotonic() + timeout_s
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-        if thread.is_alive():
-            raise StoreError(f"Ceph did not answer within {timeout_s:g} s.")
-
-
-def connect(
-    conf: str = CONF, name: str = "client.admin", timeout_s: float = TIMEOUT_S
-) -> Connection:
-    """Connect to the cluster that `conf` names.
+def connect(conf: str = CONF, timeout_s: float = TIMEOUT_S) -> Connection:
+    """Connect to the cluster that `conf` names, as its administrator.
 
     Raises:
         StoreError: no librados, no configuration, or no monitor answers within `timeout_s`.
@@ -236,7 +212,7 @@ def connect(
     }
 
     def open_it() -> Any:
-        cluster = rados.Rados(conffile=conf, name=name, conf=options)
+        cluster = rados.Rados(conffile=conf, name="client.admin", conf=options)
         try:
             cluster.connect(timeout=int(bound))
         except BaseException:
@@ -246,7 +222,7 @@ def connect(
         return cluster
 
     try:
-        raw = _bounded(open_it, timeout_s + _GIVE_UP_S)
+        (raw,) = together([open_it], timeout_s + _GIVE_UP_S)
     except StoreError:
         raise
     except Exception as error:

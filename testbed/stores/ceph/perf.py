@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from testbed.stores.ceph.connection import CONCURRENCY, Connection, start_workers
+from testbed.stores.ceph.pgs import pg_stats
 from testbed.stores.contract import Activity, OpRates, Pg
 
 LATENCY_FLOOR_S = 0.005
@@ -241,16 +242,8 @@ class PgReport:
         return set(_CLEAN.split("+")) <= set(self.state.split("+"))
 
 
-def parse_reports(dump: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> dict[str, PgReport]:
-    """Return reports by PG from any form of `pg dump` (whole or part ``pgs``, Ceph 16 to 19)."""
-    if isinstance(dump, Mapping):
-        stats: Iterable[Mapping[str, Any]] = dump.get("pg_map", dump)["pg_stats"]
-    else:
-        stats = dump
-    return {str(item["pgid"]): _report(item) for item in stats}
-
-
-def _report(item: Mapping[str, Any]) -> PgReport:
+def report_of(item: Mapping[str, Any]) -> PgReport:
+    """Return the report of a PG from its part of `pg dump`."""
     counted = item["stat_sum"]
     return PgReport(
         reads=int(counted["num_read"]),
@@ -315,9 +308,12 @@ class ActivitySensor:
 
     def read(self, osds: Sequence[int], pgs: Sequence[Pg]) -> Activity:
         """Return rates since the previous call. Raises StoreError."""
-        reply = self._connection.mgr("pg dump", dumpcontents=["pgs"])
-        reports = parse_reports(reply.checked("pg dump"))
-        rates = self._since(reports)
+        reports = {pg: report_of(item) for pg, item in pg_stats(self._connection).items()}
+        now, before = self._clock(), self._reports
+        self._reports = (now, reports)
+        rates: dict[str, OpRates] = {}
+        if before is not None and now > before[0]:
+            rates = pg_rates(before[1], reports, now - before[0])
         answers = self._poller.read(osds, PATIENCE_S)
         found = {
             osd: measured
@@ -328,11 +324,3 @@ class ActivitySensor:
         wanted = {pg.id for pg in pgs}
         known = {pg: rate for pg, rate in sorted(rates.items()) if pg in wanted}
         return Activity(known, dict(sorted(found.items())), unclean(pgs, reports))
-
-    def _since(self, reports: dict[str, PgReport]) -> dict[str, OpRates]:
-        """Return the rates of PGs since the previous call."""
-        now, before = self._clock(), self._reports
-        self._reports = (now, reports)
-        if before is None or now <= before[0]:
-            return {}
-        return pg_rates(before[1], reports, now - before[0])

@@ -204,13 +204,9 @@ class PgReader:
             self._known = (osd_map.epoch if epochs <= {osd_map.epoch} else -1, pgs)
         if not with_bytes:
             return pgs
-        sizes = self.bytes()
+        stats = pg_stats(self._connection)
+        sizes = {pg: int(item["stat_sum"]["num_bytes"]) for pg, item in stats.items()}
         return tuple(Pg(pg.id, pg.up, pg.acting, pg.upmap, sizes.get(pg.id, 0)) for pg in pgs)
-
-    def bytes(self) -> dict[str, int]:
-        """Return bytes of user data by PG, seconds old, from the manager. Raises StoreError."""
-        reply = self._connection.mgr("pg dump", dumpcontents=["pgs"])
-        return pg_bytes(reply.checked("pg dump"))
 
     def _map(self, pgids: Sequence[str]) -> list[Mapping[str, Any]]:
         calls: list[Callable[[], Reply]] = [
@@ -220,14 +216,13 @@ class PgReader:
         return [reply.checked(f"pg map {pgid}") for pgid, reply in zip(pgids, replies, strict=True)]
 
 
-def pg_bytes(dump: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return bytes by PG from any form of `pg dump` (whole or part ``pgs``, Ceph 16 to 19)."""
-    if isinstance(dump, Mapping):
-        inner = dump.get("pg_map", dump)
-        stats: Iterable[Mapping[str, Any]] = inner["pg_stats"]
-    else:
-        stats = dump
-    return {str(item["pgid"]): int(item["stat_sum"]["num_bytes"]) for item in stats}
+def pg_stats(connection: Connection) -> dict[str, Mapping[str, Any]]:
+    """Return the primaries' last reports to the manager by PG, seconds old. Raises StoreError.
+
+    Accepts every form of `pg dump` (whole or part ``pgs``, Ceph 16 to 19)."""
+    dump = connection.mgr("pg dump", dumpcontents=["pgs"]).checked("pg dump")
+    stats = dump.get("pg_map", dump)["pg_stats"] if isinstance(dump, Mapping) else dump
+    return {str(item["pgid"]): item for item in stats}
 
 
 def _osds(items: Iterable[int]) -> tuple[int, ...]:

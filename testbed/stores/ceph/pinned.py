@@ -20,7 +20,7 @@ from typing import Any
 from schemas.errors import StoreError, UserError
 from testbed.stores.ceph.connection import Connection
 from testbed.stores.ceph.pgs import CLEAN, pg_states
-from testbed.stores.ceph.pools import removing, wait_for
+from testbed.stores.ceph.pools import remove_pool, wait_for, wait_removed
 
 # ----------------------------------------------------------------------------------------------
 # Mute of Ceph's warning about pools with one replica, for pools that are meant to have one.
@@ -32,14 +32,20 @@ from testbed.stores.ceph.pools import removing, wait_for
 CODE = "POOL_NO_REDUNDANCY"
 
 
-def mute(connection: Connection, pools: Sequence[str]) -> list[str]:
-    """Mute the warning if it is raised and names only `pools`; return the actions taken."""
+def _warning(connection: Connection, pools: Sequence[str]) -> tuple[bool, bool] | None:
+    """Return whether the warning is muted, and names only `pools`; None if it is not raised."""
     report = connection.mon("health", detail="detail").checked("health")
     check = report["checks"].get(CODE)
-    if check is None or check.get("muted"):
-        return []
-    warned = [str(line["message"]) for line in check["detail"]]
-    if any(not any(f"'{pool}'" in line for pool in pools) for line in warned):
+    if check is None:
+        return None
+    lines = [str(line["message"]) for line in check["detail"]]
+    only = all(any(f"'{pool}'" in line for pool in pools) for line in lines)
+    return bool(check.get("muted")), only
+
+
+def mute(connection: Connection, pools: Sequence[str]) -> list[str]:
+    """Mute the warning if it is raised and names only `pools`; return the actions taken."""
+    if _warning(connection, pools) != (False, True):
         return []
     connection.mon("health mute", code=CODE).checked(f"health mute {CODE}")
     return [f"warning {CODE} muted for {len(pools)} pools"]
@@ -47,12 +53,7 @@ def mute(connection: Connection, pools: Sequence[str]) -> list[str]:
 
 def unmute(connection: Connection, *, leaving: Sequence[str]) -> None:
     """End the mute if all pools with one replica are `leaving`; else leave it alone."""
-    report = connection.mon("health", detail="detail").checked("health")
-    check = report["checks"].get(CODE)
-    if check is None or not check.get("muted"):
-        return
-    warned = [str(line["message"]) for line in check["detail"]]
-    if all(any(f"'{pool}'" in line for pool in leaving) for line in warned):
+    if _warning(connection, leaving) == (True, True):
         connection.mon("health unmute", code=CODE).checked(f"health unmute {CODE}")
 
 
@@ -143,14 +144,10 @@ def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> l
     ]
     unmute(connection, leaving=pools)
     for name in sorted(pools):
-        _remove_pool(connection, name)
+        remove_pool(connection, name)
         done.append(f"pool {name} removed")
     if pools:
-        wait_for(
-            lambda: removing(connection) == 0,
-            timeout_s,
-            f"the OSDs were still deleting the pools {prefix}*",
-        )
+        wait_removed(connection, f"{prefix}*", timeout_s)
     used = {int(pool["crush_rule"]) for pool in _pools(connection).values()}
     for name, number in sorted(_rule_ids(connection).items()):
         if ours.fullmatch(name) and number not in used:
@@ -181,21 +178,11 @@ def empty(
             raise UserError(
                 f"there is no pool {name}", do="deploy the agents first (hotbed deploy)"
             )
-    connection.together([partial(_remove_pool, connection, name) for name in names])
-    wait_for(
-        lambda: removing(connection) == 0,
-        timeout_s,
-        f"the OSDs were still deleting the pools {prefix}*",
-    )
+    connection.together([partial(remove_pool, connection, name) for name in names])
+    wait_removed(connection, f"{prefix}*", timeout_s)
     pg_num = max(int(pools[name]["pg_num"]) for name in names)
     pin(connection, prefix, osds, pg_num=pg_num, timeout_s=timeout_s)
     return len(names)
-
-
-def _remove_pool(connection: Connection, name: str) -> None:
-    connection.mon(
-        "osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True
-    ).checked(f"osd pool delete {name}")
 
 
 # --- rules -------------------------------------------------------------------------------------

@@ -59,15 +59,23 @@ def delete_pool(connection: Connection, name: str, *, timeout_s: float) -> bool:
     """
     if name not in _pools(connection):
         return False
+    remove_pool(connection, name)
+    wait_removed(connection, name, timeout_s)
+    return True
+
+
+def remove_pool(connection: Connection, name: str) -> None:
+    """Begin to remove a pool. Raises StoreError if Ceph refuses."""
     connection.mon(
         "osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True
     ).checked(f"osd pool delete {name}")
+
+
+def wait_removed(connection: Connection, names: str, timeout_s: float) -> None:
+    """Wait until the OSDs delete no PGs; StoreError with `names` on time-out."""
     wait_for(
-        lambda: removing(connection) == 0,
-        timeout_s,
-        f"the OSDs were still deleting pool {name!r}",
+        lambda: removing(connection) == 0, timeout_s, f"the OSDs were still deleting pool {names}"
     )
-    return True
 
 
 def removing(connection: Connection) -> int:

@@ -427,9 +427,7 @@ def differences(osd_map: OsdMap, saved: Mapping[str, Any]) -> list[RestoreComman
     """Return the commands that turn `osd_map` into the saved state (without the balancer)."""
     return [
         *_weights(osd_map, saved["primary_affinity"], saved["reweight"]),
-        *_upmaps(osd_map, saved["pg_upmap"]),
-        *_upmap_items(osd_map, saved["pg_upmap_items"]),
-        *_upmap_primaries(osd_map, saved["pg_upmap_primary"]),
+        *_upmaps(osd_map, saved),
     ]
 
 
@@ -452,49 +450,37 @@ def _weights(
     return changes
 
 
-def _upmaps(osd_map: OsdMap, wanted: Mapping[str, list[int]]) -> list[RestoreCommand]:
-    changes = [
-        RestoreCommand(f"upmap of {pgid} removed", "osd rm-pg-upmap", {"pgid": pgid})
-        for pgid in osd_map.pg_upmap
-        if pgid not in wanted
-    ]
-    for pgid, osds in wanted.items():
-        there = list(osd_map.pg_upmap.get(pgid, ()))
-        if there != list(osds) and _exists(osd_map, pgid, osds):
-            arguments = {"pgid": pgid, "id": list(osds)}
-            changes.append(RestoreCommand(f"upmap of {pgid} to {osds}", "osd pg-upmap", arguments))
+def _upmaps(osd_map: OsdMap, saved: Mapping[str, Any]) -> list[RestoreCommand]:
+    """Return the commands for upmaps of every kind."""
+    changes: list[RestoreCommand] = []
+    for key, words, command in (
+        ("pg_upmap", "upmap", "pg-upmap"),
+        ("pg_upmap_items", "upmap items", "pg-upmap-items"),
+        ("pg_upmap_primary", "upmap primary", "pg-upmap-primary"),
+    ):
+        there, wanted = getattr(osd_map, key), saved[key]
+        changes += [
+            RestoreCommand(f"{words} of {pgid} removed", f"osd rm-{command}", {"pgid": pgid})
+            for pgid in there
+            if pgid not in wanted
+        ]
+        for pgid, value in wanted.items():
+            osds = _flat(value)
+            if _flat(there.get(pgid, ())) != osds and _exists(osd_map, pgid, osds):
+                one = isinstance(value, int)
+                arguments = {"pgid": pgid, "id": value if one else osds}
+                shown = f"osd.{value}" if one else value
+                changes.append(
+                    RestoreCommand(f"{words} of {pgid} to {shown}", f"osd {command}", arguments)
+                )
     return changes
 
 
-def _upmap_items(osd_map: OsdMap, wanted: Mapping[str, list[list[int]]]) -> list[RestoreCommand]:
-    changes = [
-        RestoreCommand(f"upmap items of {pgid} removed", "osd rm-pg-upmap-items", {"pgid": pgid})
-        for pgid in osd_map.pg_upmap_items
-        if pgid not in wanted
-    ]
-    for pgid, pairs in wanted.items():
-        there = [list(pair) for pair in osd_map.pg_upmap_items.get(pgid, ())]
-        flat = [osd for pair in pairs for osd in pair]
-        if there != [list(pair) for pair in pairs] and _exists(osd_map, pgid, flat):
-            arguments = {"pgid": pgid, "id": flat}
-            words = f"upmap items of {pgid} to {pairs}"
-            changes.append(RestoreCommand(words, "osd pg-upmap-items", arguments))
-    return changes
-
-
-def _upmap_primaries(osd_map: OsdMap, wanted: Mapping[str, int]) -> list[RestoreCommand]:
-    changes = [
-        RestoreCommand(
-            f"upmap primary of {pgid} removed", "osd rm-pg-upmap-primary", {"pgid": pgid}
-        )
-        for pgid in osd_map.pg_upmap_primary
-        if pgid not in wanted
-    ]
-    for pgid, osd in wanted.items():
-        if osd_map.pg_upmap_primary.get(pgid) != osd and _exists(osd_map, pgid, [osd]):
-            words = f"upmap primary of {pgid} to osd.{osd}"
-            changes.append(RestoreCommand(words, "osd pg-upmap-primary", {"pgid": pgid, "id": osd}))
-    return changes
+def _flat(value: Any) -> list[int]:
+    """Return the OSDs of an upmap: of osd, [osd, ...] or [[from, to], ...]."""
+    if isinstance(value, int):
+        return [value]
+    return [osd for one in value for osd in _flat(one)]
 
 
 def _exists(osd_map: OsdMap, pgid: str, osds: list[int]) -> bool:

@@ -208,12 +208,12 @@ def remove(run: Run = run, keep: Path = KEPT) -> dict[str, Any]:
     run("tc", "qdisc", "del", "dev", kept.device, "root", check=False)
     run("ip", "link", "set", "dev", kept.device, "gso_max_segs", str(kept.segments))
     if kept.root is not None:
-        _put_back(kept.device, kept.root, run)
+        restore_bucket(kept.device, kept.root, run)
     keep.unlink()
     return {"changed": True, "device": kept.device}
 
 
-def _put_back(device: str, root: Mapping[str, float], run: Run) -> None:
+def restore_bucket(device: str, root: Mapping[str, float], run: Run) -> None:
     """Restore a token bucket as tc showed it: tc rounds both what it sets and what it shows."""
     give = dict(root)
     for _ in range(4):

@@ -1,7 +1,9 @@
 """The NFS store for the admin node: every proxy, and the network's enforcement.
 
-Sensed: the counters of each proxy, as rates since the previous observation. Changed: a proxy's
-parameters, its device's profile, and the hosts' network enforcement. Standard library only.
+An action is JSON: {action: put-parameters, server, parameters}, {action: put-profile, server,
+profile} or {action: set-network, host, parameters}. A proxy's parameters null are those of the
+deployment; a host's null remove its enforcement. Connections stay, but a new profile restarts the
+proxy with its default parameters. Standard library only.
 """
 
 from __future__ import annotations
@@ -9,8 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from schemas.errors import HotbedError, StoreError, UserError
 from testbed.agent.contract import AGENT_ROOT, AgentConfig, node_of
@@ -19,99 +20,26 @@ from testbed.ssh import Shell
 from testbed.stores.contract import Effect
 from testbed.stores.nfs.netenforcer import FILE
 
-ROLE = "nfs"
+ACTIONS = {
+    "put-parameters": ("server", "parameters"),
+    "put-profile": ("server", "profile"),
+    "set-network": ("host", "parameters"),
+}
+"""Fields of each action; the first names its node."""
 _UNIT = "hotbed-netenforcer.service"
 _TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True)
-class WorkloadRates:
-    """Rates of a workload at a server per second of the interval: requests, seconds of estimated
-    work, seconds of waiting, held-back requests. `queued` and `outstanding` are current counts."""
-
-    requests: float
-    work: float
-    waited: float
-    held: float
-    queued: int
-    outstanding: int
-    weight: float
-
-
-@dataclass(frozen=True)
-class ServerObservation:
-    """State of a proxy: its policy, its connections, and its workloads by name."""
-
-    policy: str
-    clients: int
-    queued: int
-    outstanding: int
-    workloads: Mapping[str, WorkloadRates] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class NfsObservation:
-    """All servers. In the first observation `interval_s` and all rates are 0."""
-
-    t_s: float
-    interval_s: float
-    servers: Mapping[str, ServerObservation]
-
-
-@dataclass(frozen=True)
-class PutParameters:
-    """Action: set a proxy's parameters; None: those of the deployment. Connections stay."""
-
-    server: str
-    parameters: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
-class PutProfile:
-    """Action: set the profile of a server's device. The proxy restarts with default parameters."""
-
-    server: str
-    profile: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class SetNetwork:
-    """Action: set what a host enforces on its outgoing traffic; None: nothing."""
-
-    host: str
-    parameters: Mapping[str, Any] | None
-
-
-NfsAction: TypeAlias = PutParameters | PutProfile | SetNetwork
-
-
 class NfsStore:
-    """Store of a testbed with NFS servers; see the module's docstring.
+    """Store of a testbed with NFS servers; `shell_to` returns a shell to a node by its name."""
 
-    Args:
-        config: the testbed.
-        shell_to: returns a shell to a node, given its name.
-        clock: returns seconds.
-    """
-
-    def __init__(
-        self,
-        config: AgentConfig,
-        shell_to: Callable[[str], Shell],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._config, self._reach, self._clock = config, shell_to, clock
-        self._began = clock()
-        self._before: tuple[float, Mapping[str, Any]] | None = None
+    def __init__(self, config: AgentConfig, shell_to: Callable[[str], Shell]) -> None:
+        self._config, self._reach = config, shell_to
 
     @property
     def servers(self) -> tuple[str, ...]:
         """Nodes with a server, in the spec's order."""
-        return tuple(node.name for node in self._config.nodes if ROLE in node.roles)
-
-    def address(self, host: str) -> str:
-        """Return the address of a node; raise UserError if there is no such node."""
-        return node_of(self._config, host).address
+        return tuple(node.name for node in self._config.nodes if "nfs" in node.roles)
 
     def ask(self, server: str, verb: str, *arguments: str, body: object = None) -> Any:
         """Return the answer of `testbed.stores.nfs.control` on a server node.
@@ -129,26 +57,12 @@ class NfsStore:
         text = b"" if body is None else json.dumps(body).encode()
         return self._python(server, "control", (verb, *arguments), text)
 
-    def status(self) -> dict[str, Any]:
-        """Return each proxy's own status (GET /status), by server."""
-        return dict(every(self.servers, lambda server: self.ask(server, "status")))
-
-    def sense(self) -> NfsObservation:
-        """Return one observation; rates are means since the previous call."""
-        now, status = self._clock(), self.status()
-        then, old = self._before or (now, {})
-        self._before = (now, status)
-        interval = now - then
-        found = {name: observed(status[name], old.get(name), interval) for name in status}
-        return NfsObservation(now - self._began, interval, found)
-
-    def act(self, actions: Sequence[NfsAction]) -> Sequence[Effect]:
+    def act(self, actions: Sequence[Mapping[str, Any]]) -> list[Effect]:
         """Carry out `actions`: in order on each server and host, concurrently on different ones.
-        Return one effect each, in order."""
+        Return one effect each, in order. UserError: an action is malformed; none was begun."""
         lanes: dict[str, list[int]] = {}
         for place, action in enumerate(actions):
-            where = action.host if isinstance(action, SetNetwork) else action.server
-            lanes.setdefault(where, []).append(place)
+            lanes.setdefault(_node_of(action), []).append(place)
         effects: dict[int, Effect] = {}
 
         def follow(where: str) -> None:
@@ -164,7 +78,7 @@ class NfsStore:
 
         def look(host: str) -> list[str]:
             body = json.dumps(network.get(host)).encode()
-            said: list[str] = self._netenforcer(host, "check", body)["differences"]
+            said: list[str] = self._python(host, "netenforcer", ("check", "-"), body)["differences"]
             return said
 
         return dict(every([node.name for node in self._config.nodes], look))
@@ -173,52 +87,46 @@ class NfsStore:
         """Write back and drop the servers' cache of exported files; return counts by server."""
         return dict(every(self.servers, lambda name: int(self.ask(name, "caches")["files"])))
 
-    # -- inside ---------------------------------------------------------------------------------
-
-    def _one(self, action: NfsAction) -> Effect:
-        start = self._clock()
+    def _one(self, action: Mapping[str, Any]) -> Effect:
+        start, changed = time.monotonic(), True
         try:
-            if isinstance(action, PutParameters):
-                if action.parameters is None:
-                    self.ask(action.server, "default")
-                else:
-                    self.ask(action.server, "put", body=dict(action.parameters))
-                message, changed = f"{action.server} has its parameters", True
-            elif isinstance(action, PutProfile):
-                answer = self.ask(action.server, "profile", body=dict(action.profile))
-                changed = bool(answer["changed"])
-                message = f"{action.server} {'started anew with' if changed else 'has'} its profile"
+            if action["action"] == "set-network":
+                message = self._network(action["host"], action["parameters"])
+            elif action["action"] == "put-profile":
+                changed = bool(
+                    self.ask(action["server"], "profile", body=action["profile"])["changed"]
+                )
+                message = f"{action['server']} {'restarted with' if changed else 'has'} its profile"
             else:
-                changed, message = self._network(action)
+                given = action["parameters"]
+                verb = "default" if given is None else "put"
+                self.ask(action["server"], verb, body=given)
+                message = f"{action['server']} has its parameters"
         except HotbedError as error:
-            return Effect(False, str(error), self._clock() - start)
-        return Effect(True, message, self._clock() - start, {"changed": float(changed)})
+            return Effect(False, str(error), time.monotonic() - start)
+        return Effect(True, message, time.monotonic() - start, {"changed": float(changed)})
 
-    def _network(self, action: SetNetwork) -> tuple[bool, str]:
+    def _network(self, host: str, wanted: Mapping[str, Any] | None) -> str:
         """Set a host's enforcement through its unit; stopping the unit removes everything."""
-        host, wanted = action.host, action.parameters
         node_of(self._config, host)
         shell = self._reach(host)
+
+        def sh(script: str) -> tuple[int, str]:
+            done = shell.run(["sh", "-c", script], check=False, timeout_s=_TIMEOUT_S)
+            return done.returncode, done.text
+
         if wanted is None or not wanted["flows"]:
-            done = self._sh(shell, f"systemctl stop {_UNIT} && rm -f {FILE}")
-            _succeeded(done, host, "network enforcement cannot be removed")
-            return True, f"{host} enforces nothing"
+            if sh(f"systemctl stop {_UNIT} && rm -f {FILE}")[0] != 0:
+                raise StoreError(f"host {host}: network enforcement cannot be removed.")
+            return f"{host} enforces nothing"
         shell.put(json.dumps(wanted, sort_keys=True).encode() + b"\n", str(FILE))
         restart = f"systemctl reset-failed {_UNIT} 2>/dev/null; systemctl reload-or-restart {_UNIT}"
-        done = self._sh(shell, restart)
-        if done[0] != 0:
+        if sh(restart)[0] != 0:
             log = f"journalctl --no-pager -o cat -n 20 -u {_UNIT} | grep ^netenforcer: | tail -n 1"
-            said = self._sh(shell, log)[1].strip().removeprefix("netenforcer: ")
-            self._sh(shell, f"systemctl stop {_UNIT}; rm -f {FILE}")
+            said = sh(log)[1].strip().removeprefix("netenforcer: ")
+            sh(f"systemctl stop {_UNIT}; rm -f {FILE}")
             raise StoreError(f"host {host}: {said or 'network enforcement does not start'}")
-        return True, f"{host} enforces {len(wanted['flows'])} flows"
-
-    def _sh(self, shell: Shell, script: str) -> tuple[int, str]:
-        done = shell.run(["sh", "-c", script], check=False, timeout_s=_TIMEOUT_S)
-        return done.returncode, done.text
-
-    def _netenforcer(self, host: str, verb: str, body: bytes) -> Any:
-        return self._python(host, "netenforcer", (verb, "-"), body)
+        return f"{host} enforces {len(wanted['flows'])} flows"
 
     def _python(self, node: str, module: str, arguments: Sequence[str], body: bytes) -> Any:
         script = (
@@ -234,40 +142,15 @@ class NfsStore:
         raise kind(f"node {node}: {lines[-1].removeprefix('netenforcer: ')}")
 
 
-def _succeeded(done: tuple[int, str], host: str, what: str) -> None:
-    if done[0] != 0:
-        raise StoreError(f"host {host}: {what}.")
-
-
-def observed(
-    now: Mapping[str, Any], before: Mapping[str, Any] | None, interval_s: float
-) -> ServerObservation:
-    """Return an observation from two states of a proxy (GET /status).
-
-    Counters that fell (the proxy restarted) are taken to start at 0.
-    """
-    old = {one["name"]: one for one in (before or {}).get("workloads", ())}
-
-    def rate(one: Mapping[str, Any], key: str) -> float:
-        last = old.get(one["name"], {}).get(key, 0)
-        grown = one[key] - last if one[key] >= last else one[key]
-        return float(grown) / interval_s if interval_s > 0 and before is not None else 0.0
-
-    workloads = {
-        one["name"]: WorkloadRates(
-            requests=rate(one, "requests"),
-            work=rate(one, "work_seconds"),
-            waited=rate(one, "waited_seconds"),
-            held=rate(one, "held"),
-            queued=int(one["queued"]),
-            outstanding=int(one["outstanding"]),
-            weight=float(one["weight"]),
-        )
-        for one in now["workloads"]
-    }
-    return ServerObservation(
-        now["policy"], now["clients"], now["queued"], now["outstanding"], workloads
-    )
+def _node_of(action: Mapping[str, Any]) -> str:
+    """Return the node of a well-formed action."""
+    kind = action.get("action")
+    if kind not in ACTIONS:
+        raise UserError(f"action {kind!r} is not the NFS store's", allowed=", ".join(ACTIONS))
+    for name in ACTIONS[kind]:
+        if name not in action:
+            raise UserError(f"action {kind!r} of the NFS store lacks {name!r}")
+    return str(action[ACTIONS[kind][0]])
 
 
 def store_of(config: AgentConfig) -> NfsStore:

@@ -5,8 +5,7 @@ Secrets are already on the node (`SECRETS`) and are inserted into the files only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 ETC = "/etc/hotbed/swift"
@@ -32,64 +31,17 @@ _OFFSET = {"object": 0, "container": 1, "account": 2}
 _HEAD = "# Written by Hotbed.\n"
 
 
-@dataclass(frozen=True)
-class Proxy:
-    """A proxy to run: its microstore, address and number of processes."""
-
-    microstore: str
-    address: str
-    port: int
-    workers: int
-    memcaches: tuple[str, ...]
-    tenants: tuple[str, ...]
-    s3: bool
+Wanted = Mapping[str, Any]
+"""Servers that a node must run, as JSON; a part that the node does not run is absent. ``proxy`` is
+{microstore, address, port, workers, memcaches, tenants, s3}, ``storage`` a list of {microstore,
+address, port} (servers from that port upwards), ``memcached`` and ``rsync`` are addresses, and
+``rsync_peers`` are addresses of nodes that rsync admits."""
 
 
-@dataclass(frozen=True)
-class StorageServers:
-    """A microstore's storage servers to run, from `port` upwards."""
-
-    microstore: str
-    address: str
-    port: int
-
-
-@dataclass(frozen=True)
-class WantedServers:
-    """All servers that a node must run."""
-
-    proxy: Proxy | None = None
-    storage: tuple[StorageServers, ...] = ()
-    memcached: str | None = None
-    rsync: str | None = None
-    rsync_peers: tuple[str, ...] = ()
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """Groups of shares on the node: ``proxy``, and one per microstore with servers here."""
-        return (("proxy",) if self.proxy else ()) + tuple(one.microstore for one in self.storage)
-
-
-@dataclass(frozen=True)
-class Files:
-    """Text by path (mode 0600: may hold keys), and units by name in the order of starting."""
-
-    files: Mapping[str, str] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
-
-
-def wanted_from_json(data: Mapping[str, Any]) -> WantedServers:
-    """Return from JSON what a node must run."""
-    proxy = data.get("proxy")
-    return WantedServers(
-        proxy=Proxy(**(proxy | {key: tuple(proxy[key]) for key in ("memcaches", "tenants")}))
-        if proxy
-        else None,
-        storage=tuple(StorageServers(**one) for one in data.get("storage", ())),
-        memcached=data.get("memcached"),
-        rsync=data.get("rsync"),
-        rsync_peers=tuple(data.get("rsync_peers", ())),
-    )
+def groups_of(wanted: Wanted) -> list[str]:
+    """Return the node's groups of shares: ``proxy``, and one per microstore with servers here."""
+    own = ["proxy"] if wanted.get("proxy") else []
+    return own + [one["microstore"] for one in wanted.get("storage", ())]
 
 
 def rings_folder(microstore: str) -> str:
@@ -97,57 +49,62 @@ def rings_folder(microstore: str) -> str:
     return f"{ETC}/{microstore}"
 
 
-def files_of(wanted: WantedServers, secrets: Mapping[str, Any]) -> Files:
-    """Return all files that the node's servers read, and their units."""
+def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the files that the node's servers read, by path (mode 0600: they may hold keys), and
+    their units by name, in the order of starting."""
     files: dict[str, str] = {}
     units: dict[str, str] = {}
-    stores = {one.microstore for one in wanted.storage}
-    if wanted.proxy:
-        stores.add(wanted.proxy.microstore)
+    proxy, storage = wanted.get("proxy"), wanted.get("storage", ())
+    stores = {one["microstore"] for one in storage}
+    if proxy:
+        stores.add(proxy["microstore"])
     for store in sorted(stores):
         files[f"{rings_folder(store)}/swift.conf"] = _swift_conf(secrets)
-    if wanted.memcached:
-        units["hotbed-swift-memcached.service"] = _memcached_unit(wanted.memcached)
-    if wanted.rsync:
-        files[f"{ETC}/rsyncd.conf"] = _rsyncd(wanted.rsync, wanted.rsync_peers)
+    if wanted.get("memcached"):
+        units["hotbed-swift-memcached.service"] = _plain_unit(
+            "Tokens and what proxies remember",
+            f"/usr/bin/memcached -u nobody -l {wanted['memcached']} -p {MEMCACHE_PORT} -U 0 -m 32",
+        )
+    if wanted.get("rsync"):
+        files[f"{ETC}/rsyncd.conf"] = _rsyncd(wanted["rsync"], wanted["rsync_peers"])
         units["hotbed-swift-rsync.service"] = _plain_unit(
             "Copies of Swift's databases between storage nodes",
             f"/usr/bin/rsync --daemon --no-detach --config={ETC}/rsyncd.conf",
         )
-    if wanted.storage:
+    if storage:
         # Read through the link /etc/swift, the only place where the object replicator looks.
         files[f"{ETC}/swift.conf"] = _swift_conf(secrets)
-    for one in wanted.storage:
+    for one in storage:
         for kind in KINDS:
-            name = f"{kind}-{one.microstore}"
+            name = f"{kind}-{one['microstore']}"
             files[f"{ETC}/{name}.conf"] = storage_conf(one, kind)
             units[f"hotbed-swift-{name}.service"] = _server_unit(
-                f"swift-{kind}-server", f"{ETC}/{name}.conf", one.microstore, _OWN_USER
+                f"swift-{kind}-server", f"{ETC}/{name}.conf", one["microstore"], _OWN_USER
             )
-    if wanted.proxy:
-        files[f"{ETC}/proxy.conf"] = proxy_conf(wanted.proxy, secrets)
+    if proxy:
+        files[f"{ETC}/proxy.conf"] = proxy_conf(proxy, secrets)
         units["hotbed-swift-proxy.service"] = _server_unit(
             "swift-proxy-server", f"{ETC}/proxy.conf", "proxy"
         )
-    return Files(files, units)
+    return files, units
 
 
-def proxy_conf(proxy: Proxy, secrets: Mapping[str, Any]) -> str:
+def proxy_conf(proxy: Mapping[str, Any], secrets: Mapping[str, Any]) -> str:
     """Return the proxy's configuration, with the tenants' keys."""
     # Swift's own place for listing_formats is behind proxy-logging. There, s3api's listings would
     # pass through it too and become text.
     pipeline = "catch_errors gatekeeper healthcheck cache listing_formats"
-    pipeline += " s3api tempauth" if proxy.s3 else " tempauth"
+    pipeline += " s3api tempauth" if proxy["s3"] else " tempauth"
     users = "\n".join(
-        f"user_{tenant}_{tenant} = {secrets['keys'][tenant]} .admin" for tenant in proxy.tenants
+        f"user_{tenant}_{tenant} = {secrets['keys'][tenant]} .admin" for tenant in proxy["tenants"]
     )
     s3 = "[filter:s3api]\nuse = egg:swift#s3api\ns3_acl = false\nlocation = us-east-1\n"
     return f"""{_HEAD}[DEFAULT]
-bind_ip = {proxy.address}
-bind_port = {proxy.port}
-workers = {proxy.workers}
+bind_ip = {proxy["address"]}
+bind_port = {proxy["port"]}
+workers = {proxy["workers"]}
 user = {USER}
-swift_dir = {rings_folder(proxy.microstore)}
+swift_dir = {rings_folder(proxy["microstore"])}
 log_level = WARNING
 log_name = swift-proxy
 max_clients = 1024
@@ -166,9 +123,9 @@ error_suppression_limit = 5
 use = egg:swift#tempauth
 token_life = 604800
 {users}
-{s3 if proxy.s3 else ""}[filter:cache]
+{s3 if proxy["s3"] else ""}[filter:cache]
 use = egg:swift#memcache
-memcache_servers = {",".join(proxy.memcaches)}
+memcache_servers = {",".join(proxy["memcaches"])}
 memcache_max_connections = 8
 [filter:proxy-logging]
 use = egg:swift#proxy_logging
@@ -188,7 +145,7 @@ use = egg:swift#listing_formats
 """
 
 
-def storage_conf(one: StorageServers, kind: str) -> str:
+def storage_conf(one: Mapping[str, Any], kind: str) -> str:
     """Return the configuration of an account, container or object server and its replicator."""
     updater = {
         "object": "[object-updater]\nconcurrency = 1\n",
@@ -198,15 +155,15 @@ def storage_conf(one: StorageServers, kind: str) -> str:
     # With the default of 1, waiting replications check only every 0.15 s for their turn.
     waiting = "replication_concurrency_per_device = 4\n" if kind == "object" else ""
     return f"""{_HEAD}[DEFAULT]
-bind_ip = {one.address}
-bind_port = {one.port + _OFFSET[kind]}
+bind_ip = {one["address"]}
+bind_port = {one["port"] + _OFFSET[kind]}
 workers = 0
 user = {USER}
-swift_dir = {rings_folder(one.microstore)}
+swift_dir = {rings_folder(one["microstore"])}
 devices = {DEVICES}
 mount_check = true
 log_level = WARNING
-log_name = swift-{kind}-{one.microstore}
+log_name = swift-{kind}-{one["microstore"]}
 disable_fallocate = true
 [pipeline:main]
 pipeline = {kind}-server
@@ -231,7 +188,7 @@ def _swift_conf(secrets: Mapping[str, Any]) -> str:
     )
 
 
-def _rsyncd(address: str, peers: tuple[str, ...]) -> str:
+def _rsyncd(address: str, peers: Sequence[str]) -> str:
     modules = "\n".join(
         f"[{kind}]\nmax connections = 8\npath = {DEVICES}/\nread only = false\n"
         f"lock file = /run/hotbed-swift/{kind}.lock"
@@ -268,11 +225,6 @@ LimitNOFILE=65536
 [Install]
 WantedBy=hotbed-swift.target
 """
-
-
-def _memcached_unit(address: str) -> str:
-    command = f"/usr/bin/memcached -u nobody -l {address} -p {MEMCACHE_PORT} -U 0 -m 32"
-    return _plain_unit("Tokens and what proxies remember", command)
 
 
 def _plain_unit(what: str, command: str) -> str:

@@ -28,7 +28,7 @@ from schemas.errors import HotbedError, UserError
 from testbed.agent.notify import notify
 from testbed.agent.probe import disk_counters, net_bytes, stat_files
 from testbed.stores.swift import accesslog, services
-from testbed.stores.swift.confs import WantedServers, wanted_from_json
+from testbed.stores.swift.confs import Wanted, groups_of
 from testbed.stores.swift.shares import Nic, Shares, device_with
 
 SOCKET = Path("/run/hotbed/swift-node.sock")
@@ -74,17 +74,13 @@ class SwiftNode:
             raise UserError(f"there is no operation {request.get('op')!r}")
         return operation(request)
 
-    def op_ping(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how shares are enforced, and the device; shows that the daemon runs."""
-        return {"by_folder": self.shares.by_folder, "device": self.device}
-
     def op_configure(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Configure what the node runs: {wanted, address, devices} -> {changed, stale}. `changed`
         are changed files and units. `stale` are units that run with outdated settings, even if an
         earlier caller wrote the settings and did not restart the unit."""
         self.kept |= {key: request[key] for key in ("wanted", "address", "devices")}
         wanted = self._wanted()
-        groups, units = wanted.groups, services.settings_of(wanted)
+        groups, units = groups_of(wanted), services.settings_of(wanted)
         gone = set(self.kept["shares"]) - set(groups)
         # A unit that leaves is stopped, so it must be started if it returns unchanged.
         self.kept["running"] = {
@@ -163,10 +159,7 @@ class SwiftNode:
             "wall": time.time(),
             "slots": slots if since >= 0 else slots[-1:],
             "tenants": self.listener.to_json() if self.listener else {},
-            "groups": list(self._wanted().groups),
             "shares": self.kept["shares"],
-            "network": self.kept["network"],
-            "disks": len(self._stats),
         }
 
     def op_units(self, request: Mapping[str, Any]) -> dict[str, str]:
@@ -187,8 +180,9 @@ class SwiftNode:
         if self.nic is not None and self.kept["network"] is not None:
             self.nic.set(self.kept["network"])
 
-    def _wanted(self) -> WantedServers:
-        return wanted_from_json(self.kept["wanted"])
+    def _wanted(self) -> Wanted:
+        found: Wanted = self.kept["wanted"]
+        return found
 
     def _stale(self) -> list[str]:
         """Return units that were not last started with their current settings."""
@@ -223,7 +217,7 @@ class SwiftNode:
 
     def _counters(self) -> tuple[dict[str, float], list[int], list[int]]:
         """Return CPU seconds by group, bytes received and sent, milliseconds busy by disk."""
-        used = self.shares.used(self._wanted().groups)
+        used = self.shares.used(groups_of(self._wanted()))
         net = net_bytes(Path("/proc/net/dev").read_text(), [self.device])
         busy = [disk_counters(Path(path).read_text())[_BUSY_MS] for path in self._stats]
         return used, net, busy

@@ -23,7 +23,7 @@ from typing import Any
 from schemas.durable import make_folder, write_file
 from schemas.errors import StoreError, UserError
 from testbed.stores.swift import confs
-from testbed.stores.swift.confs import ETC, SECRETS, WantedServers, files_of, rings_folder
+from testbed.stores.swift.confs import ETC, SECRETS, Wanted, files_of, groups_of, rings_folder
 
 UNITS = Path("/etc/systemd/system")
 TARGET = "hotbed-swift.target"
@@ -60,22 +60,23 @@ def put(path: Path, data: bytes, mode: int = 0o600, group: int | None = None) ->
 # -- files and units -------------------------------------------------------------------------------
 
 
-def _made(wanted: WantedServers) -> confs.Files:
+def _made(wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:
     """Return the files and units of a node; a node without servers needs no secrets."""
-    return files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
+    if not (groups_of(wanted) or wanted.get("memcached")):
+        return {}, {}
+    return files_of(wanted, secrets())
 
 
-def write(wanted: WantedServers) -> list[str]:
+def write(wanted: Wanted) -> list[str]:
     """Write the files and units of `wanted`, remove our other ones; return the changes. Servers
     with changed files are not restarted here (see `start`)."""
-    made = _made(wanted)
+    files, units = _made(wanted)
     changed = []
     # Servers read the files again after they have become their own user.
-    group = grp.getgrnam(confs.USER).gr_gid if made.files else None
-    for name, text in made.files.items():
+    group = grp.getgrnam(confs.USER).gr_gid if files else None
+    for name, text in files.items():
         if put(Path(name), text.encode(), 0o640, group):
             changed.append(name)
-    units = dict(made.units)
     if units:
         units[TARGET] = confs.TARGET
     for name, text in units.items():
@@ -94,14 +95,14 @@ def write(wanted: WantedServers) -> list[str]:
     return changed
 
 
-def settings_of(wanted: WantedServers) -> dict[str, str]:
+def settings_of(wanted: Wanted) -> dict[str, str]:
     """Return, by unit, a digest of what its server reads at its start: unit and configuration.
     Servers reread rings by themselves; rsync reads its configuration at every connection."""
-    made = _made(wanted)
+    files, units = _made(wanted)
     found = {}
-    for unit, text in made.units.items():
+    for unit, text in units.items():
         name = unit.removeprefix("hotbed-swift-").removesuffix(".service")
-        both = json.dumps([text, made.files.get(f"{ETC}/{name}.conf", "")])
+        both = json.dumps([text, files.get(f"{ETC}/{name}.conf", "")])
         found[unit] = hashlib.sha256(both.encode()).hexdigest()
     return found
 
@@ -113,13 +114,13 @@ def _leftover(units: set[str]) -> list[str]:
     return sorted(set(found) - units)
 
 
-def start(wanted: WantedServers, restart: Sequence[str] = ()) -> list[str]:
+def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
     """Start all units, restart those in `restart`, and enable them; return the started ones.
 
     Raises:
         StoreError: a unit does not start; the message has its last log lines.
     """
-    names = list(_made(wanted).units)
+    names = list(_made(wanted)[1])
     if not names:
         return []
     _systemctl("enable", TARGET, *names)
@@ -137,9 +138,9 @@ def start(wanted: WantedServers, restart: Sequence[str] = ()) -> list[str]:
     return [*down, *anew]
 
 
-def states(wanted: WantedServers) -> dict[str, str]:
+def states(wanted: Wanted) -> dict[str, str]:
     """Return systemd's state of each unit."""
-    names = list(_made(wanted).units)
+    names = list(_made(wanted)[1])
     if not names:
         return {}
     words = _systemctl("is-active", *names).stdout.decode().split()
@@ -239,7 +240,8 @@ def put_rings(microstore: str, rings: Mapping[str, str], digests: Mapping[str, s
         if problem:
             raise StoreError(f"the {kind} ring of microstore {microstore} {problem}.")
     folder = Path(rings_folder(microstore))
-    clear_halves(folder)
+    for left in folder.glob(".*.new"):  # of an interrupted write: never read
+        left.unlink(missing_ok=True)
     return [
         f"{microstore}/{kind}.ring.gz"
         for kind, data in found.items()
@@ -257,14 +259,6 @@ def ring_problem(data: bytes, digest: str) -> str:
     except (OSError, EOFError, zlib.error):
         return "is cut off or damaged"
     return ""
-
-
-def clear_halves(folder: Path) -> list[str]:
-    """Remove leftovers of an interrupted write: they are never read."""
-    left = sorted(folder.glob(".*.new")) if folder.is_dir() else []
-    for path in left:
-        path.unlink(missing_ok=True)
-    return [path.name for path in left]
 
 
 # -- clients ---------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ import json
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from schemas.durable import write_file
 from schemas.errors import HotbedError, StoreError
-from testbed.stores.nfs.netenforcer import Before, run
+from testbed.stores.nfs.netenforcer import Before, restore_bucket, run
 from testbed.stores.nfs.netenforcer import before as look
 
 # ----------------------------------------------------------------------------------------------
@@ -31,15 +31,6 @@ _TC_EVENTS = 8  # RTMGRP_TC
 _HANDLE = "5317:"  # ours: a root with this handle is from us
 _LATENCY = "25ms"
 _BURST_S = 0.002
-
-
-@dataclass(frozen=True)
-class EarlierNic:
-    """The earlier settings of the device."""
-
-    device: str
-    root: Mapping[str, float] | None
-    segments: int
 
 
 class Nic:
@@ -84,8 +75,7 @@ class Nic:
         if self._ours():
             kept = self._load()
         else:
-            found: Before = look(self._device, run)
-            kept = EarlierNic(found.device, found.root, found.segments)
+            kept = look(self._device, run)
             self._keep.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_file(self._keep, json.dumps(asdict(kept)))
             # The existing root has another handle, so it cannot be changed into ours.
@@ -102,9 +92,7 @@ class Nic:
             run("tc", "qdisc", "del", "dev", self._device, "root", check=False)
             kept = self._load()
             if kept is not None and kept.root is not None:
-                rate, burst, lat = (round(kept.root[key]) for key in ("rate", "burst", "lat"))
-                bucket = ("rate", f"{8 * rate}bit", "burst", str(burst), "latency", f"{lat}us")
-                run("tc", "qdisc", "replace", "dev", self._device, "root", "tbf", *bucket)
+                restore_bucket(self._device, kept.root, run)
         self._keep.unlink(missing_ok=True)
 
     def _ours(self) -> bool:
@@ -115,9 +103,9 @@ class Nic:
             return False
         return self._as_set is None or look(self._device, run).root == self._as_set
 
-    def _load(self) -> EarlierNic | None:
+    def _load(self) -> Before | None:
         try:
-            return EarlierNic(**json.loads(self._keep.read_text()))
+            return Before(**json.loads(self._keep.read_text()))
         except (OSError, ValueError, TypeError):
             return None
 

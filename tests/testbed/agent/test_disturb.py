@@ -133,26 +133,6 @@ def test_a_load_that_cannot_start_is_told_and_not_called_hot(tmp_path):
     assert hot(tmp_path) == ["osd0"]
 
 
-def test_a_state_is_never_half_written(tmp_path):
-    stop, seen = threading.Event(), 0
-    subject = disturber(Nodes(), tmp_path)
-
-    def churn() -> None:
-        while not stop.is_set():
-            subject.at_once()
-            subject.finish()
-
-    thread = threading.Thread(target=churn)
-    thread.start()
-    for _ in range(300):
-        state = read_state(tmp_path)
-        assert state is not None and set(state["hot_nodes"]) <= {"osd0", "osd1"}
-        seen += 1
-    stop.set()
-    thread.join(10)
-    assert seen == 300
-
-
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -222,7 +202,7 @@ def test_every_command_of_the_unit_has_a_connection_of_its_own(monkeypatch, tmp_
         return 0
 
     monkeypatch.setattr(reach, "_control_dir", [])
-    monkeypatch.setattr("testbed.agent.contract.CONTROL_DIR", tmp_path)
+    monkeypatch.setattr("testbed.agent.reach.CONTROL_DIR", tmp_path)
     monkeypatch.setattr(disturb, "load_config", lambda: CONFIG)
     monkeypatch.setattr(disturb, "clean_loads", clean)
     assert disturb.main(["clean"]) == 0

@@ -209,17 +209,14 @@ def test_clean_puts_right_and_tells(store, raw, monkeypatch):
     raw.osd(1)["primary_affinity"] = 0.1
     raw.osd(2)["weight"] = 0.9
     raw.mon_osd_pg_upmap("2.0", [1, 0])
+    changes = ["primary affinity of osd.1 to 1", "reweight of osd.2 to 1", "upmap of 2.0 removed"]
+    assert clean.unclean(CONFIG, {}) == ["balancer off", *changes]
     found = clean.clean(CONFIG, {})
-    assert found["put_right"] == [
-        "balancer none, off",
-        "primary affinity of osd.1 to 1",
-        "reweight of osd.2 to 1",
-        "upmap of 2.0 removed",
-    ]
+    assert found["put_right"] == ["balancer none, off", *changes]
     assert found["caches"]["osds"] == [0, 1, 2]
     assert (found["caches"]["nodes"], found["caches"]["not_permitted"]) == (["a"], ["b"])
     assert found["caches"]["failed"] == {"c": "gone"}
-    assert clean.clean(CONFIG, {})["put_right"] == []
+    assert clean.clean(CONFIG, {})["put_right"] == clean.unclean(CONFIG, {}) == []
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,6 @@ def _seen(store: SimulatedMicrostores) -> Microstores:
     return seen
 
 
-# --- the pool -----------------------------------------------------------------------------------
-
-
 # --- stations -----------------------------------------------------------------------------------
 
 
@@ -72,28 +69,6 @@ def test_one_server_is_m_m_1_and_few_workers_wait_for_themselves():
     for workers in (1, 4, 32):
         rate = solve(np.array([[float(workers)]]), np.zeros((1, 1, 1)), _stations(1, 0.1))
         assert rate[0, 0] * 0.1 == pytest.approx(workers / (workers + 1))
-
-
-@settings(max_examples=15)
-@given(
-    workers=st.floats(0.1, 1e4),
-    count=st.floats(1, 300),
-    service=st.floats(1e-4, 2.0),
-    more=st.floats(1.0, 3.0),
-)
-def test_more_servers_and_more_workers_never_finish_less(workers, count, service, more):
-    none = np.zeros((1, 1, 1))
-
-    def rate(n: float, m: float) -> float:
-        return float(solve(np.array([[n]]), none, _stations(m, service))[0, 0])
-
-    base = rate(workers, count)
-    assert base <= count / service
-    assert base * service <= workers * (1 + 1e-9)
-    assert rate(workers * more, count) >= base * (1 - 1e-6)
-    # The solution satisfies Little's law.
-    found = response(np.array([[base]]), none, _stations(count, service))
-    assert base * found[0, 0] == pytest.approx(workers, rel=1e-3)
 
 
 @given(st.integers(0, 2**32 - 1))

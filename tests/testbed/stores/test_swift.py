@@ -71,14 +71,14 @@ def test_every_microstore_has_its_own_servers_and_tenants_their_proxies():
 def test_keys_are_in_the_proxys_own_file_alone():
     changes, state = Changes(CONFIG, cluster()), initial(cluster())
     for node in ("p0", "s0"):
-        made = confs.files_of(confs.wanted_from_json(changes.wanted(state, node)), SECRETS)
-        for name, text in {**made.files, **made.units}.items():
+        files, units = confs.files_of(changes.wanted(state, node), SECRETS)
+        for name, text in {**files, **units}.items():
             assert ("key-a" in text) == name.endswith("proxy.conf"), name
             assert ("= suf" in text) == name.endswith("swift.conf"), name
         # Replicators read it only there.
-        assert ("/etc/hotbed/swift/swift.conf" in made.files) == (node == "s0")
-    made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "p0")), SECRETS)
-    text = made.files["/etc/hotbed/swift/proxy.conf"]
+        assert ("/etc/hotbed/swift/swift.conf" in files) == (node == "s0")
+    files, units = confs.files_of(changes.wanted(state, "p0"), SECRETS)
+    text = files["/etc/hotbed/swift/proxy.conf"]
     assert "user_a_a = key-a .admin" in text
     [line] = [line for line in text.splitlines() if line.startswith("pipeline = ")]
     order = line.removeprefix("pipeline = ").split()
@@ -90,16 +90,16 @@ def test_keys_are_in_the_proxys_own_file_alone():
 
 def test_files_of_a_storage_node():
     changes, state = Changes(CONFIG, cluster()), initial(cluster())
-    made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "s0")), SECRETS)
-    servers = [text for text in made.units.values() if "-server " in text]
+    files, units = confs.files_of(changes.wanted(state, "s0"), SECRETS)
+    servers = [text for text in units.values() if "-server " in text]
     assert len(servers) == 3 * len(changes.wanted(state, "s0")["storage"])
     for text in servers:
         (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
         assert " setpriv --reuid hotbed-swift --regid" in line.replace("/usr/bin/", "")
-    lines = made.files["/etc/hotbed/swift/rsyncd.conf"].splitlines()
+    lines = files["/etc/hotbed/swift/rsyncd.conf"].splitlines()
     assert {"address = 10.0.0.3", "hosts allow = 10.0.0.3 10.0.0.4"} <= set(lines)
-    made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "p0")), SECRETS)
-    assert " -l 10.0.0.1 " in made.units["hotbed-swift-memcached.service"]
+    files, units = confs.files_of(changes.wanted(state, "p0"), SECRETS)
+    assert " -l 10.0.0.1 " in units["hotbed-swift-memcached.service"]
 
 
 # --- shares, machines, tenants -------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_shares_change_within_a_second_and_nothing_fails(
 
 def test_tenants_are_seen_and_mapped(bed: Bed, agent: AgentClient, stored: Stored) -> None:
     with stored.load():
-        seen = agent.call("swift-sense", {"interval_s": 3})
+        seen = agent.call("swift-status", {"interval_s": 3})["microstores"]
     tenants = {tenant["name"]: tenant for tenant in seen["tenants"]}
     assert tenants["small"]["requests_s"] > 1
     assert tenants["small"]["mean_latency_s"] > 0

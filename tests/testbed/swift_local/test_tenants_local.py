@@ -36,7 +36,7 @@ def test_a_tenant_above_its_share_gets_no_more_and_keeps_nobody_else_from_theirs
     with greedy.load(threads=8, size=1_000_000), modest.load(threads=2):
         time.sleep(3)
         failed, first = modest.failed, bed.used("proxy1")
-        seen = bed.agent.call("swift-sense", {"interval_s": 5})
+        seen = bed.agent.call("swift-status", {"interval_s": 5})["microstores"]
         last = bed.used("proxy1")
         assert modest.failed == failed
     seconds = last.at_s - first.at_s

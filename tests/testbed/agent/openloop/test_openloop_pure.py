@@ -44,24 +44,6 @@ def test_quantiles_are_right_to_a_bucket(values, share):
 # -- names ----------------------------------------------------------------------------------------
 
 
-@given(
-    st.integers(1, 200).flatmap(
-        lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), min_size=1, max_size=9))
-    ),
-    st.integers(1, 4),
-)
-@settings(max_examples=30)
-def test_names_are_of_their_group_and_no_others(pgs, count):
-    pg_num, wanted = pgs
-    pgids = [f"7.{number:x}" for number in wanted]
-    found = names_for(pgids, 7, pg_num, count)
-    assert list(found) == pgids
-    names = [name for each in found.values() for name in each]
-    assert len(set(names)) == len(names) == count * len(pgids)
-    for pgid, each in found.items():
-        assert {pg_of(name, 7, pg_num) for name in each} == {pgid}
-
-
 @pytest.mark.parametrize("pgid", ["3.0", "2.64"])
 def test_a_group_of_another_pool_is_refused(pgid):
     with raises(ValueError, "pool 2", "2.0", "2.63"):

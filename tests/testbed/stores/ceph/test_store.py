@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import StoreError
-from testbed.agent.clean import to_put_right
 from testbed.stores.ceph import CephStore, Connection
 from testbed.stores.ceph.connection import together
-from testbed.stores.ceph.steps import moved_pairs, pristine
 from testbed.stores.contract import (
     OSDS,
     PGS,
@@ -149,22 +147,6 @@ def test_a_move_of_a_swapped_group_gives_its_whole_vector_anew(raw):
     assert not raw.sent("osd pg-upmap-items")
 
 
-PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6)
-
-
-@given(PAIRS)
-def test_pairs_of_upmap_items_lead_where_the_moves_led(moves):
-    crush = up = [0, 1, 2]
-    pairs: list[tuple[int, int]] = []
-    for source, target in moves:
-        if source in up and target not in up:
-            up = [target if osd == source else osd for osd in up]
-            pairs = moved_pairs(pairs, source, target)
-    assert len({first for first, _ in pairs}) == len(pairs)
-    assert {first for first, _ in pairs} <= set(crush)
-    assert set(up) == {dict(pairs).get(osd, osd) for osd in crush}
-
-
 def test_reweight_counts_weights_and_bytes(store, raw):
     raw.reweight = recorded("reweight.json")
     (effect,) = store.act([ReweightByUtilization()])
@@ -252,23 +234,6 @@ def test_restore_puts_back_what_save_saw(before, after):
     assert (again.osds, again.pgs) == (seen.osds, seen.pgs)
     assert store.save() == saved
     assert store.restore(saved) == []
-
-
-@settings(max_examples=20)
-@given(ACTIONS)
-def test_pristine_undoes_everything(actions):
-    raw = FakeRados(8)
-    store = CephStore(Connection(raw), pools=["bench"])
-    store.act(actions)
-    store.last_stall()
-    wanted = pristine(store.reader.osd_map())
-    amiss = to_put_right(store)
-    assert to_put_right(store) == amiss
-    effects = store.restore(wanted)
-    assert all(effect.ok for effect in effects)
-    assert len(amiss) == len(effects)
-    assert to_put_right(store) == []
-    assert raw.balancer == {"mode": "none", "active": False}
 
 
 def test_what_is_gone_is_not_restored(store, raw):

@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
+from schemas.errors import UserError
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.ssh import Completed
-from testbed.stores.nfs.store import (
-    NfsStore,
-    PutParameters,
-    SetNetwork,
-    observed,
-)
+from testbed.stores.nfs.store import NfsStore
+from tests.errors import raises
 
 CONFIG = AgentConfig(
     "t",
@@ -66,32 +63,16 @@ def nodes() -> dict[str, Node]:
     return {node.name: Node(node.name) for node in CONFIG.nodes}
 
 
-def make(nodes: dict[str, Node], times: Sequence[float] = (0.0,) * 20) -> NfsStore:
-    clock = iter(times)
-    return NfsStore(CONFIG, nodes.__getitem__, lambda: next(clock))
+def put(server: str, parameters: object) -> dict[str, Any]:
+    return {"action": "put-parameters", "server": server, "parameters": parameters}
 
 
-def status(requests: int, work: float) -> dict[str, Any]:
-    workload = {"name": "web", "requests": requests, "work_seconds": work, "waited_seconds": 2.0}
-    workload |= {"held": 1, "queued": 4, "outstanding": 1, "weight": 1.0}
-    return {"policy": "pm", "clients": 2, "queued": 4, "outstanding": 1, "workloads": [workload]}
+def network(host: str, parameters: object) -> dict[str, Any]:
+    return {"action": "set-network", "host": host, "parameters": parameters}
 
 
-def test_counters_become_rates_over_the_interval(nodes):
-    store = make(nodes, (100.0, 101.0, 103.0))
-    for name in ("s0", "s1"):
-        nodes[name].answers["control status"] = (0, json.dumps(status(100, 0.5)), "")
-    first = store.sense()
-    assert (first.t_s, first.interval_s) == (1.0, 0.0)
-    assert first.servers["s0"].workloads["web"].requests == 0.0
-    nodes["s0"].answers["control status"] = (0, json.dumps(status(150, 1.5)), "")
-    seen = store.sense()
-    web = seen.servers["s0"].workloads["web"]
-    assert (seen.interval_s, web.requests, web.work, web.queued) == (2.0, 25.0, 0.5, 4)
-    assert seen.servers["s1"].workloads["web"].requests == 0.0
-    seen = observed(status(10, 0.1), status(100, 1.0), 1.0)
-    assert seen.workloads["web"].requests == 10.0
-    assert seen.workloads["web"].work == pytest.approx(0.1)
+def make(nodes: dict[str, Node]) -> NfsStore:
+    return NfsStore(CONFIG, nodes.__getitem__)
 
 
 def test_parameters_go_to_their_server_and_refusals_come_back(nodes):
@@ -99,10 +80,10 @@ def test_parameters_go_to_their_server_and_refusals_come_back(nodes):
     nodes["s1"].answers["control put"] = (2, "", "the NFS proxy refused: depth is -1.\n")
     effects = store.act(
         [
-            PutParameters("s0", {"depth": 1}),
-            PutParameters("s1", {"depth": -1}),
-            PutParameters("s1", None),
-            PutParameters("c0", {}),
+            put("s0", {"depth": 1}),
+            put("s1", {"depth": -1}),
+            put("s1", None),
+            put("c0", {}),
         ]
     )
     assert [effect.ok for effect in effects] == [True, False, True, False]
@@ -110,11 +91,19 @@ def test_parameters_go_to_their_server_and_refusals_come_back(nodes):
     assert nodes["s1"].ran[1][0][3:] == ["control", "default"]
     assert "node s1: the NFS proxy refused" in effects[1].message
     assert "'c0' of testbed t is no NFS server" in effects[3].message
+    nodes["s0"].answers["control profile"] = (0, '{"changed": true}', "")
+    profile = {"action": "put-profile", "server": "s0", "profile": {"type": "a"}}
+    assert store.act([profile])[0].detail == {"changed": 1.0}
+    for bad in ({"action": "dance"}, {"action": "put-profile", "server": "s0"}):
+        ran = len(nodes["s0"].ran)
+        with raises(UserError, bad["action"]):
+            store.act([put("s0", {}), bad])
+        assert len(nodes["s0"].ran) == ran
 
 
 def test_a_hosts_network_is_its_units_matter_and_may_fail(nodes):
     store = make(nodes)
-    done = store.act([SetNetwork("c0", FLOWS), SetNetwork("s0", None), SetNetwork("x", None)])
+    done = store.act([network("c0", FLOWS), network("s0", None), network("x", None)])
     assert [effect.ok for effect in done] == [True, True, False]
     assert json.loads(nodes["c0"].files["/etc/hotbed/netenforcer.json"]) == FLOWS
     assert "systemctl reload-or-restart hotbed-netenforcer.service" in nodes["c0"].ran[0][0][2]
@@ -124,7 +113,7 @@ def test_a_hosts_network_is_its_units_matter_and_may_fail(nodes):
         "systemctl reset-failed": (1, "", "Job failed"),
         "journalctl": (0, "netenforcer: device eth0: no.\n", ""),
     }
-    effect = make(nodes).act([SetNetwork("c0", FLOWS)])[0]
+    effect = make(nodes).act([network("c0", FLOWS)])[0]
     assert (effect.ok, effect.message) == (False, "host c0: device eth0: no.")
     assert nodes["c0"].ran[-1][0][2].endswith("rm -f /etc/hotbed/netenforcer.json")
 

@@ -1,0 +1,36 @@
+"""Parts of several stores' variables: programs of this machine, and devices of nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.errors import UserError
+from testbed.sites.contract import Node
+
+BINARIES = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
+
+
+def binary(name: str) -> str:
+    """Return the path of a program that goes to the nodes. UserError: it is not built."""
+    path = BINARIES / name
+    if not path.is_file():
+        raise UserError(f"{path} is missing", do="build the data plane (make setup)")
+    return str(path)
+
+
+def scratch_device(node: Node, role: str) -> str:
+    """Return the device for files of a store: the scratch part of the node's disk, or the disk.
+    UserError: the node's site names no device."""
+    device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
+    if device is None:
+        raise no_device(node, role)
+    return device
+
+
+def no_device(node: Node, role: str) -> UserError:
+    """Return the error of a node without a device."""
+    return UserError(
+        f"has the role {role} but its site names no device for the store",
+        where=f"node {node.name}",
+        do="give it one in the site's options",
+    )
