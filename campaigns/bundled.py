@@ -27,7 +27,7 @@ from schemas.bundle import Sources
 from schemas.errors import UserError
 from schemas.yaml_file import dump, read, read_mapping, survey
 from testbed.simulated.parameters import ModelParameters, load_parameters
-from testbed.sites import names_told, options_that_name_nobody
+from testbed.sites import names_in_files, options_that_name_nobody
 from testbed.spec import NfsSpec, load_spec
 
 LOCKS = ("requirements.lock", "environment.yml", "pyproject.toml")
@@ -249,7 +249,7 @@ def portable_spec(spec: Path, campaign: object) -> PortableSpec:
     texts = list(_naming_somebody(options))
     notes: tuple[str, ...] = ()
     try:
-        texts += names_told(kind, options, spec.parent)
+        texts += names_in_files(kind, options, spec.parent)
     except UserError:
         notes = (
             f"The inventory that the spec {spec.name} names cannot be read any more: names of "

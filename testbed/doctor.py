@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from schemas.errors import RemoteError, UserError
-from testbed.checks import CHECKS, HOUSE_BYTES, CheckResult, EngineMachine, Need, ThisMachine
+from testbed.checks import CHECKS, HOUSE_BYTES, CheckResult, EngineMachine, Need
 from testbed.deploy import deployers, ports
 from testbed.deploy.roles import spec_of
 from testbed.reach import shell_to
@@ -31,7 +31,7 @@ def examine(
         need: requirement for `disk` and `memory`; by default zero.
         machine: the machine to examine; by default this one.
     """
-    asked = machine or ThisMachine()
+    asked = machine or EngineMachine()
     wanted = need or Need()
     return [CHECKS[name](asked, wanted) for name in names]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from schemas.errors import UserError
 from testbed.sites.contract import Site
 
-__all__ = ["code_of", "kinds", "names_told", "open_site", "options_that_name_nobody"]
+__all__ = ["code_of", "kinds", "names_in_files", "open_site", "options_that_name_nobody"]
 
 
 def _local(options: Mapping[str, object]) -> Site:
@@ -68,7 +68,7 @@ def options_that_name_nobody(kind: str) -> frozenset[str]:
     return by_kind.get(kind, frozenset())
 
 
-def names_told(kind: str, options: Mapping[str, object], folder: Path) -> Iterator[str]:
+def names_in_files(kind: str, options: Mapping[str, object], folder: Path) -> Iterator[str]:
     """Yield machines and users in files next to the spec (in `folder`) that a site's options name.
 
     Raises:

@@ -2,7 +2,7 @@
 
 A site turns a `TestbedSpec` into nodes that answer ssh as root, and removes them again. No other
 package asks which site it uses: differences between sites are values on a `Node` (devices, signal,
-shares) or optional capabilities in `Site.capabilities`.
+shares) or abilities beyond the contract: such a site is also a `SnapshotSite`, a `UsageSite`, ...
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from schemas.errors import HotbedError
+from schemas.errors import HotbedError, UserError
 from testbed import html
 from testbed.checks import CheckResult
-from testbed.spec import TestbedSpec
+from testbed.spec import NetworkSpec, TestbedSpec
 from testbed.spec.quantities import format_bytes, format_s, moment
 
 Progress = Callable[[str, float], None]
@@ -39,16 +39,6 @@ class State(StrEnum):
     BUILDING = "building"  # partly made: another provision resumes, release removes it
     READY = "ready"
     FAILED = "failed"
-
-
-class Capability(StrEnum):
-    """Optional abilities of a site beyond the contract."""
-
-    SNAPSHOT = "snapshot"  # freeze and restore whole nodes with their disks
-    SHAPING = "shaping"  # switch off the disks' service times during filling
-    LINKS = "links"  # cut and restore a node's link
-    DISK_FAULTS = "disk-faults"  # slow down a node's disk, or make it fail
-    USAGE = "usage"  # measure load on the machine from outside the testbed
 
 
 @dataclass(frozen=True)
@@ -212,6 +202,19 @@ class Cost:
     detail: str
     hours: float | None = None
 
+    @classmethod
+    def of(cls, spec: TestbedSpec, detail: str, hours: float | None = None) -> Cost:
+        """Return the cost of what `spec` requests."""
+        nodes = sum(group.count for group in spec.groups)
+        return cls(
+            node_hours=nodes * (hours or 0.0),
+            nodes=nodes,
+            disk_bytes=sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk),
+            memory_bytes=sum(group.count * group.memory for group in spec.groups),
+            detail=detail,
+            hours=hours,
+        )
+
     def _repr_html_(self) -> str:
         """Return the cost as a table for Jupyter."""
         lines = [("nodes", str(self.nodes)), ("node-hours", f"{self.node_hours:.1f}")]
@@ -220,6 +223,21 @@ class Cost:
         sizes = (("memory", self.memory_bytes), ("disks", self.disk_bytes))
         lines += [(name, format_bytes(size)) for name, size in sizes if size]
         return html.pairs([*lines, ("", self.detail)])
+
+
+def refuse_network(spec: TestbedSpec, kind: str) -> None:
+    """Raise UserError for settings of a network that belongs to the machines' owner. The switch's
+    `priority_levels` only describe it, and pass."""
+    usual = NetworkSpec()
+    for key in ("mtu", "congestion_control"):
+        wanted = getattr(spec.network or usual, key)
+        if wanted != getattr(usual, key):
+            raise UserError(
+                f"network.{key} is {wanted}, and machines of site {kind} keep the network "
+                "that they have",
+                where=f"testbed {spec.name}",
+                do="leave it out, or use site local",
+            )
 
 
 @dataclass(frozen=True)
@@ -245,7 +263,6 @@ class Site(Protocol):
     """
 
     kind: str
-    capabilities: frozenset[Capability]
 
     def plan(self, spec: TestbedSpec) -> Cost:
         """Validate `spec` against this site and return its cost. A dry run: changes nothing."""
@@ -279,7 +296,7 @@ class Site(Protocol):
 
 @runtime_checkable
 class SnapshotSite(Site, Protocol):
-    """`Capability.SNAPSHOT`."""
+    """A site that freezes and restores whole nodes with their disks."""
 
     def snapshot(self, name: str, label: str) -> None:
         """Freeze the stopped-and-synced state of every node as `label` and continue from it."""
@@ -300,7 +317,7 @@ class SnapshotSite(Site, Protocol):
 
 @runtime_checkable
 class ShapingSite(Site, Protocol):
-    """`Capability.SHAPING`."""
+    """A site that can switch off the disks' service times, for filling."""
 
     def shape(self, name: str, on: bool) -> None:
         """Switch every disk's service times (and link rates) on, or off for filling."""
@@ -308,7 +325,7 @@ class ShapingSite(Site, Protocol):
 
 @runtime_checkable
 class FaultSite(Site, Protocol):
-    """`Capability.LINKS` and `Capability.DISK_FAULTS`."""
+    """A site that cuts links, and makes disks slow or faulty."""
 
     def link(self, name: str, node: str, up: bool) -> None:
         """Cut or restore the node's link."""
@@ -374,7 +391,7 @@ class InspectingSite(Site, Protocol):
 
 @runtime_checkable
 class UsageSite(Site, Protocol):
-    """`Capability.USAGE`."""
+    """A site that measures load on its machines from outside the testbed."""
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """Return counters in seconds, for the differences of `usage_between`."""

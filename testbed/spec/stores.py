@@ -14,9 +14,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
-    Tag,
     field_validator,
     model_validator,
 )
@@ -106,21 +104,15 @@ class CephadmDeployer(SpecModel):
         return image
 
 
-def _known(deployer: Any) -> Any:
-    """Accept the name alone, as in ``deployer: cephadm``, and refuse unknown names."""
-    if isinstance(deployer, str):
-        deployer = {"kind": deployer}
-    if isinstance(deployer, dict) and deployer.get("kind") not in KINDS:
-        raise ValueError(
-            f"kind is {deployer.get('kind')!r}; there are own, ceph-ansible and cephadm"
-        )
-    return deployer
+def _by_name(deployer: Any) -> Any:
+    """Accept the name alone, as in ``deployer: cephadm``."""
+    return {"kind": deployer} if isinstance(deployer, str) else deployer
 
 
 DeployerSpec = Annotated[
     OwnDeployer | CephAnsibleDeployer | CephadmDeployer,
     Field(discriminator="kind"),
-    BeforeValidator(_known),
+    BeforeValidator(_by_name),
 ]
 
 
@@ -554,25 +546,12 @@ class NfsSpec(SpecModel):
         return self
 
 
-def _store_kind(store: Any) -> str:
-    """Return the kind of a store; ceph if a spec names no kind."""
-    kind = store.get("kind", "ceph") if isinstance(store, dict) else getattr(store, "kind", "ceph")
-    return kind if isinstance(kind, str) and kind in STORES else "none"
-
-
-def _known_store(store: Any) -> Any:
-    if isinstance(store, dict) and _store_kind(store) == "none":
-        *first, last = STORES
-        there = f"{', '.join(first)} and {last}"
-        raise ValueError(f"kind is {store['kind']!r}; there are {there}")
-    return store
+def _ceph_by_default(store: Any) -> Any:
+    return {"kind": "ceph", **store} if isinstance(store, dict) else store
 
 
 Store = Annotated[
-    Annotated[CephSpec, Tag("ceph")]
-    | Annotated[NfsSpec, Tag("nfs")]
-    | Annotated[ObjectsSpec, Tag("twochoice")]
-    | Annotated[SwiftSpec, Tag("swift")],
-    Discriminator(_store_kind),
-    BeforeValidator(_known_store),
+    CephSpec | NfsSpec | ObjectsSpec | SwiftSpec,
+    Field(discriminator="kind"),
+    BeforeValidator(_ceph_by_default),
 ]

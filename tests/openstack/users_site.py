@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.sites.chameleon import ChameleonSite
+from testbed.sites.clock import Clock
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
 from tests.openstack.config import REGION
@@ -16,26 +17,17 @@ from tests.testbed.sites.fake_shells import FakeShells
 _MOST_S = 0.5
 
 
-class QuickClock:
+class QuickClock(Clock):
     """Machine clock with short pauses, because nothing here takes minutes."""
 
-    def now(self) -> float:
-        """See `Clock.now`."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """See `Clock.monotonic`."""
-        return time.monotonic()
-
     def sleep(self, seconds: float) -> None:
-        """See `Clock.sleep`."""
         time.sleep(min(max(seconds, 0.0), _MOST_S))
 
 
 def a_site(state: Path) -> ChameleonSite:
     """Return the site with its records below `state`, and played nodes."""
     records = Records(ChameleonSite.kind, state)
-    return ChameleonSite(clock=QuickClock(), records=records, shells=FakeShells())
+    return ChameleonSite(clock=QuickClock(), records=records, contact=FakeShells())
 
 
 def a_spec(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from schemas.errors import UserError
 from testbed.sites.contract import (
-    Capability,
     Cost,
     MachineUsage,
     Node,
@@ -47,7 +46,6 @@ class FakeSite:
     """
 
     kind = "fake"
-    capabilities = frozenset(Capability)
 
     def __init__(
         self,
@@ -62,19 +60,9 @@ class FakeSite:
         self._kept: dict[str, _FakeTestbed] = {}
 
     def plan(self, spec: TestbedSpec) -> Cost:
-        """See `Site.plan`."""
-        nodes = sum(group.count for group in spec.groups)
-        return Cost(
-            node_hours=nodes * (self._lease_s or 0.0) / 3600,
-            nodes=nodes,
-            disk_bytes=sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk),
-            memory_bytes=sum(group.count * group.memory for group in spec.groups),
-            detail="in memory",
-            hours=None if self._lease_s is None else self._lease_s / 3600,
-        )
+        return Cost.of(spec, "in memory", self._lease_s and self._lease_s / 3600)
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
-        """See `Site.provision`."""
         kept = self._kept.get(spec.name)
         if kept is not None and kept.spec != spec:
             raise UserError(f"a testbed {spec.name!r} of another spec is there; release it first")
@@ -95,7 +83,6 @@ class FakeSite:
         return self._describe(kept)
 
     def status(self, name: str) -> Status:
-        """See `Site.status`."""
         kept = self._kept.get(name)
         if kept is None:
             return Status(State.ABSENT, f"there is no testbed {name!r}")
@@ -110,29 +97,24 @@ class FakeSite:
         return Status(state, detail, nodes, kept.ends_at_s)
 
     def find(self, name: str, *, partly: bool = False) -> Testbed | None:
-        """See `Site.find`."""
         kept = self._kept.get(name)
         if kept is None or not (partly or self.status(name).state is State.READY):
             return None
         return self._describe(kept)
 
     def folder(self, name: str) -> Path:
-        """See `Site.folder`."""
         return self._directory / name
 
     def names(self) -> Sequence[str]:
-        """See `Site.names`."""
         return sorted(self._kept)
 
     def extend(self, name: str, seconds: float) -> Status:
-        """See `Site.extend`."""
         kept = self._kept.get(name)
         if kept is not None and kept.ends_at_s is not None:
             kept.ends_at_s += seconds
         return self.status(name)
 
     def release(self, name: str, progress: Progress = silent) -> None:
-        """See `Site.release`."""
         if self._kept.pop(name, None) is not None:
             shutil.rmtree(self._directory / name, ignore_errors=True)
         progress("removed", 1.0)
@@ -140,31 +122,25 @@ class FakeSite:
     # -- capabilities ---------------------------------------------------------------------------
 
     def snapshot(self, name: str, label: str) -> None:
-        """See `SnapshotSite.snapshot`."""
         kept = self._of(name)
         if label in kept.snapshots:
             raise UserError(f"there is a snapshot {label!r} already", where=f"testbed {name}")
         kept.snapshots.append(label)
 
     def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
-        """See `SnapshotSite.restore`."""
         progress("ready", 1.0)
         return self._describe(self._with_snapshot(name, label))
 
     def snapshots(self, name: str) -> Sequence[str]:
-        """See `SnapshotSite.snapshots`."""
         return tuple(self._of(name).snapshots)
 
     def delete_snapshot(self, name: str, label: str) -> None:
-        """See `SnapshotSite.delete_snapshot`."""
         self._with_snapshot(name, label).snapshots.remove(label)
 
     def shape(self, name: str, on: bool) -> None:
-        """See `ShapingSite.shape`."""
         self._of(name)
 
     def link(self, name: str, node: str, up: bool) -> None:
-        """See `FaultSite.link`."""
         cut = self._of(name, node).cut
         if up:
             cut.discard(node)
@@ -172,7 +148,6 @@ class FakeSite:
             cut.add(node)
 
     def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
-        """See `FaultSite.disk_fault`."""
         kept = self._of(name, node)
         if not self._describe(kept).node(node).devices:
             raise UserError(f"node {node} has no disk of its own", where=f"testbed {name}")
@@ -184,7 +159,6 @@ class FakeSite:
     def usage_between(
         self, before: Mapping[str, float], after: Mapping[str, float]
     ) -> MachineUsage:
-        """See `UsageSite.usage_between`."""
         nodes = {key.removeprefix("node:"): 0.0 for key in after if key.startswith("node:")}
         return MachineUsage(after["wall"] - before["wall"], 0.0, 0.0, nodes)
 

@@ -166,7 +166,7 @@ def test_what_the_site_refuses_is_refused(spec):
 
 @pytest.mark.parametrize("lacks", [set(), {"/dev/fuse"}])
 def test_the_verb_reports_and_exits(lacks, monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "ThisMachine", lambda: Made(lacks=lacks))
+    monkeypatch.setattr(doctor, "EngineMachine", lambda: Made(lacks=lacks))
     with pytest.raises(SystemExit) as stopped:
         cli.main(["doctor", "--json"])
     assert stopped.value.code == (1 if lacks else 0)

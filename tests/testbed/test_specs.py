@@ -17,10 +17,10 @@ from schemas.errors import UserError
 from testbed.deploy import deployers
 from testbed.sites.chameleon.options import ChameleonOptions
 from testbed.sites.chameleon.site import ChameleonSite
+from testbed.sites.contract import refuse_network
 from testbed.sites.inventory.site import InventorySite
 from testbed.sites.local import racks
 from testbed.sites.local.network import CONGESTION_CONTROL, CORE, congestion_control_of
-from testbed.sites.own_network import refuse_settings
 from testbed.sites.records import Records
 from testbed.spec import NfsSpec, TestbedSpec, load_spec
 from testbed.spec.stores import (
@@ -96,7 +96,7 @@ RACKS = [
     ),
     (
         {"store": {"deployer": "rook"}},
-        "store.deployer: kind is 'rook'; there are own, ceph-ansible and",
+        "store.deployer.kind: 'rook' is not allowed; allowed: 'own', 'ceph-ansible', 'cephadm'",
     ),
     ({"store": {"deployer": {"kind": "cephadm", "release": "x"}}}, "store.deployer.release: 'x'"),
     (
@@ -247,11 +247,11 @@ def test_what_is_usual_where_nothing_is_said():
 
 def test_machines_with_a_network_of_their_own_keep_it():
     for fine in (None, {}, {"priority_levels": 3}, {"mtu": 1500}):
-        refuse_settings(bare(fine), "inventory")
+        refuse_network(bare(fine), "inventory")
     with raises(UserError, "network.mtu", "9000", where="testbed t"):
-        refuse_settings(bare({"mtu": 9000}), "inventory")
+        refuse_network(bare({"mtu": 9000}), "inventory")
     with raises(UserError, "network.congestion_control"):
-        refuse_settings(bare({"congestion_control": "reno"}), "chameleon")
+        refuse_network(bare({"congestion_control": "reno"}), "chameleon")
 
 
 def test_their_sites_refuse_before_any_machine_is_asked(tmp_path):

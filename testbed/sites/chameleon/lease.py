@@ -41,7 +41,8 @@ GAP_S = MINUTE_S
 NAME_LENGTH = 80
 """Longest name that Blazar keeps."""
 TRIALS, BLIND_TRIALS = 12, 9
-"""Largest numbers of later starts to try for virtual machines, with known and unknown bookings."""
+"""Largest numbers of later starts to try for machines that Blazar does not show, with known and
+unknown bookings."""
 PROLONG_WINDOW_S = 48 * HOUR_S
 """Time before the end in which a lease of whole machines can be prolonged (Chameleon's policy)."""
 LATE_S = 600.0
@@ -200,14 +201,25 @@ def _enough(needs: Sequence[Reservation], free: Sequence[Sequence[str]]) -> bool
     return not places or min(maximum_bipartite_matching(csr_array(fits), "column")) >= 0
 
 
-def look_for_slot(work: Work, wanted: Sequence[Reservation], now_s: float) -> Slot:
-    """Return the first slot from `now_s` with free whole machines.
+def listed_hosts(work: Work) -> list[Mapping[str, Any]] | None:
+    """Return all hosts of the site; None if the site shows them to operators only."""
+    try:
+        return work.ask("looking for free machines", work.cloud.hosts)
+    except SiteError as error:
+        if fault_under(error) is not Fault.REFUSED:
+            raise
+        return None
+
+
+def look_for_slot(work: Work, wanted: Sequence[Reservation], now_s: float) -> Slot | None:
+    """Return the first slot from `now_s` with free whole machines; None if the site hides them.
 
     Raises:
         UserError: the site does not have that many such machines.
     """
-    options = work.options
-    hosts = work.ask("looking for free machines", work.cloud.hosts)
+    options, hosts = work.options, listed_hosts(work)
+    if hosts is None:
+        return None
     bookings = [
         replace(each, start_s=each.start_s - GAP_S, end_s=each.end_s + GAP_S)
         for each in work.ask("looking for free machines", work.cloud.bookings)
@@ -367,7 +379,7 @@ def _new_lease(work: Work, wanted: Sequence[Reservation]) -> BlazarLease:
             refusals.append(error)
     later = f", nor at {len(refusals) - 1} later times" if len(refusals) > 1 else ""
     hint = ": take fewer or smaller machines, or fewer lease.hours"
-    if work.options.virtual and work.options.lease.start == "now":
+    if work.options.lease.start == "now":
         hint += "; lease.start: next-free takes the first later time at which they are free"
     raise SiteError(f"{refusals[0]}{later}{hint}", retry_after_s=PASSING_S) from refusals[0]
 
@@ -375,8 +387,8 @@ def _new_lease(work: Work, wanted: Sequence[Reservation]) -> BlazarLease:
 def _starts(work: Work, wanted: Sequence[Reservation]) -> Iterator[float | None]:
     """Yield the starts to try; None means now.
 
-    Blazar shows which hosts are free, but not how many virtual machines; it refuses at once, and
-    keeps no lease, if they are too few.
+    Blazar shows which hosts are free (except on sites that hide them), but not how many virtual
+    machines; it refuses at once, and keeps no lease, if they are too few.
     """
     lease, now = work.options.lease, work.clock.now()
     if lease.start_s is not None:
@@ -387,31 +399,32 @@ def _starts(work: Work, wanted: Sequence[Reservation]) -> Iterator[float | None]
                 do="give a later time, or `now`",
             )
         yield lease.start_s if lease.start_s > now + MINUTE_S else None
-    elif work.options.virtual:
+        return
+    slot = None if work.options.virtual else look_for_slot(work, wanted, now)
+    if slot is None:
         yield None
         if lease.start == "next-free":
             yield from _later_starts(work)
+        return
+    assert slot.start_s is not None
+    if slot.start_s <= now:
+        yield None
+    elif lease.start == "next-free":
+        yield _ceil_minute(slot.start_s)
     else:
-        slot = look_for_slot(work, wanted, now)
-        assert slot.start_s is not None
-        if slot.start_s <= now:
-            yield None
-        elif lease.start == "next-free":
-            yield _ceil_minute(slot.start_s)
-        else:
-            counts = zip(slot.free_now, slot.fitting, strict=True)
-            raise work.failed(
-                "not enough machines are free now "
-                f"({', '.join(f'{free} of {fitting}' for free, fitting in counts)}); all that are "
-                f"needed are free for {lease.hours:g} h from {when(slot.start_s)}: wait, or say "
-                "lease.start: next-free to lease them from then on",
-                slot.start_s - now,
-            )
+        counts = zip(slot.free_now, slot.fitting, strict=True)
+        raise work.failed(
+            "not enough machines are free now "
+            f"({', '.join(f'{free} of {fitting}' for free, fitting in counts)}); all that are "
+            f"needed are free for {lease.hours:g} h from {when(slot.start_s)}: wait, or say "
+            "lease.start: next-free to lease them from then on",
+            slot.start_s - now,
+        )
 
 
 def _later_starts(work: Work) -> list[float]:
-    """Return starts to try for virtual machines: ends of bookings, first all, then ever fewer, and
-    the last; if the cloud does not show bookings, 1, 2, 4 ... hours from now."""
+    """Return starts to try for machines that Blazar does not show: ends of bookings, first all,
+    then ever fewer, and the last; if bookings are hidden too, 1, 2, 4 ... hours from now."""
     now = work.clock.now()
     try:
         bookings = work.ask("looking for free machines", work.cloud.bookings)

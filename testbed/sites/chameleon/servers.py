@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +35,8 @@ from testbed.sites.chameleon.cloud import (
 from testbed.sites.chameleon.options import DeviceOptions, osd_paths
 from testbed.sites.chameleon.work import AT_ONCE, POLL_S, Work, belongs, left
 from testbed.sites.contract import Node, SiteError, Testbed
-from testbed.ssh import Shell, SshShell, SshTarget
+from testbed.sites.inventory.contact import Contact
+from testbed.ssh import Shell
 
 GONE_S = 600.0
 """Longest time in seconds for servers to be gone."""
@@ -48,11 +48,8 @@ STOPPED = frozenset(
 """Statuses that a server does not leave by itself."""
 SETUP_S = 300.0
 CONTACT_S = 20.0
-SCAN_S = 10
 
 T = TypeVar("T")
-Shells = Callable[[SshTarget], Shell]
-Scan = Callable[[str], str]
 
 
 # -- before servers -----------------------------------------------------------------------------
@@ -314,39 +311,13 @@ def own_host_keys(work: Work) -> dict[str, tuple[str, str]]:
     return made
 
 
-def scan(address: str) -> str:
-    """Return the ed25519 host key that a machine shows now, as ``type key``.
-
-    Raises:
-        RemoteError: it does not answer.
-    """
-    try:
-        done = subprocess.run(
-            _keyscan(address), capture_output=True, timeout=3 * SCAN_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RemoteError(f"ssh-keyscan of {address} failed: {error}", retry=True) from error
-    return _scanned(done.stdout.decode(errors="replace"), address)
-
-
-def _keyscan(address: str) -> list[str]:
-    return ["ssh-keyscan", "-T", str(SCAN_S), "-t", "ed25519", address]
-
-
-def _scanned(text: str, address: str) -> str:
-    found = re.search(r"^\S+ (ssh-ed25519 \S+)", text, re.MULTILINE)
-    if found is None:
-        raise RemoteError(f"{address} shows no ed25519 host key (yet)", retry=True)
-    return found[1]
-
-
 class FirstContact:
     """The first contact with the nodes of a new testbed.
 
     Args:
         draft: the testbed; the user of its nodes is the image's.
         servers: server of each node.
-        shells, see: ways to reach nodes and to look at host keys.
+        contact: access to nodes.
     """
 
     def __init__(
@@ -354,11 +325,10 @@ class FirstContact:
         work: Work,
         draft: Testbed,
         servers: Mapping[str, NovaServer],
-        shells: Shells = SshShell,
-        see: Scan = scan,
+        contact: Contact,
     ) -> None:
         self._work, self._draft, self._servers = work, draft, servers
-        self._shells, self._see = shells, see
+        self._contact = contact
         self._host_keys: dict[str, dict[str, str]] = work.record.data.setdefault("host_keys", {})
         self._lock = threading.Lock()  # the record is written by one thread at a time
 
@@ -398,18 +368,13 @@ class FirstContact:
 
     def _learn(self, node: Node) -> None:
         """Learn the host key that the node shows at the first contact, to us or to the admin."""
-        if node.via is None:
-            key = self._see(node.reached_at)
-        else:
-            shell = self._shell(self._draft.node(node.via))
-            done = shell.run(_keyscan(node.address), timeout_s=3 * SCAN_S, check=False)
-            key = _scanned(done.text, node.address)
+        key = self._contact.host_keys(target_of(self._draft, node))[0]
         with self._lock:
             self._host_keys[node.name] = {"server": self._servers[node.name].id, "key": key}
             self._write_host_keys()
 
     def _shell(self, node: Node) -> Shell:
-        return self._shells(target_of(self._draft, node))
+        return self._contact.shell(target_of(self._draft, node))
 
     def _meet(self, node: Node) -> None:
         """Wait until the node answers by ssh."""
@@ -452,7 +417,8 @@ class FirstContact:
         nodes = tuple(replace(each, ssh_user="root") for each in self._draft.nodes)
         testbed = replace(self._draft, nodes=nodes)
         try:
-            self._shells(target_of(testbed, testbed.node(node.name))).run(["true"], timeout_s=60.0)
+            shell = self._contact.shell(target_of(testbed, testbed.node(node.name)))
+            shell.run(["true"], timeout_s=60.0)
         except RemoteError as error:
             raise SiteError(
                 f"node {node.name} does not let root in, though the key is in place: {error}",

@@ -15,7 +15,7 @@ from typing import Any
 from schemas.errors import HotbedError, UserError
 from testbed import reach
 from testbed.deploy.inventory import cluster_id
-from testbed.sites import keys
+from testbed.sites import keys, usage
 from testbed.sites.chameleon.cloud import (
     LIVE,
     Cloud,
@@ -31,6 +31,7 @@ from testbed.sites.chameleon.lease import (
     end_leases,
     find_lease,
     hold_lease,
+    listed_hosts,
     look_for_slot,
     match_reservations,
     prolong,
@@ -40,20 +41,16 @@ from testbed.sites.chameleon.lease import (
 from testbed.sites.chameleon.options import ChameleonOptions, check_spec, read_options
 from testbed.sites.chameleon.servers import (
     FirstContact,
-    Scan,
-    Shells,
     hold_floating_ip,
     hold_servers,
     make_base,
     remove_servers,
-    scan,
     signal_of,
     wanted_servers,
 )
 from testbed.sites.chameleon.work import PAUSES_S, Work, base_name, belongs, left, when
-from testbed.sites.clock import Clock, SystemClock
+from testbed.sites.clock import Clock
 from testbed.sites.contract import (
-    Capability,
     Cost,
     MachineUsage,
     Node,
@@ -62,14 +59,12 @@ from testbed.sites.contract import (
     State,
     Status,
     Testbed,
+    refuse_network,
     silent,
 )
-from testbed.sites.inventory import usage
-from testbed.sites.inventory.contact import all_or_error, ask, everywhere
-from testbed.sites.own_network import refuse_settings
+from testbed.sites.inventory.contact import Contact, all_or_error, ask, everywhere
 from testbed.sites.records import Record, Records
 from testbed.spec import TestbedSpec
-from testbed.ssh import SshShell
 
 Connect = Callable[[str, str | None], Cloud]
 """(site, project) -> the cloud, with the credentials of the environment."""
@@ -82,11 +77,10 @@ class ChameleonSite:
 
     Args:
         options: options of a spec; only `plan` and `provision` of another site's spec need them.
-        connect, clock, records, shells, see: the outside world.
+        connect, clock, records, contact: the outside world.
     """
 
     kind = "chameleon"
-    capabilities = frozenset({Capability.USAGE})
 
     def __init__(
         self,
@@ -95,14 +89,13 @@ class ChameleonSite:
         connect: Connect = open_cloud,
         clock: Clock | None = None,
         records: Records | None = None,
-        shells: Shells = SshShell,
-        see: Scan = scan,
+        contact: Contact | None = None,
     ) -> None:
         self._options = read_options(options) if options else None
         self._connect = connect
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._records = records or Records(self.kind)
-        self._shells, self._see = shells, see
+        self._contact = contact or Contact()
         self._listed_strays: set[tuple[str, str | None]] = set()
 
     # -- before ---------------------------------------------------------------------------------
@@ -110,7 +103,6 @@ class ChameleonSite:
     def plan(self, spec: TestbedSpec) -> Cost:
         """See `Site.plan`; asks the cloud for the start time if there are credentials."""
         options = self._options_of(spec)
-        nodes = sum(group.count for group in spec.groups)
         try:
             cloud = self._connect(options.site, options.project)
             work = Work(Record(Path("/nonexistent")), spec, options, cloud, self._clock)
@@ -118,14 +110,7 @@ class ChameleonSite:
             detail = _outlook(work) + self._strays(work)
         except NoCredentials as error:
             detail = f"not asked what is free: {error}"
-        return Cost(
-            node_hours=nodes * options.lease.hours,
-            nodes=nodes,
-            disk_bytes=sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk),
-            memory_bytes=sum(group.count * group.memory for group in spec.groups),
-            detail=f"on {options.site}, {detail}",
-            hours=options.lease.hours,
-        )
+        return Cost.of(spec, f"on {options.site}, {detail}", options.lease.hours)
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
         """See `Site.provision`; a lease that starts later is a SiteError with the time left."""
@@ -146,18 +131,16 @@ class ChameleonSite:
             record.data["options"] = options.model_dump(mode="json")
             record.save()
             if record.data["phase"] != "ready" or _health(work).state is not State.READY:
-                _build(work, self._shells, self._see)
+                _build(work, self._contact)
             progress("ready", 1.0)
             return _describe(record.folder, record.data)
 
     # -- looking --------------------------------------------------------------------------------
 
     def folder(self, name: str) -> Path:
-        """See `Site.folder`."""
         return self._records.folder(name)
 
     def names(self) -> Sequence[str]:
-        """See `Site.names`."""
         return list(self._records.names())
 
     def status(self, name: str) -> Status:
@@ -210,7 +193,6 @@ class ChameleonSite:
             return _health(work)
 
     def release(self, name: str, progress: Progress = silent) -> None:
-        """See `Site.release`."""
         if name in self._records.names():
             with self._records.open(name) as record:
                 if record.data and record.entries():  # else nothing was ever asked for
@@ -227,18 +209,16 @@ class ChameleonSite:
         testbed = self.find(name)
         if testbed is None:
             raise UserError(f"testbed {name!r} is not ready: {self.status(name).detail}")
-        shells = {n.name: self._shells(reach.target_of(testbed, n)) for n in testbed.nodes}
+        shells = {n.name: self._contact.shell(reach.target_of(testbed, n)) for n in testbed.nodes}
         answers = everywhere(
             shells, lambda node: ask(shells[node], "usage", fsid=cluster_id(testbed))
         )
-        return usage.counters(
-            all_or_error(answers, "the load cannot be read:"), self._clock.monotonic()
-        )
+        found = all_or_error(answers, "the load cannot be read:")
+        return usage.of_machines(found, self._clock.monotonic())
 
     def usage_between(
         self, before: Mapping[str, float], after: Mapping[str, float]
     ) -> MachineUsage:
-        """See `UsageSite.usage_between`."""
         return usage.between(before, after)
 
     # -- inside ---------------------------------------------------------------------------------
@@ -255,7 +235,7 @@ class ChameleonSite:
                 do="give it a site block of kind chameleon",
             )
         check_spec(spec, options)
-        refuse_settings(spec, self.kind)
+        refuse_network(spec, self.kind)
         return options
 
     def _work(
@@ -352,11 +332,13 @@ def _outlook(work: Work) -> str:
         return "as " + ", ".join(f"{group}: {flavor.name}" for group, flavor in flavors.items())
     now = work.clock.now()
     slot = look_for_slot(work, wanted_reservations(work.spec, work.options), now)
+    if slot is None:
+        return "which does not show what is free"
     assert slot.start_s is not None
     return "free now" if slot.start_s <= now else f"free from {when(slot.start_s)}"
 
 
-def _build(work: Work, shells: Shells, see: Scan) -> None:
+def _build(work: Work, contact: Contact) -> None:
     """Make everything that is missing, then record the nodes.
 
     Raises:
@@ -378,12 +360,13 @@ def _build(work: Work, shells: Shells, see: Scan) -> None:
         public = hold_floating_ip(work, servers[admin])
     # Before its set-up a node is reached by the image's user.
     draft = _testbed(record.folder, spec, _draft_nodes(work, servers, admin, public))
-    prepared = FirstContact(work, draft, servers, shells, see).prepare()
+    prepared = FirstContact(work, draft, servers, contact).prepare()
     if flavors is not None:
         types = {node: flavors[g.name].name for g in spec.groups for node in g.node_names()}
     else:
-        hosts = work.ask("looking at the machines", work.cloud.hosts)
-        by_machine = {str(host.get("uid")): host.get("node_type") for host in hosts}
+        by_machine = {
+            str(host.get("uid")): host.get("node_type") for host in listed_hosts(work) or ()
+        }
         types = {node: by_machine.get(server.host) for node, server in servers.items()}
     nodes = []
     for node in draft.nodes:

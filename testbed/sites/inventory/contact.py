@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import getpass
 import hashlib
+import ipaddress
 import json
 import subprocess
 import tempfile
@@ -17,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError, UserError
@@ -41,7 +42,7 @@ PARALLEL = 32
 ASK_S = 60.0
 RETRY_S = 30.0
 OLDEST_PYTHON = (3, 10)
-_RIGHTS = (
+_LOGIN = (
     'echo "uid=$(id -u)"; sudo -n true 2>/dev/null && echo sudo=yes; '
     "python3 -c 'import sys; print(\"python=%d.%d\" % sys.version_info[:2])' 2>/dev/null; "
     'echo "connection=$SSH_CONNECTION"'
@@ -51,25 +52,12 @@ _LONGEST_FOLDER = 48  # a unix socket's name has 108 bytes, and ssh needs 60 of 
 R = TypeVar("R")
 
 
-class Contact(Protocol):
-    """Access to machines."""
+class Contact:
+    """Access to machines by the ssh client."""
 
     def host_keys(self, target: SshTarget) -> Sequence[str]:
         """Return the host keys (``ssh-ed25519 AAAA...``) that a machine shows, without trust in
-        them and without a login. RemoteError if it cannot be reached."""
-
-    def shell(self, target: SshTarget) -> Shell:
-        """Return a shell there."""
-
-    def hang_up(self, control_dir: Path) -> None:
-        """End the connections that are kept open in a folder."""
-
-
-class OpenSsh:
-    """Access by the ssh client."""
-
-    def host_keys(self, target: SshTarget) -> Sequence[str]:
-        """See `Contact.host_keys`. It goes through jumps, which ssh-keyscan cannot."""
+        them and without a login, also through jumps. RemoteError if it cannot be reached."""
         where = f"{target.node} ({target.address})"
         with tempfile.TemporaryDirectory(prefix="hotbed-keys-") as folder:
             seen = Path(folder, "known_hosts")
@@ -92,11 +80,10 @@ class OpenSsh:
         return keys
 
     def shell(self, target: SshTarget) -> Shell:
-        """See `Contact.shell`."""
         return SshShell(target)
 
     def hang_up(self, control_dir: Path) -> None:
-        """See `Contact.hang_up`."""
+        """End the connections that are kept open in a folder."""
         end_connections(control_dir)
 
 
@@ -123,48 +110,40 @@ def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class ShellRights:
-    """Rights of a shell. `address` is the machine's own at its end of the connection, `client` the
-    address at the other end: the engine's, or the gateway's; `port` is the port at which sshd was
-    reached.
+class Login:
+    """A login on a machine: as root, or else as a user with sudo. `address` is the machine's own at
+    its end of the connection, `client` the address at the other end: the engine's, or the
+    gateway's; `port` is the port at which sshd was reached.
     """
 
     root: bool
-    sudo: bool
-    python: tuple[int, ...]
     client: str | None = None
     address: str | None = None
     port: int | None = None
 
-    @property
-    def problem(self) -> str | None:
-        """The reason why the machine cannot be asked more; None if it can."""
-        if not (self.root or self.sudo):
-            return (
-                "may not become root: log in as root, or let the user use sudo without a password"
-            )
-        if not self.python:
-            return "has no python3: install it (apt-get install python3)"
-        if self.python < OLDEST_PYTHON:
-            found, oldest = (".".join(map(str, pair)) for pair in (self.python, OLDEST_PYTHON))
-            return f"has Python {found}, and {oldest} or newer is needed"
-        return None
 
-
-def rights_of(shell: Shell) -> ShellRights:
-    """Return the rights of a shell; needs only a POSIX shell there. RemoteError if unreachable."""
-    lines = shell.run(["sh", "-c", _RIGHTS], timeout_s=30.0).text.splitlines()
+def login_on(shell: Shell, machine: str) -> Login:
+    """Return the login of a shell; needs only a POSIX shell there. RemoteError if unreachable;
+    UserError if it cannot become root, or has no Python that can run `hostside`."""
+    lines = shell.run(["sh", "-c", _LOGIN], timeout_s=30.0).text.splitlines()
     said = dict(line.split("=", 1) for line in lines if "=" in line)
+    if said.get("uid") != "0" and said.get("sudo") != "yes":
+        raise UserError(
+            "may not become root",
+            where=f"machine {machine}",
+            do="log in as root, or let the user use sudo without a password",
+        )
+    python = said.get("python", "")
+    if not python or tuple(map(int, python.split("."))) < OLDEST_PYTHON:
+        raise UserError(
+            f"has Python {python}" if python else "has no python3",
+            where=f"machine {machine}",
+            allowed=f"{'.'.join(map(str, OLDEST_PYTHON))} or newer",
+            do="install it (apt-get install python3)",
+        )
     connection = said.get("connection", "").split()
     client, _, address, port = connection if len(connection) == 4 else [None] * 4
-    return ShellRights(
-        root=said.get("uid") == "0",
-        sudo=said.get("sudo") == "yes",
-        python=tuple(map(int, said.get("python", "").split("."))) if said.get("python") else (),
-        client=client,
-        address=address,
-        port=int(port) if port else None,
-    )
+    return Login(said.get("uid") == "0", client, address, int(port) if port else None)
 
 
 Answers = tuple[dict[str, R], dict[str, HotbedError]]
@@ -217,14 +196,6 @@ def site_error(message: str, *causes: HotbedError) -> SiteError:
 
 
 # -- host keys -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Trust:
-    """Known-hosts files that vouch for host keys; `accept` takes an unknown key at first sight."""
-
-    files: tuple[Path, ...]
-    accept: bool = False
 
 
 def fingerprint(key: str) -> str:
@@ -319,16 +290,6 @@ def pin(path: Path, keys: Mapping[tuple[str, int | None], Sequence[str]]) -> Non
     write_file(path, "\n".join(lines) + "\n", 0o600)
 
 
-def _trusted(
-    contact: Contact, target: SshTarget, name: str, trust: Trust, expected: str | None = None
-) -> list[str]:
-    shown = contact.host_keys(target)
-    vouched, revoked = known(trust.files, target.address, target.port)
-    return judge(
-        name, shown, vouched=vouched, revoked=revoked, expected=expected, accept=trust.accept
-    )
-
-
 # -- the first look: changes nothing, neither there nor in the user's files ------------------------
 
 
@@ -338,7 +299,7 @@ class FirstLook:
 
     known_hosts: Path
     keys: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
-    logins: dict[str, ShellRights] = field(default_factory=dict)
+    logins: dict[str, Login] = field(default_factory=dict)
     surveys: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: dict[str, HotbedError] = field(default_factory=dict)
 
@@ -375,18 +336,6 @@ def gateways_of(members: Sequence[Member]) -> tuple[Gateway, ...]:
     return tuple({gateway.name: gateway for gateway in found if gateway is not None}.values())
 
 
-@contextmanager
-def looking(contact: Contact) -> Iterator[Path]:
-    """Yield a temporary folder for a `look` and for the connections that stay open meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="hotbed-look-") as folder:
-        sockets = Path(folder, _SOCKETS)
-        sockets.mkdir(mode=0o700)
-        try:
-            yield Path(folder)
-        finally:
-            contact.hang_up(sockets)
-
-
 def first_target(host: HostOptions, known_hosts: Path) -> SshTarget:
     """Return the target of a first login by the user's own key. Within `looking` one connection is
     kept."""
@@ -405,16 +354,39 @@ def first_target(host: HostOptions, known_hosts: Path) -> SshTarget:
     )
 
 
-def look(
+@contextmanager
+def looking(
     members: Sequence[Member],
     contact: Contact,
-    trust: Trust,
-    folder: Path,
+    files: Sequence[Path],
+    accept: bool,
     progress: Progress = silent,
-) -> FirstLook:
-    """Look at the machines of `members` in parallel. `folder`: gets the file of host keys.
+) -> Iterator[FirstLook]:
+    """Look at the machines of `members` in parallel; connections stay open inside the context.
+
+    Known-hosts `files` vouch for host keys; with `accept` an unknown key is taken at first sight.
     UserError: a gateway's host key, or a login key, is wrong. SiteError: a gateway cannot be
-    reached; says if trying again may help."""
+    reached; says if trying again may help.
+    """
+    with tempfile.TemporaryDirectory(prefix="hotbed-look-") as folder:
+        sockets = Path(folder, _SOCKETS)
+        sockets.mkdir(mode=0o700)
+        try:
+            known_hosts = Path(folder, "known_hosts")
+            yield _look(members, contact, known_hosts, progress, files=files, accept=accept)
+        finally:
+            contact.hang_up(sockets)
+
+
+def _look(
+    members: Sequence[Member],
+    contact: Contact,
+    known_hosts: Path,
+    progress: Progress,
+    *,
+    files: Sequence[Path],
+    accept: bool,
+) -> FirstLook:
     for member in members:
         key = member.host.key_file
         if key is not None and not key.is_file():
@@ -423,50 +395,57 @@ def look(
                 where=f"machine {member.host.name}",
                 do="name a file; a relative path starts at the spec's folder",
             )
-    found = FirstLook(folder / "known_hosts")
-    pin(found.known_hosts, {})
+
+    def learn(target: SshTarget, name: str, expected: str | None = None) -> list[str]:
+        shown = contact.host_keys(target)
+        vouched, revoked = known(files, target.address, target.port)
+        return judge(
+            name, shown, vouched=vouched, revoked=revoked, expected=expected, accept=accept
+        )
+
+    found = FirstLook(known_hosts)
+    pin(known_hosts, {})
     for gateway in gateways_of(members):
-        target = gateway_target(gateway, found.known_hosts)
         try:
-            keys = _trusted(contact, target, gateway.name, trust)
+            keys = learn(gateway_target(gateway, known_hosts), gateway.name)
         except RemoteError as error:
             raise site_error(f"ssh cannot go through a machine: {error}", error) from error
         found.keys[gateway.address, gateway.ssh_port] = keys
-    pin(found.known_hosts, found.keys)
-    by_node = {member.node: member for member in members}
-
-    def learn(node: str) -> list[str]:
-        host = by_node[node].host
-        target = first_target(host, found.known_hosts)
-        return _trusted(contact, target, host.name, trust, host.host_key)
-
-    learnt, lost = everywhere(by_node, learn, progress, "host keys", (0.0, 0.3))
+    pin(known_hosts, found.keys)
+    hosts = {member.node: member.host for member in members}
+    targets = {node: first_target(host, known_hosts) for node, host in hosts.items()}
+    learnt, lost = everywhere(
+        hosts,
+        lambda node: learn(targets[node], hosts[node].name, hosts[node].host_key),
+        progress,
+        "host keys",
+        (0.0, 0.3),
+    )
     found.problems |= lost
-    for node, keys in learnt.items():
-        host = by_node[node].host
-        found.keys[host.address, host.port] = keys
-    pin(found.known_hosts, found.keys)
-
-    def see(node: str) -> tuple[ShellRights, dict[str, Any]]:
-        member = by_node[node]
-        return _see(member, contact.shell(first_target(member.host, found.known_hosts)))
-
-    seen, lost = everywhere(learnt, see, progress, "looking at machines", (0.3, 1.0))
+    found.keys |= {(hosts[node].address, hosts[node].port): keys for node, keys in learnt.items()}
+    pin(known_hosts, found.keys)
+    by_node = {member.node: member for member in members}
+    seen, lost = everywhere(
+        learnt,
+        lambda node: _see(by_node[node], contact.shell(targets[node])),
+        progress,
+        "looking at machines",
+        (0.3, 1.0),
+    )
     found.problems |= lost
     for node, (login, survey) in seen.items():
         found.logins[node], found.surveys[node] = login, survey
     return found
 
 
-def _see(member: Member, shell: Shell) -> tuple[ShellRights, dict[str, Any]]:
-    login, port = rights_of(shell), member.host.port
-    if login.problem is not None:
-        raise UserError(f"machine {member.host.name} (node {member.node}) {login.problem}")
+def _see(member: Member, shell: Shell) -> tuple[Login, dict[str, Any]]:
+    where, port = f"{member.host.name} (node {member.node})", member.host.port
+    login = login_on(shell, where)
     if login.port not in (None, port):
         raise UserError(
             f"its port {port} is forwarded to port {login.port}, and the other nodes reach it at "
             "the same port as we do",
-            where=f"machine {member.host.name} (node {member.node})",
+            where=f"machine {where}",
             do=f"let its sshd listen on {port} too, or reach it through a machine (proxy_jump)",
         )
     devices = sorted(member.devices.values())
@@ -476,33 +455,29 @@ def _see(member: Member, shell: Shell) -> tuple[ShellRights, dict[str, Any]]:
 # -- addresses among the nodes ---------------------------------------------------------------------
 
 
-def address_of(member: Member, login: ShellRights) -> str:
-    """Return where the other machines reach a machine. UserError if that is unknown."""
-    host = member.host
-    address = host.private_address or login.address
-    if address is None and is_address(host.address):
-        address = host.address
-    if address is None:
-        raise UserError(
-            "it is unknown at which IP address the other machines reach it",
-            where=f"machine {host.name}",
-            do="give its private_address (hotbed_address in an Ansible inventory)",
-        )
-    return address
-
-
-def addresses_of(members: Sequence[Member], logins: Mapping[str, ShellRights]) -> dict[str, str]:
-    """Return where the nodes reach one another, by node. UserError: two would have the same
-    address, or an address is each machine's own."""
+def addresses_of(
+    members: Sequence[Member], logins: Mapping[str, Login]
+) -> tuple[dict[str, str], dict[str, UserError]]:
+    """Return where the nodes reach one another, and the error of each node for which that is
+    unknown or no address of its own. Nodes without a login are left out."""
     found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for member in members:
-        address = address_of(member, logins[member.node])
-        same = [node for node, other in found.items() if other == address]
-        if same or (len(members) > 1 and address.startswith(("127.", "::1"))):
-            others = f", as {same[0]} would" if same else ", which is each machine's own"
-            raise UserError(
-                f"node {member.node} would have the address {address} for the others{others}",
-                do="give each machine the private_address at which the others reach it",
-            )
-        found[member.node] = address
-    return found
+        if member.node in logins:
+            host = member.host
+            direct = host.address if is_address(host.address) else None
+            address = host.private_address or logins[member.node].address or direct
+            if address is None:
+                problems[member.node] = "it is unknown where the other machines reach it"
+            else:
+                found[member.node] = address
+    for node, address in found.items():
+        same = [other for other in found if other != node and found[other] == address]
+        if same:
+            problems[node] = f"the others would reach it at {address}, like {same[0]}"
+        elif len(members) > 1 and ipaddress.ip_address(address).is_loopback:
+            problems[node] = f"the others would reach it at {address}, their own loopback"
+    do = "give its private_address (hotbed_address in an Ansible inventory)"
+    return found, {
+        node: UserError(what, where=f"node {node}", do=do) for node, what in problems.items()
+    }

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,10 +18,9 @@ from testbed.sites.clock import Clock
 from testbed.sites.contract import Doomed, HostFindings
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.contact import (
-    OLDEST_PYTHON,
     Contact,
     FirstLook,
-    address_of,
+    addresses_of,
     ask,
     everywhere,
     first_target,
@@ -360,17 +358,6 @@ def clock_finding(
     return CheckResult("clock", "a clock like ours", ok, found, how, needed=away_s > WRONG_S)
 
 
-def _network(node: str, addresses: Mapping[str, str], unreached: Sequence[str]) -> CheckResult:
-    mine = addresses[node]
-    same = [each for each, other in addresses.items() if other == mine and each != node]
-    loop = ipaddress.ip_address(mine).is_loopback and len(addresses) > 1
-    how = "open the firewall between the machines, or give each its private_address"
-    found = f"{mine}, which is {', '.join(same)}'s too" if same else mine
-    found += f"; cannot reach {'; '.join(unreached)}" if unreached else ""
-    ok = not (unreached or loop or same)
-    return CheckResult("network", "reaches the other nodes", ok, found, how)
-
-
 def _unreached(found: Mapping[str, str | None], others: Sequence[Member]) -> list[str]:
     """Return nodes, ports and reasons of failed connections. Only sshd must listen already."""
     sshds = {f"{other.node}:{other.host.port}" for other in others}
@@ -396,12 +383,7 @@ def inspect(
     finding. `own` is the identity of the testbed's own mark if it is up, `signal` the wanted
     signal."""
     by_node = {member.node: member for member in members}
-    addresses = {}
-    for node, login in look.logins.items():
-        try:
-            addresses[node] = address_of(by_node[node], login)
-        except UserError as error:
-            look.problems[node] = error
+    addresses, misplaced = addresses_of(members, look.logins)
 
     def more(node: str) -> tuple[Offset, list[str]]:
         shell = contact.shell(first_target(by_node[node].host, look.known_hosts))
@@ -433,13 +415,19 @@ def inspect(
             yield CheckResult("ssh", wanted, False, str(look.problems[node]), how)
             return
         login = "root" if look.logins[node].root else "sudo without a password"
-        yield CheckResult("ssh", "ssh, and root by login or sudo", True, login, "")
-        oldest, version = OLDEST_PYTHON, look.surveys[node]["python"]
-        wanted, found = (".".join(map(str, each)) for each in (oldest, version))
-        yield CheckResult("python", f"Python {wanted} or newer", True, found, "")
+        login += f"; Python {'.'.join(map(str, look.surveys[node]['python']))}"
+        yield CheckResult("ssh", "ssh, root by login or sudo, and Python", True, login, "")
         yield from survey_findings(spec, by_node[node], look.surveys, own)
         yield CheckResult("signal", "pressure on disks, the same everywhere", not why, chosen, why)
         yield clock_finding(node, offsets, kept, monitors)
-        yield _network(node, addresses, seen[node][1])
+        problem, unreached = misplaced.get(node), "; ".join(seen[node][1])
+        found = problem.what if problem else addresses[node]
+        yield CheckResult(
+            "network",
+            "reaches the other nodes",
+            problem is None and not unreached,
+            f"{found}; cannot reach {unreached}" if unreached else found,
+            problem.do if problem else "open the firewall between the machines",
+        )
 
     return tuple(HostFindings(m.node, m.host.name, tuple(findings(m.node))) for m in members)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +21,9 @@ from testbed import reach
 from testbed.deploy import deployers
 from testbed.deploy.inventory import cluster_id
 from testbed.deploy.playbook import end_ansible
-from testbed.sites import keys
-from testbed.sites.clock import Clock, SystemClock
+from testbed.sites import keys, usage
+from testbed.sites.clock import Clock
 from testbed.sites.contract import (
-    Capability,
     Cost,
     Doomed,
     HostFindings,
@@ -34,16 +34,15 @@ from testbed.sites.contract import (
     State,
     Status,
     Testbed,
+    refuse_network,
     silent,
 )
-from testbed.sites.inventory import fitness, usage
+from testbed.sites.inventory import fitness
 from testbed.sites.inventory.assign import Member, assign
 from testbed.sites.inventory.contact import (
     RETRY_S,
     Contact,
     FirstLook,
-    OpenSsh,
-    Trust,
     addresses_of,
     all_or_error,
     ask,
@@ -51,13 +50,11 @@ from testbed.sites.inventory.contact import (
     first_target,
     gateway_name,
     gateways_of,
-    look,
+    login_on,
     looking,
     pin,
-    rights_of,
 )
 from testbed.sites.inventory.hosts import check_consent, machines_of, read_options
-from testbed.sites.own_network import refuse_settings
 from testbed.sites.records import Record, Records
 from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
@@ -72,7 +69,6 @@ class InventorySite:
     store."""
 
     kind = fitness.KIND
-    capabilities = frozenset({Capability.USAGE})
 
     def __init__(
         self,
@@ -85,8 +81,8 @@ class InventorySite:
     ) -> None:
         self.options = read_options(options or {})
         self._records = records or Records(self.kind)
-        self._contact = contact or OpenSsh()
-        self._clock = clock or SystemClock()
+        self._contact = contact or Contact()
+        self._clock = clock or Clock()
         self._take_away = take_away or self._take_store_away
         self._allowed = set(self.options.wipe)
         self._accept = self.options.accept_host_keys
@@ -98,23 +94,15 @@ class InventorySite:
         members = self._members(spec)
         machines = ", ".join(member.host.name for member in members[:6])
         more = f" and {len(members) - 6} more" if len(members) > 6 else ""
-        return Cost(
-            node_hours=0.0,
-            nodes=len(members),
-            disk_bytes=sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk),
-            memory_bytes=sum(group.count * group.memory for group in spec.groups),
-            detail=f"existing machines: {machines}{more}",
-        )
+        return Cost.of(spec, f"existing machines: {machines}{more}")
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
-        """See `Site.provision`."""
         with self._records.open(spec.name) as record:
             if record.data:
                 self._require_same(record.data, spec)
             else:
                 members = self._members(spec)
-                with looking(self._contact) as folder:
-                    found = self._look(members, folder, lambda what, x: progress(what, 0.5 * x))
+                with self._looking(members, lambda what, x: progress(what, 0.5 * x)) as found:
                     record.data = self._new_record(spec, members, found)
                 record.save()
             return self._take(record, progress)
@@ -147,17 +135,14 @@ class InventorySite:
         return Status(State.READY, f"{len(states)} machines answer", states)
 
     def find(self, name: str, *, partly: bool = False) -> Testbed | None:
-        """See `Site.find`."""
         known = self._records.read(name)
         there = known and (known["ready"] or partly)
         return self._testbed(name, known) if known and there else None
 
     def folder(self, name: str) -> Path:
-        """See `Site.folder`."""
         return self._records.folder(name)
 
     def names(self) -> Sequence[str]:
-        """See `Site.names`."""
         return self._records.names()
 
     def extend(self, name: str, seconds: float) -> Status:
@@ -184,14 +169,12 @@ class InventorySite:
         if self._records.read(spec.name) is not None:
             return ()
         members = self._members(spec)
-        with looking(self._contact) as folder:
-            found = self._look(members, folder, progress)
+        with self._looking(members, progress) as found:
             found.require()
         doomed = fitness.doomed_of(members, found.surveys)
         return tuple(one for one in doomed if one.name not in self._allowed)
 
     def allow(self, devices: Collection[str] = (), *, host_keys: bool = False) -> None:
-        """See `CautiousSite.allow`."""
         for name in devices:
             try:
                 self._allowed.add(check_consent(name))
@@ -200,7 +183,6 @@ class InventorySite:
         self._accept = self._accept or host_keys
 
     def leftovers(self, name: str, progress: Progress = silent) -> Sequence[Doomed]:
-        """See `CautiousSite.leftovers`."""
         testbed, known = self._ready(name), self._records.read(name) or {}
         return _leftovers(known, self._surveys(testbed, progress))
 
@@ -233,11 +215,9 @@ class InventorySite:
                 raise
 
     def inspect(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[HostFindings]:
-        """See `InspectingSite.inspect`."""
         known = self._records.read(spec.name)
         members = members_of(known) if known is not None else self._members(spec)
-        with looking(self._contact) as folder:
-            found = self._look(members, folder, progress)
+        with self._looking(members, progress) as found:
             return fitness.inspect(
                 spec,
                 members,
@@ -249,26 +229,24 @@ class InventorySite:
             )
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
-        """See `UsageSite.usage_counters`."""
         testbed = self._ready(name)
         nodes, fsid = [node.name for node in testbed.nodes], cluster_id(testbed)
         answers = everywhere(
             nodes, lambda node: ask(self._shell(testbed, node), "usage", fsid=fsid)
         )
         found = all_or_error(answers, "the load cannot be read:")
-        return usage.counters(found, self._clock.monotonic())
+        return usage.of_machines(found, self._clock.monotonic())
 
     def usage_between(
         self, before: Mapping[str, float], after: Mapping[str, float]
     ) -> MachineUsage:
-        """See `UsageSite.usage_between`."""
         return usage.between(before, after)
 
     # -- judging --------------------------------------------------------------------------------
 
     def _members(self, spec: TestbedSpec) -> tuple[Member, ...]:
         """Assign machines to nodes, without those that this user's other testbeds hold."""
-        refuse_settings(spec, self.kind)
+        refuse_network(spec, self.kind)
         taken = set[Hashable]()
         for name in self._records.names():
             known = self._records.read(name) if name != spec.name else None
@@ -303,7 +281,9 @@ class InventorySite:
                 do=f"{down}, or name them again",
             )
 
-    def _look(self, members: Sequence[Member], folder: Path, progress: Progress) -> FirstLook:
+    def _looking(
+        self, members: Sequence[Member], progress: Progress
+    ) -> AbstractContextManager[FirstLook]:
         # Without a file, those in which ssh itself looks for this user's host keys.
         files = [Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts")]
         given = self.options.known_hosts
@@ -318,7 +298,7 @@ class InventorySite:
                         "the spec's folder)"
                     ),
                 )
-        return look(members, self._contact, Trust(tuple(files), self._accept), folder, progress)
+        return looking(members, self._contact, files, self._accept, progress)
 
     def _new_record(
         self, spec: TestbedSpec, members: Sequence[Member], found: FirstLook
@@ -328,7 +308,9 @@ class InventorySite:
         found.require()
         surveys = found.surveys
         fitness.require(spec, members, surveys)
-        addresses = addresses_of(members, found.logins)
+        addresses, problems = addresses_of(members, found.logins)
+        for problem in problems.values():
+            raise problem
         signal = fitness.signal_of(self.options.signal, surveys)
         doomed = fitness.doomed_of(members, surveys)
         fitness.require_consent(doomed, self._allowed, members)
@@ -379,10 +361,7 @@ class InventorySite:
             shell.run(["true"], timeout_s=30.0)
         except RemoteError:
             shell = self._contact.shell(first_target(member.host, testbed.known_hosts))
-            login = rights_of(shell)
-            if login.problem is not None:
-                raise UserError(f"machine {member.host.name} {login.problem}") from None
-            root = login.root
+            root = login_on(shell, member.host.name).root
         ask(shell, do, root=root, **request)
 
     def _take(self, record: Record, progress: Progress) -> Testbed:
@@ -533,7 +512,7 @@ def members_of(known: Mapping[str, Any]) -> tuple[Member, ...]:
 
 
 def _facts_of(survey: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a survey that is kept; `told` goes into the provenance of results."""
+    """Return the part of a survey that is kept; `provenance` goes into results."""
     disks = {
         f"disk {path}": f"{seen.get('model') or 'no model'}, {seen['bytes']} bytes"
         for path, seen in survey["devices"].items()
@@ -546,7 +525,7 @@ def _facts_of(survey: Mapping[str, Any]) -> dict[str, Any]:
         "memory_bytes": str(survey["memory_bytes"]),
         **disks,
     }
-    return {"cpus": survey["cpus"], "memory_bytes": survey["memory_bytes"], "told": facts}
+    return {"cpus": survey["cpus"], "memory_bytes": survey["memory_bytes"], "provenance": facts}
 
 
 def _node(member: Member, known: Mapping[str, Any]) -> Node:
@@ -566,7 +545,7 @@ def _node(member: Member, known: Mapping[str, Any]) -> Node:
         rack=member.rack,
         public_address=host.address if host.address != address else None,
         via=gateway_name(host.proxy_jump) if host.proxy_jump else None,
-        facts=facts["told"],
+        facts=facts.get("provenance") or facts["told"],  # its name in earlier records
     )
 
 

@@ -17,7 +17,6 @@ from schemas.locks import machine_lock
 from testbed import reach
 from testbed.sites import keys
 from testbed.sites.contract import (
-    Capability,
     Cost,
     EnforcedSetting,
     MachineUsage,
@@ -36,7 +35,6 @@ from testbed.sites.local import (
     record,
     removal,
     settings,
-    usage,
 )
 from testbed.sites.local.awake import kept_awake, wanted
 from testbed.sites.local.cgroups import Cgroups, detect
@@ -45,7 +43,9 @@ from testbed.sites.local.disk import MOST_QUEUE_DEPTH, LocalDisk
 from testbed.sites.local.names import LocalNames
 from testbed.sites.local.nodes import LocalNodes, at_once
 from testbed.sites.local.record import LocalRecord, PlannedNode
+from testbed.sites.local.usage import counters
 from testbed.sites.records import locked
+from testbed.sites.usage import between
 from testbed.spec import CephSpec, TestbedSpec
 from testbed.ssh import SshShell
 
@@ -53,7 +53,7 @@ _SSH_TIMEOUT_S = 60.0
 
 
 class LocalSite:
-    """Site on this machine with every optional capability; see `testbed.sites.contract.Site`.
+    """Site on this machine with every optional ability; see `testbed.sites.contract.Site`.
 
     Args:
         options: must be empty.
@@ -61,7 +61,6 @@ class LocalSite:
     """
 
     kind = "local"
-    capabilities = frozenset(Capability)
 
     def __init__(
         self, options: Mapping[str, object] | None = None, places: LocalNames | None = None
@@ -73,7 +72,6 @@ class LocalSite:
     # -- the contract ---------------------------------------------------------------------------
 
     def plan(self, spec: TestbedSpec) -> Cost:
-        """See `Site.plan`."""
         nodes = sum(group.count for group in spec.groups)
         if nodes > network.MOST_NODES:
             raise UserError(
@@ -96,19 +94,12 @@ class LocalSite:
                 do="choose that, or a site of machines",
             )
         network.check_congestion_control(network.congestion_control_of(spec))
-        disks = sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk)
+        detail = f"{nodes} containers on this machine; disks and roots take what is written to them"
+        cost = Cost.of(spec, detail)
         roots = sum(group.count * group.root_size for group in spec.groups)
-        return Cost(
-            node_hours=0.0,
-            nodes=nodes,
-            disk_bytes=disks + roots,
-            memory_bytes=sum(group.count * group.memory for group in spec.groups),
-            detail=f"{nodes} containers on this machine; disks and roots take what is "
-            "written to them",
-        )
+        return replace(cost, disk_bytes=cost.disk_bytes + roots)
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
-        """See `Site.provision`."""
         self.plan(spec)
         _require_root()
         root = image.ensure(self.places.cache, progress)
@@ -126,7 +117,6 @@ class LocalSite:
             return self._bring_up(found, root, progress)
 
     def status(self, name: str) -> Status:
-        """See `Site.status`."""
         known = record.load(self.places.testbed(name))
         if known is None:
             if name in self.names():
@@ -142,16 +132,13 @@ class LocalSite:
         return Status(state, f"{what}; run `hotbed up` again", states)
 
     def find(self, name: str, *, partly: bool = False) -> Testbed | None:
-        """See `Site.find`."""
         known = record.load(self.places.testbed(name))
         return self._describe(known) if known is not None and (known.ready or partly) else None
 
     def folder(self, name: str) -> Path:
-        """See `Site.folder`."""
         return self.places.testbed(name)
 
     def names(self) -> Sequence[str]:
-        """See `Site.names`."""
         return removal.names(self.places, self._cgroups())
 
     def extend(self, name: str, seconds: float) -> Status:
@@ -159,7 +146,6 @@ class LocalSite:
         return self.status(name)
 
     def release(self, name: str, progress: Progress = silent) -> None:
-        """See `Site.release`."""
         _require_root()
         with self._locked(name):
             removal.remove(self.places, self._cgroups(), name, progress)
@@ -184,7 +170,6 @@ class LocalSite:
             self._bring_up(frozen, root, silent)
 
     def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
-        """See `SnapshotSite.restore`."""
         root = image.ensure(self.places.cache)
         with self._locked(name):
             known, nodes = self._with_snapshot(name, label), self._nodes(name)
@@ -196,11 +181,9 @@ class LocalSite:
             return found
 
     def snapshots(self, name: str) -> Sequence[str]:
-        """See `SnapshotSite.snapshots`."""
         return tuple(self._known(name).snapshots)
 
     def delete_snapshot(self, name: str, label: str) -> None:
-        """See `SnapshotSite.delete_snapshot`."""
         with self._locked(name):
             rest = self._with_snapshot(name, label).without(label)
             record.save(self.places.testbed(name), rest)
@@ -209,7 +192,6 @@ class LocalSite:
     # -- shaping, faults, usage -----------------------------------------------------------------
 
     def shape(self, name: str, on: bool) -> None:
-        """See `ShapingSite.shape`."""
         known = self._known(name)
         at_once(lambda disk: disk.command({"op": "shape", "on": on}), self._disks(known))
         for member in known.members():
@@ -220,11 +202,9 @@ class LocalSite:
         racks.set_rate(self.places, name, known.spec, uplink if on else None)
 
     def link(self, name: str, node: str, up: bool) -> None:
-        """See `FaultSite.link`."""
         network.set_link(self.places, name, self._member(name, node).name, up)
 
     def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
-        """See `FaultSite.disk_fault`."""
         for disk in self._disks_of(name, node):
             disk.command({"op": "fault", "slow": slow, "error": error})
 
@@ -256,18 +236,15 @@ class LocalSite:
     def settings(
         self, name: str, disks: settings.Disks = MappingProxyType({})
     ) -> list[EnforcedSetting]:
-        """See `SettingsSite.settings`."""
         return settings.read_back(self._nodes(name), self._known(name), disks)
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
-        """See `UsageSite.usage_counters`."""
-        return usage.counters(self._cgroups(), name, self._awake_cgroups())
+        return counters(self._cgroups(), name, self._awake_cgroups())
 
     def usage_between(
         self, before: Mapping[str, float], after: Mapping[str, float]
     ) -> MachineUsage:
-        """See `UsageSite.usage_between`."""
-        return usage.between(before, after)
+        return between(before, after)
 
     def kept_awake(self) -> AbstractContextManager[bool]:
         """See `AwakeSite.kept_awake`.
@@ -278,7 +255,6 @@ class LocalSite:
         return kept_awake(self._awake_cgroups()) if wanted() else nullcontext(False)
 
     def awake_s(self) -> float:
-        """See `AwakeSite.awake_s`."""
         return self._awake_cgroups().usage_s()
 
     # -- inside ---------------------------------------------------------------------------------

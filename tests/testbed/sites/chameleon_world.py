@@ -73,8 +73,7 @@ class World:
             connect=lambda site, project: self.cloud,
             clock=self.clock,
             records=self.records,
-            shells=self.shells,
-            see=lambda address: f"ssh-ed25519 KEY-OF-{address}",
+            contact=self.shells,
         )
 
 

@@ -7,10 +7,10 @@ created object stays until its deletion or the end of its lease.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from testbed.sites.chameleon.cloud import (
     BlazarLease,
     Booking,
+    Cloud,
     CloudError,
     Fault,
     NovaServer,
@@ -64,6 +65,30 @@ Trip = Callable[[int, str, str], None]
 """Function called with a call's number, its name, and ``before`` or ``after`` its effect."""
 
 
+def _recorded(method: Callable[..., Any]) -> Callable[..., Any]:
+    name = method.__name__
+
+    @functools.wraps(method)
+    def recorded(self: FakeCloud, *given: Any, **more: Any) -> Any:
+        with self._lock:
+            number = next(self._asked)
+            self.calls.append(name)
+            self.trip(number, name, "before")
+            self._pass_time()
+            found = method(self, *given, **more)
+            self.trip(number, name, "after")
+            return found
+
+    return recorded
+
+
+def recording(kind: type[FakeCloud]) -> type[FakeCloud]:
+    """Record every call of the cloud, and let `trip` end it before or after its effect."""
+    for name in (each for each in vars(Cloud) if not each.startswith("_")):
+        setattr(kind, name, _recorded(getattr(kind, name)))
+    return kind
+
+
 def hosts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the given number of hosts of each node type."""
     return [
@@ -73,6 +98,7 @@ def hosts(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     ]
 
 
+@recording
 @dataclass
 class FakeCloud:
     """See `Cloud`, and the module."""
@@ -107,16 +133,6 @@ class FakeCloud:
         self._asked = itertools.count(1)
         self.made: list[str] = []
 
-    @contextmanager
-    def _call(self, name: str) -> Iterator[None]:
-        with self._lock:
-            number = next(self._asked)
-            self.calls.append(name)
-            self.trip(number, name, "before")
-            self._pass_time()
-            yield
-            self.trip(number, name, "after")
-
     def _id(self, kind: str) -> str:
         made = f"{kind}-{next(self._numbers)}"
         self.made.append(made)
@@ -128,7 +144,7 @@ class FakeCloud:
         return self._projects.get(made, self.me.project_id) == self.me.project_id
 
     def _pass_time(self) -> None:
-        now = self.now_s
+        now = self.clock.now()
         for lease_id, lease in list(self._leases.items()):
             if lease.status == "PENDING" and now >= lease.start_s + self.lease_s:
                 status = "ACTIVE" if self.lease_reason is None else "ERROR"
@@ -150,13 +166,9 @@ class FakeCloud:
         reservations = {each.id for each in lease.reservations}
         for server_id, kept in list(self._servers.items()):
             if kept.reservation in reservations and kept.server.status != "ERROR":
-                kept.gone_s = kept.gone_s or self.now_s + self.linger_s
-                if kept.gone_s <= self.now_s:
+                kept.gone_s = kept.gone_s or self.clock.now() + self.linger_s
+                if kept.gone_s <= self.clock.now():
                     del self._servers[server_id]
-
-    @property
-    def now_s(self) -> float:
-        return self.clock.now()
 
     # -- for the tests --------------------------------------------------------------------------
 
@@ -186,7 +198,7 @@ class FakeCloud:
     def end_lease(self, lease_id: str) -> None:
         """End a lease as if its time were over."""
         lease = self._leases[lease_id]
-        self._leases[lease_id] = replace(lease, end_s=self.now_s)
+        self._leases[lease_id] = replace(lease, end_s=self.clock.now())
         self._pass_time()
 
     def lose_server(self, name: str) -> None:
@@ -198,16 +210,13 @@ class FakeCloud:
     # -- Cloud ----------------------------------------------------------------------------------
 
     def identity(self) -> TokenIdentity:
-        with self._call("identity"):
-            return self.me
+        return self.me
 
     def hosts(self) -> Sequence[dict[str, Any]]:
-        with self._call("hosts"):
-            return list(self.machines)
+        return list(self.machines)
 
     def bookings(self) -> Sequence[Booking]:
-        with self._call("bookings"):
-            return self._bookings()
+        return self._bookings()
 
     def _bookings(self) -> list[Booking]:
         # For Blazar, a lease in ERROR keeps its hosts until the lease is deleted.
@@ -221,58 +230,54 @@ class FakeCloud:
         return [*self.others, *mine]
 
     def flavors(self) -> Sequence[SimpleNamespace]:
-        with self._call("flavors"):
-            of_leases = [
-                SimpleNamespace(id=reservation.id, name=f"reservation:{reservation.id}")
-                for lease in self.live_leases()
-                for reservation in lease.reservations
-            ]
-            return [*FLAVORS, *of_leases]
+        of_leases = [
+            SimpleNamespace(id=reservation.id, name=f"reservation:{reservation.id}")
+            for lease in self.live_leases()
+            for reservation in lease.reservations
+        ]
+        return [*FLAVORS, *of_leases]
 
     def leases(self) -> Sequence[BlazarLease]:
-        with self._call("leases"):
-            return [e for e in self._leases.values() if e.project_id == self.me.project_id]
+        return [e for e in self._leases.values() if e.project_id == self.me.project_id]
 
     def lease(self, lease_id: str) -> BlazarLease | None:
-        with self._call("lease"):
-            lease = self._leases.get(lease_id)
-            return lease if lease and lease.project_id == self.me.project_id else None
+        lease = self._leases.get(lease_id)
+        return lease if lease and lease.project_id == self.me.project_id else None
 
     def create_lease(
         self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Reservation]
     ) -> BlazarLease:
-        with self._call("create_lease"):
-            start = self.now_s if start_s is None else start_s
-            if end_s <= start:
-                raise CloudError("End date must be later than start date.", Fault.REFUSED)
-            # As in Blazar, "now" is the start of the current minute.
-            if end_s - start // 60 * 60 > self.longest_s:
-                raise CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
-            reservations = []
-            taken: set[str] = set()
-            for each in wanted:
-                reservation = replace(each, id=self._id("reservation"), groups=())
-                reservations.append(reservation)
-                if not each.flavor_id:
-                    free = self._pick(each, start, end_s, taken)
-                    if len(free) < each.amount:
-                        raise CloudError("Not enough hosts available", Fault.FULL, status=500)
-                    taken |= set(free)
-                    self._hosts_of[reservation.id] = free
-                elif self._virtual_taken(start, end_s) + each.amount > self.virtual:
+        start = self.clock.now() if start_s is None else start_s
+        if end_s <= start:
+            raise CloudError("End date must be later than start date.", Fault.REFUSED)
+        # As in Blazar, "now" is the start of the current minute.
+        if end_s - start // 60 * 60 > self.longest_s:
+            raise CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
+        reservations = []
+        taken: set[str] = set()
+        for each in wanted:
+            reservation = replace(each, id=self._id("reservation"), groups=())
+            reservations.append(reservation)
+            if not each.flavor_id:
+                free = self._pick(each, start, end_s, taken)
+                if len(free) < each.amount:
                     raise CloudError("Not enough hosts available", Fault.FULL, status=500)
-            made = BlazarLease(
-                self._id("lease"),
-                name,
-                "PENDING",
-                start,
-                end_s,
-                self.me.user_id,
-                self.me.project_id,
-                tuple(reservations),
-            )
-            self._leases[made.id] = made
-            return made
+                taken |= set(free)
+                self._hosts_of[reservation.id] = free
+            elif self._virtual_taken(start, end_s) + each.amount > self.virtual:
+                raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+        made = BlazarLease(
+            self._id("lease"),
+            name,
+            "PENDING",
+            start,
+            end_s,
+            self.me.user_id,
+            self.me.project_id,
+            tuple(reservations),
+        )
+        self._leases[made.id] = made
+        return made
 
     def _virtual_taken(self, start: float, end: float) -> int:
         """Return the taken virtual machines; each foreign booking takes one."""
@@ -293,95 +298,82 @@ class FakeCloud:
         return fitting[: wanted.amount]
 
     def prolong_lease(self, lease_id: str, end_s: float) -> BlazarLease:
-        with self._call("prolong_lease"):
-            lease = self._leases[lease_id]
-            hosts = {h for r in lease.reservations for h in self._hosts_of.get(r.id, ())}
-            for booking in self.others:
-                if booking.host_id in hosts and lease.end_s <= booking.start_s < end_s:
-                    raise CloudError("Not enough hosts available", Fault.FULL, status=500)
-            self._leases[lease_id] = replace(lease, end_s=end_s)
-            return self._leases[lease_id]
+        lease = self._leases[lease_id]
+        hosts = {h for r in lease.reservations for h in self._hosts_of.get(r.id, ())}
+        for booking in self.others:
+            if booking.host_id in hosts and lease.end_s <= booking.start_s < end_s:
+                raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+        self._leases[lease_id] = replace(lease, end_s=end_s)
+        return self._leases[lease_id]
 
     def delete_lease(self, lease_id: str) -> None:
-        with self._call("delete_lease"):
-            lease = self._leases.pop(lease_id, None)
-            if lease is not None:
-                self._end_servers(lease)
+        lease = self._leases.pop(lease_id, None)
+        if lease is not None:
+            self._end_servers(lease)
 
     def images(self, name: str) -> Sequence[SimpleNamespace]:
-        with self._call("images"):
-            return [SimpleNamespace(id="image-1")] if name.startswith("CC-") else []
+        return [SimpleNamespace(id="image-1")] if name.startswith("CC-") else []
 
     def networks(self, name: str) -> Sequence[SimpleNamespace]:
-        with self._call("networks"):
-            return [SimpleNamespace(id="network-1")] if name == "sharednet1" else []
+        return [SimpleNamespace(id="network-1")] if name == "sharednet1" else []
 
     def keypairs(self) -> Sequence[str]:
-        with self._call("keypairs"):
-            return [name for user, name in self._keypairs if user == self.me.user_id]
+        return [name for user, name in self._keypairs if user == self.me.user_id]
 
     def create_keypair(self, name: str, public_key: str) -> str:
-        with self._call("create_keypair"):
-            if (self.me.user_id, name) in self._keypairs:
-                raise CloudError(f"Key pair '{name}' already exists.", Fault.REFUSED, status=409)
-            self._keypairs[self.me.user_id, name] = public_key
-            return name
+        if (self.me.user_id, name) in self._keypairs:
+            raise CloudError(f"Key pair '{name}' already exists.", Fault.REFUSED, status=409)
+        self._keypairs[self.me.user_id, name] = public_key
+        return name
 
     def delete_keypair(self, name: str) -> None:
-        with self._call("delete_keypair"):
-            self._keypairs.pop((self.me.user_id, name), None)
+        self._keypairs.pop((self.me.user_id, name), None)
 
     def security_groups(self) -> Sequence[SimpleNamespace]:
-        with self._call("security_groups"):
-            mine = {each: name for each, name in self._groups.items() if self._mine(each)}
-            return [SimpleNamespace(id=each, name=name) for each, name in mine.items()]
+        mine = {each: name for each, name in self._groups.items() if self._mine(each)}
+        return [SimpleNamespace(id=each, name=name) for each, name in mine.items()]
 
     def create_security_group(self, name: str) -> SimpleNamespace:
-        with self._call("create_security_group"):
-            made = self._id("group")
-            self._groups[made] = name
-            return SimpleNamespace(id=made, name=name)
+        made = self._id("group")
+        self._groups[made] = name
+        return SimpleNamespace(id=made, name=name)
 
     def add_rule(self, group_id: str, **rule: object) -> None:
-        with self._call("add_rule"):
-            assert group_id in self._groups
+        assert group_id in self._groups
 
     def delete_security_group(self, group_id: str) -> None:
-        with self._call("delete_security_group"):
-            if any(kept.group == self._groups.get(group_id) for kept in self._servers.values()):
-                raise CloudError("Security Group in use.", Fault.REFUSED, status=409)
-            self._groups.pop(group_id, None)
+        if any(kept.group == self._groups.get(group_id) for kept in self._servers.values()):
+            raise CloudError("Security Group in use.", Fault.REFUSED, status=409)
+        self._groups.pop(group_id, None)
 
     def servers(self, prefix: str) -> Sequence[NovaServer]:
-        with self._call("servers"):
-            mine = [kept.server for each, kept in self._servers.items() if self._mine(each)]
-            return [server for server in mine if server.name.startswith(prefix)]
+        mine = [kept.server for each, kept in self._servers.items() if self._mine(each)]
+        return [server for server in mine if server.name.startswith(prefix)]
 
     def create_server(self, body: Mapping[str, Any]) -> str:
-        with self._call("create_server"):
-            if len(self._servers) >= self.quota_servers:
-                raise CloudError("Quota exceeded for instances", Fault.QUOTA, status=403)
-            made = self._id("server")
-            number = int(made.rpartition("-")[2])
-            hints = body.get("scheduler_hints", {"reservation": body["flavor_id"]})
-            reservation = hints["reservation"]
-            node = body["name"].rpartition("-")[2]
-            tries = self.outcomes.get(node, [])
-            server = NovaServer(
-                made,
-                body["name"],
-                "BUILD",
-                (f"10.140.{number // 250}.{number % 250 + 1}",),
-                host=self._host_for(reservation),
-            )
-            outcome = tries.pop(0) if tries else "ACTIVE"
-            if not self._has_room(reservation):
-                outcome, server = "ERROR", replace(server, host="", fault=NO_HOST)
-            (group,) = body.get("security_groups", ({"name": None},))
-            self._servers[made] = _Server(
-                server, self.now_s + self.build_s, outcome, reservation, group["name"]
-            )
-            return made
+        if len(self._servers) >= self.quota_servers:
+            raise CloudError("Quota exceeded for instances", Fault.QUOTA, status=403)
+        made = self._id("server")
+        number = int(made.rpartition("-")[2])
+        hints = body.get("scheduler_hints", {"reservation": body["flavor_id"]})
+        reservation = hints["reservation"]
+        node = body["name"].rpartition("-")[2]
+        tries = self.outcomes.get(node, [])
+        server = NovaServer(
+            made,
+            body["name"],
+            "BUILD",
+            (f"10.140.{number // 250}.{number % 250 + 1}",),
+            host=self._host_for(reservation),
+        )
+        outcome = tries.pop(0) if tries else "ACTIVE"
+        if not self._has_room(reservation):
+            outcome, server = "ERROR", replace(server, host="", fault=NO_HOST)
+        (group,) = body.get("security_groups", ({"name": None},))
+        self._servers[made] = _Server(
+            server, self.clock.now() + self.build_s, outcome, reservation, group["name"]
+        )
+        return made
 
     def _has_room(self, reservation: str) -> bool:
         """Return True if the reservation has a free place; a server keeps its place until gone."""
@@ -398,27 +390,22 @@ class FakeCloud:
         return next((name for name in there if name not in used), "")
 
     def delete_server(self, server_id: str) -> None:
-        with self._call("delete_server"):
-            kept = self._servers.get(server_id)
-            if kept is not None and kept.gone_s is None:
-                kept.gone_s = self.now_s + self.delete_s
+        kept = self._servers.get(server_id)
+        if kept is not None and kept.gone_s is None:
+            kept.gone_s = self.clock.now() + self.delete_s
 
     def floating_ips(self) -> Sequence[SimpleNamespace]:
-        with self._call("floating_ips"):
-            return [ip for ip in self._ips.values() if self._mine(ip.id)]
+        return [ip for ip in self._ips.values() if self._mine(ip.id)]
 
     def create_floating_ip(self, description: str) -> SimpleNamespace:
-        with self._call("create_floating_ip"):
-            made = self._id("ip")
-            address = f"192.0.2.{int(made.rpartition('-')[2]) % 250 + 1}"
-            ip = SimpleNamespace(id=made, floating_ip_address=address, description=description)
-            self._ips[made] = ip
-            return ip
+        made = self._id("ip")
+        address = f"192.0.2.{int(made.rpartition('-')[2]) % 250 + 1}"
+        ip = SimpleNamespace(id=made, floating_ip_address=address, description=description)
+        self._ips[made] = ip
+        return ip
 
     def attach_floating_ip(self, floating_ip_id: str, server_id: str) -> None:
-        with self._call("attach_floating_ip"):
-            assert floating_ip_id in self._ips and server_id in self._servers
+        assert floating_ip_id in self._ips and server_id in self._servers
 
     def delete_floating_ip(self, floating_ip_id: str) -> None:
-        with self._call("delete_floating_ip"):
-            self._ips.pop(floating_ip_id, None)
+        self._ips.pop(floating_ip_id, None)

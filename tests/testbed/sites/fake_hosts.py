@@ -15,6 +15,7 @@ import pytest
 
 from schemas.errors import RemoteError
 from testbed.sites.inventory import hostside
+from testbed.sites.inventory.contact import Contact
 from testbed.ssh import Completed, Shell, SshTarget
 
 CONNECT = "connect"
@@ -176,7 +177,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class FakeHosts:
+class FakeHosts(Contact):
     """See `testbed.sites.inventory.contact.Contact`: machines by address."""
 
     hosts: dict[str, FakeHost] = field(default_factory=dict)

@@ -8,19 +8,23 @@ import subprocess
 import threading
 from collections.abc import Sequence
 
+from testbed.sites.inventory.contact import Contact
 from testbed.ssh import Completed, Shell, SshTarget
 
 BY = "/dev/disk/by-partlabel"
 
 
-class FakeShells:
-    """`Shells` stand-in: called with a target, it returns the target's shell."""
+class FakeShells(Contact):
+    """See `Contact`; a machine's host key has its address in it."""
 
     def __init__(self) -> None:
         self.wanted: dict[str, dict[str, object]] = {}
         self.lock = threading.Lock()
 
-    def __call__(self, target: SshTarget) -> Shell:
+    def host_keys(self, target: SshTarget) -> Sequence[str]:
+        return [f"ssh-ed25519 KEY-OF-{target.address}"]
+
+    def shell(self, target: SshTarget) -> Shell:
         return _FakeShell(target, self)
 
 
@@ -37,9 +41,7 @@ class _FakeShell:
         check: bool = True,
     ) -> Completed:
         out = ""
-        if "ssh-keyscan" in argv:
-            out = f"{argv[-1]} ssh-ed25519 KEY-OF-{argv[-1]}\n"
-        elif argv[-1].startswith("{"):
+        if argv[-1].startswith("{"):
             counters: dict[str, object] = {"containers": {}}
             counters |= dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 1.0)
             out = json.dumps({"ok": True, "result": counters})

@@ -97,7 +97,7 @@ def spec_file(tmp_path: Path, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch)
     """Write the small spec for the verbs; no host keys are vouched for yet."""
     hosts.now = time.time
     monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("testbed.sites.inventory.site.OpenSsh", lambda: hosts)
+    monkeypatch.setattr("testbed.sites.inventory.site.Contact", lambda: hosts)
     options = {**OPTIONS, "accept_host_keys": False, "known_hosts": "known_hosts"}
     (tmp_path / "known_hosts").write_text("")
     path = tmp_path / "spec.yaml"

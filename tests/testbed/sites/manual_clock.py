@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from testbed.sites.clock import Clock
 
-class ManualClock:
+
+class ManualClock(Clock):
     """See `testbed.sites.clock.Clock`; sleeping moves it, and `slept` records the sleeps.
 
     Each reading of the time takes `tick` seconds, as on a real machine.

@@ -22,6 +22,8 @@ from tests.testbed.sites.fake_cloud import FakeCloud, hosts
 
 __all__ = ["world"]
 
+FORBIDDEN = CloudError("Policy forbids it.", Fault.REFUSED, status=403)
+
 
 class Conforming(SiteConformance):
     @pytest.fixture
@@ -68,6 +70,21 @@ def test_next_free_leases_that_time_and_is_pending_until_then(world):
     world.clock.sleep(error.value.retry_after_s or 0.0)
     assert world.site().provision(spec).nodes
     assert len(world.cloud.live_leases()) == 1
+
+
+def test_a_site_that_hides_its_hosts(world):
+    """Whole machines are requested now, then later as virtual ones are."""
+    world.fail("hosts", FORBIDDEN)
+    assert "does not show what is free" in world.site().plan(spec_of(BARE)).detail
+    assert "type" not in world.site().provision(spec_of(BARE)).nodes[0].facts
+    world.site().release("small")
+    now = world.clock.now()
+    world.cloud.others = [Booking(h["id"], now, now + 5 * HOUR_S) for h in world.cloud.machines]
+    with raises(SiteError, "next-free"):
+        world.site().provision(spec_of(BARE))
+    with raises(SiteError, "starts at") as error:
+        world.site().provision(spec_of({**BARE, "lease": {"start": "next-free"}}))
+    assert error.value.retry_after_s == pytest.approx(5 * HOUR_S, abs=180)
 
 
 def test_groups_of_several_types(world):
@@ -233,9 +250,6 @@ def taken(world: World, *hours: float, fit: int = 3) -> None:
 
 def askings(world: World) -> int:
     return world.cloud.calls.count("create_lease")
-
-
-FORBIDDEN = CloudError("Policy forbids it.", Fault.REFUSED, status=403)
 
 
 @pytest.mark.parametrize(

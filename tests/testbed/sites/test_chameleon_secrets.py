@@ -23,6 +23,7 @@ from testbed.ssh import Completed, Shell, SshTarget
 from tests.testbed.sites.chameleon_world import BARE, World, spec_of, world
 from tests.testbed.sites.chi_services import BLAZAR, KEYSTONE, LEASE, environ, http, let_in
 from tests.testbed.sites.fake_cloud import FakeCloud
+from tests.testbed.sites.fake_shells import FakeShells
 
 __all__ = ["environ", "http", "world"]
 
@@ -63,14 +64,15 @@ class Halfway:
         return self._fake.create_lease(name, start_s, end_s, wanted)
 
 
-class Heard:
+class Heard(FakeShells):
     """Shells that record commands and their input."""
 
-    def __init__(self, world: World) -> None:
-        self._shells, self.said = world.shells, list[str]()
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
 
-    def __call__(self, target: SshTarget) -> Shell:
-        shell = self._shells(target)
+    def shell(self, target: SshTarget) -> Shell:
+        shell = super().shell(target)
         run = shell.run
 
         def heard(argv: Sequence[str], **more: Any) -> Completed:
@@ -113,8 +115,7 @@ def test_neither_secret_nor_token_is_written(
     failed = {"error_code": 500, "error_message": "Internal Server Error"}
     asked = http.post(f"{BLAZAR}/leases", status_code=500, json=failed)
     world.cloud.me = TokenIdentity("user", "project")
-    heard = Heard(world)
-    world.shells = heard  # type: ignore[assignment]
+    world.shells = heard = Heard()
     site = world.site()
     site._connect = lambda name, project: Halfway(open_cloud(name, project), world.cloud)  # type: ignore[assignment,return-value]
 

@@ -10,7 +10,7 @@ import pytest
 
 from schemas.errors import RemoteError, UserError
 from testbed.sites.inventory import contact
-from testbed.sites.inventory.contact import OpenSsh
+from testbed.sites.inventory.contact import Contact
 from testbed.ssh import SshShell, SshTarget
 from tests.errors import raises
 
@@ -50,7 +50,7 @@ THROUGH = "me@bastion: Permission denied (publickey).\nConnection closed by UNKN
 def test_no_answer_is_an_error_that_says_if_a_retry_helps(ssh_says, target, stderr, said, again):
     ssh_says(stderr)
     with pytest.raises(RemoteError) as unseen:
-        OpenSsh().host_keys(target)
+        Contact().host_keys(target)
     with pytest.raises(RemoteError) as lost:
         SshShell(target).run(["true"])
     for error in (unseen.value, lost.value):
@@ -66,12 +66,12 @@ def test_a_client_that_hangs_or_is_missing(tmp_path, monkeypatch, target):
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "run", hang)
         with raises(RemoteError, "60 s") as lost:
-            OpenSsh().host_keys(target)
+            Contact().host_keys(target)
         assert lost.value.retry
         (tmp_path / "socket").touch()
-        OpenSsh().hang_up(tmp_path)
+        Contact().hang_up(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    for ask in (lambda: OpenSsh().host_keys(target), lambda: SshShell(target).run(["true"])):
+    for ask in (lambda: Contact().host_keys(target), lambda: SshShell(target).run(["true"])):
         with raises(RemoteError, "'ssh'"):
             ask()
 

@@ -149,7 +149,7 @@ def test_what_up_refuses_of_machines_together_is_found(tmp_path, hosts):
     hosts.hosts["192.0.2.3"].address = "192.0.2.2"
     network = found(tmp_path, hosts)["network"]
     assert not network.ok
-    assert network.found == "192.0.2.2, which is osd1's too"
+    assert "192.0.2.2, like osd1" in network.found
 
 
 def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path, hosts):

@@ -415,12 +415,13 @@ def test_load_of_others_and_steal(make, hosts):
     for node, busy, steal in (("admin", 2.0, 0.0), ("osd0", 6.0, 2.0), ("osd1", 0.0, 0.0)):
         after[f"all:{node}"] += 20.0
         after[f"busy:{node}"] += busy
+        after[f"node:{node}"] += busy
         after[f"steal:{node}"] += steal
     after["ours:osd0"] += 1.0
     # A restarted daemon has a new container that begins at 0.
-    before["container docker/aa:osd0"] = 900.0
-    before["container docker/bb:osd0"], after["container docker/bb:osd0"] = 100.0, 103.0
-    after["container docker/cc:osd0"] = 1.0
+    before["ours docker/aa:osd0"] = 900.0
+    before["ours docker/bb:osd0"], after["ours docker/bb:osd0"] = 100.0, 103.0
+    after["ours docker/cc:osd0"] = 1.0
     usage = site.usage_between(before, after)
     assert usage.outside_cores == pytest.approx(0.3)
     assert usage.steal == pytest.approx(0.1)
