@@ -15,11 +15,8 @@ def existing() -> list[tuple[Site, str]]:
 
 
 def choose(name: str | None = None) -> tuple[Site, str]:
-    """Return the testbed called `name`, or without a name the only testbed.
-
-    Raises:
-        UserError: there is no testbed, none of that name, or more than one and no name.
-    """
+    """Return the testbed called `name`, or without a name the only testbed. UserError: there is no
+    testbed, none of that name, or more than one and no name."""
     found = existing()
     names = ", ".join(sorted({each for _, each in found}))
     if name is not None:
@@ -36,21 +33,15 @@ def choose(name: str | None = None) -> tuple[Site, str]:
 
 
 def choose_ready(name: str | None = None) -> tuple[Site, Testbed]:
-    """Choose as in `choose`, but only a testbed that has been brought up completely.
-
-    Raises:
-        UserError: as `choose`, or as `ready`.
-    """
+    """Choose as in `choose`, but only a testbed that has been brought up completely. UserError: as
+    `choose`, or as `ready`."""
     site, chosen = choose(name)
     return site, ready(site, chosen)
 
 
 def ready(site: Site, name: str) -> Testbed:
-    """Return the testbed called `name` on `site`.
-
-    Raises:
-        UserError: its state is not READY; the message says what is missing.
-    """
+    """Return the testbed called `name` on `site`. UserError: its state is not READY; the message
+    says what is missing."""
     known, testbed = site.status(name), site.find(name)
     if known.state is State.ABSENT:
         raise UserError(
@@ -69,21 +60,15 @@ def ready(site: Site, name: str) -> Testbed:
 
 
 def choose_partly(name: str | None = None) -> Testbed:
-    """Choose as in `choose_ready`, for status and stop: nodes or links may be missing.
-
-    Raises:
-        UserError: as `choose`, or no node of the testbed is known yet.
-    """
+    """Choose as in `choose_ready`, for status and stop: nodes or links may be missing. UserError:
+    as `choose`, or no node of the testbed is known yet."""
     site, chosen = choose(name)
     return site.find(chosen, partly=True) or ready(site, chosen)
 
 
 def select(testbed: Testbed, text: str) -> tuple[Node, ...]:
     """Return the nodes that a comma list of names, groups, roles or ``all`` selects, in spec order.
-
-    Raises:
-        UserError: a word names nothing.
-    """
+    UserError: a word names nothing."""
     chosen: set[str] = set()
     for word in filter(None, (part.strip() for part in text.split(","))):
         found = _named(testbed.nodes, word)

@@ -24,13 +24,9 @@ from testbed.spec import TestbedSpec
 def examine(
     names: Iterable[str], need: Need | None = None, machine: EngineMachine | None = None
 ) -> list[CheckResult]:
-    """Return the findings of the checks called `names`, in the order of `names`.
-
-    Args:
-        names: keys of `testbed.checks.CHECKS`; an unknown key raises KeyError.
-        need: requirement for `disk` and `memory`; by default zero.
-        machine: the machine to examine; by default this one.
-    """
+    """Return the findings of the checks called `names`, in the order of `names`. `names`: keys of
+    `testbed.checks.CHECKS`; an unknown key raises KeyError. `need`: requirement for `disk` and
+    `memory`; by default zero. `machine`: the machine to examine; by default this one."""
     asked = machine or EngineMachine()
     wanted = need or Need()
     return [CHECKS[name](asked, wanted) for name in names]
@@ -38,10 +34,7 @@ def examine(
 
 def need_of(spec: TestbedSpec) -> Need:
     """Return the space that `spec` and Hotbed need here; zero if the nodes are other machines.
-
-    Raises:
-        UserError: the site cannot make such a testbed at all.
-    """
+    UserError: the site cannot make such a testbed at all."""
     site = open_site(spec.site.kind, spec.site.options)
     cost = site.plan(spec)
     state = state_folder(spec.site.kind)
@@ -74,10 +67,7 @@ def require(
     *names: str, spec: TestbedSpec | None = None, machine: EngineMachine | None = None
 ) -> None:
     """Raise an error unless the checks called `names` (none: all that `spec` needs) pass.
-
-    Raises:
-        UserError: names the first missing thing, how to get it, and how many more are missing.
-    """
+    UserError: names the first missing thing, how to get it, and how many more are missing."""
     if names:
         findings = examine(names, need_of(spec) if spec else None, machine)
     else:

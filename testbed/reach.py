@@ -34,11 +34,8 @@ def control_dir(name: str, directory: Path) -> Path:
 
 def make_control_dir(testbed: Testbed) -> Path:
     """Make the testbed's `control_dir` and its parents, owned by us and closed to others: who can
-    replace the folder can impersonate the machines.
-
-    Raises:
-        UserError: the folder is another user's, or cannot be made.
-    """
+    replace the folder can impersonate the machines. UserError: the folder is another user's, or
+    cannot be made."""
     folder = control_dir(testbed.name, testbed.directory)
     try:
         for each in (run_folder(), folder.parent, folder):
@@ -52,12 +49,9 @@ def make_control_dir(testbed: Testbed) -> Path:
 
 
 def target_of(testbed: Testbed, node: Node) -> SshTarget:
-    """Return the ssh target of a node, including the machines on the way to it.
-
-    Raises:
-        UserError: the key or the folder for connections is another user's, or the spec names a
-            machine on the way that the testbed does not have.
-    """
+    """Return the ssh target of a node, including the machines on the way to it. UserError: the key
+    or the folder for connections is another user's, or the spec names a machine on the way that the
+    testbed does not have."""
     if testbed.ssh_key.exists() and not os.access(testbed.ssh_key, os.R_OK):
         raise UserError(
             f"testbed {testbed.name!r} belongs to another user", do="run this as that user (sudo)"
@@ -76,11 +70,8 @@ def _close_to_others(key: Path) -> None:
 
 
 def proxy_command_of(testbed: Testbed, node: Node) -> str | None:
-    """Return ssh's ProxyCommand for the way to `node`; None if ssh connects directly.
-
-    Raises:
-        UserError: the testbed has no such machine, or the way leads back to itself.
-    """
+    """Return ssh's ProxyCommand for the way to `node`; None if ssh connects directly. UserError:
+    the testbed has no such machine, or the way leads back to itself."""
     return _target(testbed, node, ()).proxy_command
 
 

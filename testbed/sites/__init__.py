@@ -48,11 +48,8 @@ def code_of(kind: str) -> tuple[str, ...]:
 
 
 def open_site(kind: str = "local", options: Mapping[str, object] | None = None) -> Site:
-    """Return the site of this kind.
-
-    Raises:
-        UserError: there is no such kind, or an option is unknown to the site.
-    """
+    """Return the site of this kind. UserError: there is no such kind, or an option is unknown to
+    the site."""
     if kind not in _SITES:
         raise UserError(f"unknown kind of site {kind!r}", allowed=", ".join(kinds()))
     return _SITES[kind](options or {})
@@ -70,10 +67,7 @@ def options_that_name_nobody(kind: str) -> frozenset[str]:
 
 def names_in_files(kind: str, options: Mapping[str, object], folder: Path) -> Iterator[str]:
     """Yield machines and users in files next to the spec (in `folder`) that a site's options name.
-
-    Raises:
-        UserError: such a file cannot be read.
-    """
+    UserError: such a file cannot be read."""
     from testbed.sites.inventory import hosts as inventory
 
     by_kind = {"inventory": inventory.names_in_files}

@@ -274,12 +274,8 @@ class Site(Protocol):
         """Return the state of the testbed called `name` (ABSENT if there is none)."""
 
     def find(self, name: str, *, partly: bool = False) -> Testbed | None:
-        """Return the testbed called `name`, or None if it was not brought up completely.
-
-        Args:
-            name: the testbed.
-            partly: also return an incomplete testbed, for status and stop.
-        """
+        """Return the testbed called `name`, or None if it was not brought up completely. `name`:
+        the testbed. `partly`: also return an incomplete testbed, for status and stop."""
 
     def folder(self, name: str) -> Path:
         """Return the folder of the testbed called `name`; it is missing if there is none."""
@@ -309,10 +305,7 @@ class SnapshotSite(Site, Protocol):
 
     def delete_snapshot(self, name: str, label: str) -> None:
         """Delete the snapshot `label`; the testbed and its other snapshots stay unchanged.
-
-        Raises:
-            UserError: there is no such snapshot.
-        """
+        UserError: there is no such snapshot."""
 
 
 @runtime_checkable
@@ -441,13 +434,9 @@ class SettingsSite(Site, Protocol):
     def settings(
         self, name: str, disks: Mapping[str, Sequence[tuple[float, float]]]
     ) -> Sequence[EnforcedSetting]:
-        """Return every setting of the testbed called `name`, freshly read.
-
-        Args:
-            name: the testbed's name.
-            disks: by node, if an experiment has set its disks: mean positioning time (seconds) and
-                bandwidth (bytes/s) of each disk, in place of the spec's.
-        """
+        """Return every setting of the testbed called `name`, freshly read. `name`: the testbed's
+        name. `disks`: by node, if an experiment has set its disks: mean positioning time (seconds)
+        and bandwidth (bytes/s) of each disk, in place of the spec's."""
 
 
 @runtime_checkable

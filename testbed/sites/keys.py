@@ -14,10 +14,7 @@ LOGIN = "id_ed25519"
 
 def make(path: Path, comment: str) -> None:
     """Make an ed25519 key pair at `path`, unless it exists; the public half is written last.
-
-    Raises:
-        SiteError: ssh-keygen is missing or failed.
-    """
+    SiteError: ssh-keygen is missing or failed."""
     if path.exists() and path.with_suffix(".pub").exists():
         return
     path.unlink(missing_ok=True)

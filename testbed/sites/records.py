@@ -34,11 +34,8 @@ from testbed.sites.contract import SiteError
 @contextmanager
 def locked(path: Path, *, timeout_s: float, busy: str) -> Iterator[None]:
     """Hold an exclusive lock on `path`; it ends with the process, however the process ends.
-
-    Raises:
-        UserError: the folder or the file cannot be made.
-        SiteError: with the text `busy`, if another process holds it for longer than `timeout_s`.
-    """
+    UserError: the folder or the file cannot be made. SiteError: with the text `busy`, if another
+    process holds it for longer than `timeout_s`."""
     try:
         handle = take(path, timeout_s)
     except BlockingIOError as error:
@@ -108,13 +105,9 @@ class Record:
         write_file(self.folder / _RECORD, text + "\n", 0o600)
 
     def journal(self, kind: str, **fields: Any) -> None:
-        """Append ``{"entry": kind, **fields}`` and sync it to the disk.
-
-        Args:
-            kind: such as ``ask`` before a call that makes something and ``made`` after it; written
-                as the field ``entry``.
-            fields: JSON values.
-        """
+        """Append ``{"entry": kind, **fields}`` and sync it to the disk. `kind`: such as ``ask``
+        before a call that makes something and ``made`` after it; written as the field ``entry``.
+        `fields`: JSON values."""
         self._make_folder()
         line = json.dumps({"entry": kind, **fields}, sort_keys=False).encode() + b"\n"
         append_line(self.folder / _JOURNAL, line, 0o600)
@@ -130,12 +123,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """Records of a `kind` of site.
-
-    Args:
-        kind: the site's kind.
-        root: replaces `default_root`.
-    """
+    """Records of a `kind` of site. `kind`: the site's kind. `root`: replaces `default_root`."""
 
     kind: str
     root: Path | None = None
@@ -160,11 +148,8 @@ class Records:
         return tuple(name for name in folders if _NAME.fullmatch(name))
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return the current record without holding it; None if there is none.
-
-        Raises:
-            UserError: the record is of another version, or was changed by hand.
-        """
+        """Return the current record without holding it; None if there is none. UserError: the
+        record is of another version, or was changed by hand."""
         if not _NAME.fullmatch(name):
             return None
         return _read(self.folder(name) / _RECORD)
@@ -176,13 +161,9 @@ class Records:
     @contextmanager
     def open(self, name: str, *, timeout_s: float = 15.0) -> Iterator[Record]:
         """Hold the testbed's record: no other process works on the testbed meanwhile. No file or
-        folder is made before `Record.save` or `Record.journal`.
-
-        Raises:
-            SiteError: another process holds it.
-            UserError: `name` is not a valid name, the record is of another version, or nothing
-                can be written there.
-        """
+        folder is made before `Record.save` or `Record.journal`. SiteError: another process holds
+        it. UserError: `name` is not a valid name, the record is of another version, or nothing can
+        be written there."""
         if not _NAME.fullmatch(name):
             raise UserError(
                 f"{name!r} is no name of a testbed: 1 to 20 lower-case letters, digits or -, "

@@ -344,11 +344,8 @@ class TestbedSpec(SpecModel):
         return {node: f"rack{place * count // len(nodes)}" for place, node in enumerate(nodes)}
 
     def ceph(self) -> CephSpec:
-        """Return the store of this testbed, which must be Ceph.
-
-        Raises:
-            UserError: the testbed has another store, or none.
-        """
+        """Return the store of this testbed, which must be Ceph. UserError: the testbed has another
+        store, or none."""
         if not isinstance(self.store, CephSpec):
             kind = self.store.kind if self.store else "none"
             raise UserError(
@@ -400,11 +397,8 @@ def explain(error: ValidationError, where: str, model: type[BaseModel] | None = 
 
 
 def load_spec(path: Path) -> TestbedSpec:
-    """Read and validate a spec file.
-
-    Raises:
-        UserError: the file is missing, is not YAML or does not fit the schema; one sentence.
-    """
+    """Read and validate a spec file. UserError: the file is missing, is not YAML or does not fit
+    the schema; one sentence."""
     data = read_mapping(path, "a spec is a mapping with name, groups and store")
     _read_profile(data.get("store"), path)
     _locate(data.get("site"), path.parent)
@@ -448,11 +442,7 @@ def _read_profile(store: object, path: Path) -> None:
 
 
 def renamed(spec: TestbedSpec, name: str) -> TestbedSpec:
-    """Return `spec` under another name.
-
-    Raises:
-        UserError: `name` is not a name.
-    """
+    """Return `spec` under another name. UserError: `name` is not a name."""
     try:
         return TestbedSpec.model_validate({**spec.model_dump(), "name": name})
     except ValidationError as error:

@@ -304,16 +304,8 @@ def check_nodes(
     roles: Mapping[str, Sequence[str]],
     cpus: Mapping[str, float],
 ) -> None:
-    """Raise an error unless a store fits a testbed's nodes.
-
-    Args:
-        groups: nodes by group.
-        roles: roles by node.
-        cpus: cores of each node.
-
-    Raises:
-        ValueError: one clause with the misfit.
-    """
+    """Raise an error unless a store fits a testbed's nodes. `groups`: nodes by group. `roles`:
+    roles by node. `cpus`: cores of each node. ValueError: one clause with the misfit."""
     proxy_of: dict[str, str] = {}
     for microstore in store.microstores:
         where = f"microstore {microstore.name!r}"

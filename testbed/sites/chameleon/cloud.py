@@ -319,13 +319,9 @@ def _translating(kind: type[T]) -> type[T]:
 
 @_translating
 class Cloud:
-    """The calls of the site. All of them raise CloudError; tests have a cloud in memory.
-
-    Args:
-        session: keystoneauth's session or adapter, which renews an expired token once a call.
-        connection: openstacksdk's connection.
-        blazar: Blazar's client.
-    """
+    """The calls of the site. All of them raise CloudError; tests have a cloud in memory. `session`:
+    keystoneauth's session or adapter, which renews an expired token once a call. `connection`:
+    openstacksdk's connection. `blazar`: Blazar's client."""
 
     def __init__(self, session: Any, connection: Any, blazar: Any) -> None:
         self._session, self._sdk, self._blazar = session, connection, blazar
@@ -478,12 +474,9 @@ _OPENING = threading.Lock()
 
 
 def check_login(site: str, project: str | None, env: Mapping[str, str]) -> None:
-    """Check the OS_* variables, which are read by python-chi and written nowhere.
-
-    Raises:
-        NoCredentials: nothing is set.
-        UserError: the method is none of python-chi's, or is for another site or project.
-    """
+    """Check the OS_* variables, which are read by python-chi and written nowhere. NoCredentials:
+    nothing is set. UserError: the method is none of python-chi's, or is for another site or
+    project."""
     method = env.get("OS_AUTH_TYPE") or env.get("OS_AUTH_METHOD") or ""
     if not method:
         if any(env.get(name) for name in ("OS_APPLICATION_CREDENTIAL_SECRET", "OS_PASSWORD")):
@@ -527,14 +520,9 @@ def _other_project(found: str, wanted: str) -> UserError:
 
 
 def open_cloud(site: str, project: str | None) -> Cloud:
-    """Open the cloud of `site` with the environment's credentials.
-
-    Raises:
-        NoCredentials: there are none.
-        UserError: they are refused, are for another site or project, or cannot make leases; or a
-            library is missing.
-        SiteError: Keystone, or Chameleon's list of sites, does not answer.
-    """
+    """Open the cloud of `site` with the environment's credentials. NoCredentials: there are none.
+    UserError: they are refused, are for another site or project, or cannot make leases; or a
+    library is missing. SiteError: Keystone, or Chameleon's list of sites, does not answer."""
     check_login(site, project, os.environ)
     try:
         with _OPENING:
@@ -622,11 +610,9 @@ def _require_trusts(session: Any) -> None:
     Since the corrections of CVE-2026-43000 (in 27.0.2, 28.0.2, 29.0.2) Keystone lets no application
     credential make trusts, unless the site sets ``[security_compliance]
     allow_insecure_application_credential_trust_escalation``, which Chameleon's installer can
-    (ChameleonCloud/chi-in-a-box, pull request 407). Before, unrestricted ones could.
-
-    Raises:
-        UserError: the credential is restricted, or Keystone lets none make trusts.
-        CloudError: Keystone gives no token.
+    (ChameleonCloud/chi-in-a-box, pull request 407). Before, unrestricted ones could. UserError: the
+    credential is restricted, or Keystone lets none make trusts. CloudError: Keystone gives no
+    token.
     """
     access, inner = _access(session), getattr(session, "session", session)
     # Listing the user's own trusts changes nothing and passes the same check as making one.

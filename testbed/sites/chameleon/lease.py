@@ -58,10 +58,7 @@ def wanted_reservations(
     spec: TestbedSpec, options: ChameleonOptions, flavors: Mapping[str, Any] | None = None
 ) -> list[Reservation]:
     """Return the reservations for a spec; groups with one kind of machine share a reservation.
-
-    Args:
-        flavors: flavor of each group on a site of virtual machines, None for whole machines.
-    """
+    `flavors`: flavor of each group on a site of virtual machines, None for whole machines."""
     kinds: dict[Reservation, list[GroupSpec]] = {}
     for group in spec.groups:
         if flavors is None:
@@ -83,10 +80,7 @@ def choose_flavors(
     spec: TestbedSpec, options: ChameleonOptions, flavors: Sequence[Any]
 ) -> dict[str, Any]:
     """Return each group's flavor: the named one, or the smallest that its nodes fit into.
-
-    Raises:
-        UserError: there is none, or the named one is too small.
-    """
+    UserError: there is none, or the named one is too small."""
     known = [each for each in flavors if not each.name.startswith("reservation:")]
     return {group.name: _flavor(group, options, known) for group in spec.groups}
 
@@ -115,10 +109,7 @@ def _flavor(group: GroupSpec, options: ChameleonOptions, flavors: Sequence[Any])
 
 def match_reservations(lease: BlazarLease, wanted: Sequence[Reservation]) -> dict[str, Reservation]:
     """Return each group's reservation: the smallest that fits, each for one request only.
-
-    Raises:
-        UserError: the lease lacks one.
-    """
+    UserError: the lease lacks one."""
     spare = sorted(lease.reservations, key=lambda each: each.amount)
     served: dict[str, Reservation] = {}
     for need in sorted(wanted, key=lambda each: each.amount):
@@ -213,10 +204,7 @@ def listed_hosts(work: Work) -> list[Mapping[str, Any]] | None:
 
 def look_for_slot(work: Work, wanted: Sequence[Reservation], now_s: float) -> Slot | None:
     """Return the first slot from `now_s` with free whole machines; None if the site hides them.
-
-    Raises:
-        UserError: the site does not have that many such machines.
-    """
+    UserError: the site does not have that many such machines."""
     options, hosts = work.options, listed_hosts(work)
     if hosts is None:
         return None
@@ -269,10 +257,7 @@ def my_leases(work: Work) -> tuple[list[BlazarLease], list[BlazarLease]]:
 
 def find_lease(work: Work) -> BlazarLease | None:
     """Return the lease that serves the testbed now or later; end doubles of lost answers.
-
-    Raises:
-        UserError: a person has several leases of the name.
-    """
+    UserError: a person has several leases of the name."""
     known = (work.record.data.get("lease") or {}).get("id")
 
     def serve(leases: Sequence[BlazarLease]) -> list[BlazarLease]:
@@ -327,12 +312,9 @@ def unanswered(work: Work) -> list[float]:
 
 
 def hold_lease(work: Work, wanted: Sequence[Reservation]) -> BlazarLease:
-    """Return the testbed's active lease: the existing one, or a new one.
-
-    Raises:
-        UserError: two leases have the name, or the lease lacks a reservation.
-        SiteError: not enough is free, the lease starts later, or Blazar could not start it.
-    """
+    """Return the testbed's active lease: the existing one, or a new one. UserError: two leases have
+    the name, or the lease lacks a reservation. SiteError: not enough is free, the lease starts
+    later, or Blazar could not start it."""
     lease = find_lease(work)
     if lease is None:
         for broken in my_leases(work)[0]:
@@ -489,11 +471,8 @@ def broken_words(lease: BlazarLease) -> str:
 
 
 def prolong(work: Work, lease: BlazarLease, seconds: float) -> None:
-    """Move the lease's end by `seconds`, within the policy and the spec's limit.
-
-    Raises:
-        UserError: the spec or the policy never allows it.
-        SiteError: not yet, or somebody else has the machines then.
+    """Move the lease's end by `seconds`, within the policy and the spec's limit. UserError: the
+    spec or the policy never allows it. SiteError: not yet, or somebody else has the machines then.
     """
     options, now = work.options, work.clock.now()
     end, where = _ceil_minute(lease.end_s + seconds), f"lease {lease.name!r}"

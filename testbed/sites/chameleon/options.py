@@ -278,11 +278,7 @@ def _of_group(value: str | dict[str, str] | None, group: str) -> str | None:
 
 
 def read_options(options: Mapping[str, object], where: str = "site.options") -> ChameleonOptions:
-    """Return the checked options of a spec.
-
-    Raises:
-        UserError: one sentence for the first wrong option.
-    """
+    """Return the checked options of a spec. UserError: one sentence for the first wrong option."""
     try:
         return ChameleonOptions.model_validate(dict(options))
     except ValidationError as error:
@@ -290,11 +286,8 @@ def read_options(options: Mapping[str, object], where: str = "site.options") -> 
 
 
 def check_spec(spec: TestbedSpec, options: ChameleonOptions) -> None:
-    """Check the options against the spec's groups and disks.
-
-    Raises:
-        UserError: one sentence for the first mistake.
-    """
+    """Check the options against the spec's groups and disks. UserError: one sentence for the first
+    mistake."""
     groups = [group.name for group in spec.groups]
     named: list[tuple[str, object, Sequence[str]]] = [
         ("node_type", options.node_type, groups),

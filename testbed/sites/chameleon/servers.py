@@ -57,12 +57,8 @@ T = TypeVar("T")
 
 def make_base(work: Work) -> dict[str, Any]:
     """Look up the image and the network; make the key pair and the security group. Return the
-    fields that the servers' requests share.
-
-    Raises:
-        UserError: there is no such image or network, or more than one.
-        SiteError: the cloud refused.
-    """
+    fields that the servers' requests share. UserError: there is no such image or network, or more
+    than one. SiteError: the cloud refused."""
     image = _one(work, "image", work.options.image, work.cloud.images)
     network = _one(work, "network", work.options.network, work.cloud.networks)
     keys.make(work.record.folder / keys.LOGIN, work.base)
@@ -130,10 +126,7 @@ def wanted_servers(
     work: Work, base: Mapping[str, Any], served: Mapping[str, Reservation]
 ) -> dict[str, dict[str, Any]]:
     """Return the request for every node's server by the server's name, in the spec's order.
-
-    Raises:
-        SiteError: a reservation's flavor does not exist (yet).
-    """
+    SiteError: a reservation's flavor does not exist (yet)."""
     host_keys = own_host_keys(work)
     flavors = work.ask("looking for flavors", work.cloud.flavors)
     wanted = {}
@@ -157,9 +150,7 @@ def hold_servers(work: Work, wanted: Mapping[str, Mapping[str, Any]]) -> dict[st
     """Return every wanted server by name, active and with an address.
 
     A failed server is made again once, after it is gone: a reservation has no spare machine.
-
-    Raises:
-        SiteError: a server failed again, somebody stopped one, or they took too long.
+    SiteError: a server failed again, somebody stopped one, or they took too long.
     """
     patience = work.options.patience.servers_s
     removed: set[str] = set()  # ids
@@ -271,13 +262,8 @@ def own_servers(work: Work) -> list[NovaServer]:
 
 
 def remove_servers(work: Work, begun: float, done: float) -> None:
-    """Remove all servers of the testbed, placed or not, and wait until they are gone.
-
-    Args:
-        begun, done: shares of the whole, for the progress.
-
-    Raises:
-        SiteError: they do not go, or cannot be removed.
+    """Remove all servers of the testbed, placed or not, and wait until they are gone. `begun`,
+    `done`: shares of the whole, for the progress. SiteError: they do not go, or cannot be removed.
     """
     there = own_servers(work)
     total = len(there)
@@ -312,13 +298,8 @@ def own_host_keys(work: Work) -> dict[str, tuple[str, str]]:
 
 
 class FirstContact:
-    """The first contact with the nodes of a new testbed.
-
-    Args:
-        draft: the testbed; the user of its nodes is the image's.
-        servers: server of each node.
-        contact: access to nodes.
-    """
+    """The first contact with the nodes of a new testbed. `draft`: the testbed; the user of its
+    nodes is the image's. `servers`: server of each node. `contact`: access to nodes."""
 
     def __init__(
         self,
@@ -333,13 +314,9 @@ class FirstContact:
         self._lock = threading.Lock()  # the record is written by one thread at a time
 
     def prepare(self) -> dict[str, dict[str, Any]]:
-        """Set up every node and let root in. Return each node's answer: a path for every use of
-        its disks (``devices``), and ``facts``.
-
-        Raises:
-            SiteError: a node does not answer in time, or does not let us in.
-            UserError: a disk that the spec names is not there.
-        """
+        """Set up every node and let root in. Return each node's answer: a path for every use of its
+        disks (``devices``), and ``facts``. SiteError: a node does not answer in time, or does not
+        let us in. UserError: a disk that the spec names is not there."""
         # A host key belongs to a server, not to an address.
         for node, known in list(self._host_keys.items()):
             if known["server"] != self._servers[node].id:

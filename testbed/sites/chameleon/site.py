@@ -73,12 +73,9 @@ WATCH_S = 60.0
 
 
 class ChameleonSite:
-    """Site of leased machines at Chameleon; see `testbed.sites.contract.Site`.
-
-    Args:
-        options: options of a spec; only `plan` and `provision` of another site's spec need them.
-        connect, clock, records, contact: the outside world.
-    """
+    """Site of leased machines at Chameleon; see `testbed.sites.contract.Site`. `options`: options
+    of a spec; only `plan` and `provision` of another site's spec need them. `connect`, `clock`,
+    `records`, `contact`: the outside world."""
 
     kind = "chameleon"
 
@@ -174,13 +171,9 @@ class ChameleonSite:
     # -- later ----------------------------------------------------------------------------------
 
     def extend(self, name: str, seconds: float) -> Status:
-        """See `Site.extend`.
-
-        Raises:
-            UserError: the policy, or the spec's lease.prolong, does not allow it.
-            SiteError: not now (`retry_after_s` says when), or somebody else has the machines then,
-                or there is no lease to extend.
-        """
+        """See `Site.extend`. UserError: the policy, or the spec's lease.prolong, does not allow it.
+        SiteError: not now (`retry_after_s` says when), or somebody else has the machines then, or
+        there is no lease to extend."""
         if not self._records.read(name):
             return self.status(name)
         with self._records.open(name) as record:
@@ -299,11 +292,8 @@ def _require_same(record: Record, spec: TestbedSpec, options: ChameleonOptions) 
 
 
 def _require_owner(work: Work) -> None:
-    """Check that the credentials are the owner's: others cannot see the testbed's lease.
-
-    Raises:
-        UserError: they are of another user or project.
-    """
+    """Check that the credentials are the owner's: others cannot see the testbed's lease. UserError:
+    they are of another user or project."""
 
     def words(who: Mapping[str, str]) -> str:
         user, project = who["user_name"] or who["user_id"], who["project_name"] or who["project_id"]
@@ -321,12 +311,8 @@ def _require_owner(work: Work) -> None:
 
 
 def _outlook(work: Work) -> str:
-    """Describe when and on what the testbed could start; changes nothing.
-
-    Raises:
-        UserError: the site has no such machines, or not that many.
-        SiteError: it cannot be asked.
-    """
+    """Describe when and on what the testbed could start; changes nothing. UserError: the site has
+    no such machines, or not that many. SiteError: it cannot be asked."""
     flavors = _flavors(work)
     if flavors is not None:
         return "as " + ", ".join(f"{group}: {flavor.name}" for group, flavor in flavors.items())
@@ -339,11 +325,8 @@ def _outlook(work: Work) -> str:
 
 
 def _build(work: Work, contact: Contact) -> None:
-    """Make everything that is missing, then record the nodes.
-
-    Raises:
-        SiteError, UserError: see `Site.provision`.
-    """
+    """Make everything that is missing, then record the nodes. SiteError, UserError: see
+    `Site.provision`."""
     record, spec = work.record, work.spec
     record.data["phase"] = "building"
     record.save()
@@ -488,12 +471,8 @@ def _ends_at(data: Mapping[str, Any]) -> float | None:
 
 
 def _remove_all(work: Work) -> None:
-    """Remove everything that was made for the testbed and nothing else. Safe to repeat.
-
-    Raises:
-        SiteError: something could not be removed, or a lease may still appear; the next call
-            resumes.
-    """
+    """Remove everything that was made for the testbed and nothing else. Safe to repeat. SiteError:
+    something could not be removed, or a lease may still appear; the next call resumes."""
     base, cloud = work.base, work.cloud
     try:
         work.progress("removing floating IPs", 0.05)

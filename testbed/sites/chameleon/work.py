@@ -79,11 +79,8 @@ class Work:
     # -- calls ----------------------------------------------------------------------------------
 
     def ask(self, doing: str, call: Callable[[], T]) -> T:
-        """Make a call that may be repeated: one that looks, or removes.
-
-        Raises:
-            SiteError, UserError: it failed, also after `pauses_s` if the fault may pass.
-        """
+        """Make a call that may be repeated: one that looks, or removes. SiteError, UserError: it
+        failed, also after `pauses_s` if the fault may pass."""
         retrying = Retrying(
             retry=retry_if_exception(
                 lambda error: isinstance(error, CloudError) and error.fault is Fault.PASSING
@@ -106,11 +103,8 @@ class Work:
         make: Callable[[], T],
         id_of: Callable[[T], str] = str,
     ) -> T:
-        """Return what `look` finds, else what `make` makes, also after a lost answer.
-
-        Raises:
-            SiteError, UserError: see `ask`.
-        """
+        """Return what `look` finds, else what `make` makes, also after a lost answer. SiteError,
+        UserError: see `ask`."""
 
         def attempt() -> T:
             found = self.ask(f"looking for {what} {name}", look)

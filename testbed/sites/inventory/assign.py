@@ -56,13 +56,9 @@ def assign(
     `options.nodes` counts first for a node, then for its group, then for a role of the group; then
     the inventory's group with the name of the spec's group, or its groups for the roles as
     ceph-ansible names them. Other nodes may be on any machine. Machines are taken in the order in
-    which they are named, but no node keeps the only machine that is left for another node.
-
-    Args:
-        taken: machines (`HostOptions.where`) that other testbeds hold.
-
-    Raises:
-        UserError: a name is unknown, there are not enough machines, or a device is missing.
+    which they are named, but no node keeps the only machine that is left for another node. `taken`:
+    machines (`HostOptions.where`) that other testbeds hold. UserError: a name is unknown, there are
+    not enough machines, or a device is missing.
     """
     hosts = {host.name: host.with_defaults(options) for host in machines.hosts}
     _check_names(spec, options, [*hosts, *machines.unusable])

@@ -39,14 +39,8 @@ while os.getppid() == asked_by:
 
 def wanted(environment: dict[str, str] | None = None, cpuinfo: str | None = None) -> bool:
     """Return True if processors must be kept awake here, by `AWAKE` or by the kind of machine.
-
-    Args:
-        environment: replaces this process's.
-        cpuinfo: replaces this machine's /proc/cpuinfo.
-
-    Raises:
-        UserError: the variable has another value.
-    """
+    `environment`: replaces this process's. `cpuinfo`: replaces this machine's /proc/cpuinfo.
+    UserError: the variable has another value."""
     said = (os.environ if environment is None else environment).get(AWAKE) or "auto"
     if said not in ("auto", "yes", "no"):
         raise UserError(
@@ -65,12 +59,9 @@ def wanted(environment: dict[str, str] | None = None, cpuinfo: str | None = None
 
 @contextmanager
 def kept_awake(cgroups: Cgroups) -> Iterator[bool]:
-    """Keep every processor that this process may use awake; give True if this succeeded.
-
-    Args:
-        cgroups: their top group has no other purpose. It is made if missing, and removed
-            afterwards unless another process uses it too.
-    """
+    """Keep every processor that this process may use awake; give True if this succeeded. `cgroups`:
+    their top group has no other purpose. It is made if missing, and removed afterwards unless
+    another process uses it too."""
     group = str(os.getpid())
     spinning: list[subprocess.Popen[bytes]] = []
     try:

@@ -48,11 +48,8 @@ class Hierarchies:
 
 
 def detect(mountinfo: str | None = None) -> Hierarchies:
-    """Find the trees of this machine (or of the text of a /proc/self/mountinfo).
-
-    Raises:
-        SiteError: neither version offers both cpu and memory.
-    """
+    """Find the trees of this machine (or of the text of a /proc/self/mountinfo). SiteError: neither
+    version offers both cpu and memory."""
     text = Path("/proc/self/mountinfo").read_text() if mountinfo is None else mountinfo
     v1: dict[str, Path] = {}
     named: Path | None = None

@@ -211,15 +211,10 @@ class Container:
         unified: bool,
         shares: Mapping[str, Path] | None = None,
     ) -> None:
-        """Boot the node.
-
-        Args:
-            procs: cgroup.procs files of the node's groups.
-            binds: device on the host -> path on the node.
-            pressure: the node's group in the v2 tree.
-            unified: True if the host manages resources by cgroup v2.
-            shares: the node's groups by v1 controller that it may divide.
-        """
+        """Boot the node. `procs`: cgroup.procs files of the node's groups. `binds`: device on the
+        host -> path on the node. `pressure`: the node's group in the v2 tree. `unified`: True if
+        the host manages resources by cgroup v2. `shares`: the node's groups by v1 controller that
+        it may divide."""
         command = ["systemd-nspawn", "--quiet", "--settings=no", "--register=no", "--keep-unit"]
         command += [f"--directory={self.root}", f"--machine={self.machine}"]
         command += [f"--hostname={self.hostname}", f"--network-namespace-path=/run/netns/{netns}"]

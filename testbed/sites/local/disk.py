@@ -157,11 +157,8 @@ class LocalDisk:
 
     def read_back(self) -> dict[str, tuple[float | str, str]]:
         """Return the settings in force by their names in the spec, and the unit of each. `slow`,
-        `errors` and `shaping` are the settings of faults and of filling.
-
-        Raises:
-            SiteError: the queue disk does not answer, or has no loop device.
-        """
+        `errors` and `shaping` are the settings of faults and of filling. SiteError: the queue disk
+        does not answer, or has no loop device."""
         stats = self.command({"op": "stats"})
         try:
             (device,) = loops_on(self.folder)

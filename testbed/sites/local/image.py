@@ -149,10 +149,7 @@ def ready(cache: Path) -> bool:
 
 def ensure(cache: Path, progress: Progress = silent) -> Path:
     """Return the image's root folder; build it first if it is not cached (about two minutes).
-
-    Raises:
-        SiteError: the build failed; the message ends with the reason from its last lines.
-    """
+    SiteError: the build failed; the message ends with the reason from its last lines."""
     if ready(cache):
         return folder(cache)
     roots = cache / "roots"

@@ -77,11 +77,8 @@ def congestion_control_of(spec: TestbedSpec) -> str:
 
 
 def check_congestion_control(name: str, settings: Path = _SETTINGS) -> None:
-    """Raise an error unless a namespace of this machine may use a congestion control.
-
-    Raises:
-        UserError: the kernel lacks it, or allows it only outside of namespaces.
-    """
+    """Raise an error unless a namespace of this machine may use a congestion control. UserError:
+    the kernel lacks it, or allows it only outside of namespaces."""
     try:
         allowed, there = (
             (settings / f"tcp_{which}_congestion_control").read_text().split()
@@ -109,11 +106,8 @@ def check_congestion_control(name: str, settings: Path = _SETTINGS) -> None:
 
 
 def make_switch(places: LocalNames, name: str, subnet: int, *, mtu: int = ETHERNET_MTU) -> None:
-    """Make the bridge and the host's link to it, unless they exist.
-
-    Args:
-        mtu: MTU of all of the testbed's links, in bytes.
-    """
+    """Make the bridge and the host's link to it, unless they exist. `mtu`: MTU of all of the
+    testbed's links, in bytes."""
     switch, uplink = places.switch(name), places.uplink(name)
     if switch not in namespaces(places, name):
         run("ip", "netns", "add", switch)
@@ -149,16 +143,10 @@ def make_link(
     mtu: int = ETHERNET_MTU,
     congestion_control: str = CONGESTION_CONTROL,
 ) -> None:
-    """Make a node's namespace and link; replace them if any part exists.
-
-    Args:
-        where: the node's address.
-        bits_per_s: rate of the link, enforced at both of its ends.
-        bridge: the bridge that the link joins: the core or a rack's (see `racks`).
-        levels: see `set_rate`.
-        mtu: the largest packet of the link, in bytes.
-        congestion_control: the algorithm of the node's TCP.
-    """
+    """Make a node's namespace and link; replace them if any part exists. `where`: the node's
+    address. `bits_per_s`: rate of the link, enforced at both of its ends. `bridge`: the bridge that
+    the link joins: the core or a rack's (see `racks`). `levels`: see `set_rate`. `mtu`: the largest
+    packet of the link, in bytes. `congestion_control`: the algorithm of the node's TCP."""
     netns, switch, port = places.netns(name, node), places.switch(name), places.port(node)
     drop_link(places, name, node)
     run("ip", "netns", "add", netns)
@@ -205,13 +193,9 @@ def set_rate(
     levels: int = 0,
     mtu: int = ETHERNET_MTU,
 ) -> None:
-    """Shape both directions of a node's link; None: unshaped.
-
-    Args:
-        levels: number of DSCP levels that the switch's port serves by strict priority (`priority`);
-            the node itself orders the packets that it sends.
-        mtu: the largest packet of the link, in bytes.
-    """
+    """Shape both directions of a node's link; None: unshaped. `levels`: number of DSCP levels that
+    the switch's port serves by strict priority (`priority`); the node itself orders the packets
+    that it sends. `mtu`: the largest packet of the link, in bytes."""
     shape(places.netns(name, node), "eth0", bits_per_s)
     shape(places.switch(name), places.port(node), bits_per_s, levels=levels, mtu=mtu)
 

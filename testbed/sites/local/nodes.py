@@ -34,10 +34,7 @@ def at_once(
     function: Callable[[T], R], items: Iterable[T], interrupted: Event | None = None
 ) -> list[R]:
     """Call `function` on every item in threads; the first error is raised after all have ended.
-
-    Args:
-        interrupted: set on Ctrl-C, so that a waiting `function` can give up.
-    """
+    `interrupted`: set on Ctrl-C, so that a waiting `function` can give up."""
     with ThreadPoolExecutor(_PARALLEL) as pool:
         futures = [pool.submit(function, item) for item in items]
         try:
@@ -84,11 +81,7 @@ class LocalNodes:
 
     def gone(self, member: PlannedNode, ports: Mapping[str, bool]) -> dict[str, bool]:
         """Return the node's parts (node, disk, link) if one is missing; True for a missing part.
-
-        Args:
-            member: the node.
-            ports: see `network.ports`.
-        """
+        `member`: the node. `ports`: see `network.ports`."""
         pid = read_pid(self.container(member.name).pid_file)
         netns = Path("/run/netns", self.places.netns(self.name, member.name))
         parts = {

@@ -20,16 +20,9 @@ ENVIRONMENT = {
 
 
 def run(*argv: str, timeout_s: float = 30.0, check: bool = True, text: str | None = None) -> str:
-    """Run a command and return its standard output.
-
-    Args:
-        timeout_s: the command is killed after so many seconds.
-        check: a non-zero exit is an error.
-        text: standard input.
-
-    Raises:
-        SiteError: the command is missing, failed (when `check`) or did not end in time.
-    """
+    """Run a command and return its standard output. `timeout_s`: the command is killed after so
+    many seconds. `check`: a non-zero exit is an error. `text`: standard input. SiteError: the
+    command is missing, failed (when `check`) or did not end in time."""
     try:
         done = subprocess.run(
             argv,
@@ -92,15 +85,9 @@ def detach(
     log: Path,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Start `argv` as a process that is not our child.
-
-    Args:
-        procs: cgroup.procs files to join first.
-        pid_file: gets the process id once the process is inside its groups.
-        log: the process's output is appended to it.
-
-    Raises:
-        SiteError: the process could not start, or could not join its groups.
+    """Start `argv` as a process that is not our child. `procs`: cgroup.procs files to join first.
+    `pid_file`: gets the process id once the process is inside its groups. `log`: the process's
+    output is appended to it. SiteError: the process could not start, or could not join its groups.
     """
     pid_file.unlink(missing_ok=True)
     with log.open("ab") as output:

@@ -81,11 +81,8 @@ class PlannedNode:
 
 
 def load(folder: Path) -> LocalRecord | None:
-    """Return the record in a testbed's folder; None if there is none.
-
-    Raises:
-        UserError: the record is of another version or was changed by hand.
-    """
+    """Return the record in a testbed's folder; None if there is none. UserError: the record is of
+    another version or was changed by hand."""
     path = folder / "record.json"
     try:
         data = json.loads(path.read_text())

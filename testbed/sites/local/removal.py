@@ -33,11 +33,8 @@ def names(places: LocalNames, cgroups: Cgroups) -> list[str]:
 
 
 def remove(places: LocalNames, cgroups: Cgroups, name: str, progress: Progress) -> None:
-    """Remove everything made for the testbed `name`.
-
-    Raises:
-        SiteError: something cannot be removed; the message names it.
-    """
+    """Remove everything made for the testbed `name`. SiteError: something cannot be removed; the
+    message names it."""
     folder = places.testbed(name)
     left: list[str] = []
     for _ in range(_ATTEMPTS):

@@ -22,11 +22,8 @@ Disks = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def read_back(nodes: LocalNodes, known: LocalRecord, disks: Disks) -> list[EnforcedSetting]:
-    """Return every setting; see `SettingsSite.settings`.
-
-    Raises:
-        SiteError: a disk or a namespace does not answer.
-    """
+    """Return every setting; see `SettingsSite.settings`. SiteError: a disk or a namespace does not
+    answer."""
     places, spec = nodes.places, known.spec
     switch = places.switch(spec.name)
     at_switch = network.queueing(switch)

@@ -54,11 +54,7 @@ _SSH_TIMEOUT_S = 60.0
 
 class LocalSite:
     """Site on this machine with every optional ability; see `testbed.sites.contract.Site`.
-
-    Args:
-        options: must be empty.
-        places: folders; by default from the environment.
-    """
+    `options`: must be empty. `places`: folders; by default from the environment."""
 
     kind = "local"
 
@@ -218,11 +214,8 @@ class LocalSite:
 
     def set_disks(self, name: str, node: str, settings: Sequence[tuple[float, float]]) -> None:
         """Set the mean positioning time (seconds) and bandwidth (bytes/s) of each of the node's
-        queue disks, in order, until the disk restarts.
-
-        Raises:
-            UserError: the number of settings is not the number of disks.
-        """
+        queue disks, in order, until the disk restarts. UserError: the number of settings is not the
+        number of disks."""
         disks = self._disks_of(name, node)
         if len(settings) != len(disks):
             raise UserError(
@@ -247,11 +240,7 @@ class LocalSite:
         return between(before, after)
 
     def kept_awake(self) -> AbstractContextManager[bool]:
-        """See `AwakeSite.kept_awake`.
-
-        Raises:
-            UserError: HOTBED_AWAKE has an invalid value.
-        """
+        """See `AwakeSite.kept_awake`. UserError: HOTBED_AWAKE has an invalid value."""
         return kept_awake(self._awake_cgroups()) if wanted() else nullcontext(False)
 
     def awake_s(self) -> float:

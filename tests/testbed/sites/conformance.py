@@ -47,10 +47,8 @@ class SiteConformance:
     def disk_node(self, testbed: Testbed) -> str:
         return next(node.name for node in testbed.nodes if "osd" in node.devices)
 
-    def test_it_is_a_site(self, site: Site) -> None:
-        assert isinstance(site, Site)
-
     def test_a_plan_changes_nothing_and_counts(self, site: Site, spec: TestbedSpec) -> None:
+        assert isinstance(site, Site)
         other = renamed(spec, "planned")
         cost = site.plan(other)
         assert cost.nodes == sum(group.count for group in spec.groups)
@@ -67,9 +65,7 @@ class SiteConformance:
         site.release("nothing")
         assert site.extend("nothing", 60.0).state is State.ABSENT
 
-    def test_provision_gives_what_the_spec_says(
-        self, site: Site, spec: TestbedSpec, up: Testbed
-    ) -> None:
+    def test_provision_gives_what_the_spec_says(self, site, spec, up):
         assert up.name == spec.name
         assert up.site == site.kind
         assert up.spec_hash == spec.digest()
@@ -85,42 +81,29 @@ class SiteConformance:
             assert (node.pressure_file is not None) == (node.signal == "io_pressure")
         assert "admin" in up.admin.roles
 
-    def test_a_ready_testbed_is_found_and_listed(
+    def test_a_ready_testbed_is_found_and_provision_changes_nothing(
         self, site: Site, spec: TestbedSpec, up: Testbed
     ) -> None:
-        assert site.find(spec.name) == up
+        heard = Heard()
+        assert site.find(spec.name) == up == site.provision(spec, heard)
         assert spec.name in site.names()
         status = site.status(spec.name)
         assert status.state is State.READY
         assert set(status.nodes) == {node.name for node in up.nodes}
-
-    def test_provision_again_changes_nothing(
-        self, site: Site, spec: TestbedSpec, up: Testbed
-    ) -> None:
-        assert site.provision(spec) == up
-
-    def test_progress_goes_to_the_end(self, site: Site, spec: TestbedSpec) -> None:
-        heard = Heard()
-        site.provision(spec, heard)
         shares = [share for _, share in heard.calls]
         assert shares[-1] == 1.0
         assert all(0.0 <= share <= 1.0 for share in shares)
         assert all(phase for phase, _ in heard.calls)
+        after = site.extend(spec.name, 60.0)
+        assert after.state is State.READY
+        assert status.ends_at_s is None or (after.ends_at_s or 0.0) >= status.ends_at_s + 60.0
 
-    def test_another_spec_under_the_name_is_refused(
-        self, site: Site, spec: TestbedSpec, up: Testbed
-    ) -> None:
+    def test_another_spec_under_the_name_is_refused(self, site, spec, up):
         body = spec.model_dump()
         body["groups"][0]["memory"] = spec.groups[0].memory + 2**20
         with raises(UserError, spec.name):
             site.provision(TestbedSpec.model_validate(body))
         assert site.status(spec.name).state is State.READY
-
-    def test_extending_gives_the_status(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
-        before = site.status(spec.name).ends_at_s
-        after = site.extend(spec.name, 60.0)
-        assert after.state is State.READY
-        assert before is None or (after.ends_at_s or 0.0) >= before + 60.0
 
     def test_snapshots(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
         needs(site, SnapshotSite)
@@ -161,9 +144,7 @@ class SiteConformance:
         with raises(UserError, "nobody"):
             site.disk_fault(spec.name, "nobody", slow=2.0)
 
-    def test_a_cut_link_is_named_and_raised_by_the_next_provision(
-        self, site: Site, spec: TestbedSpec, up: Testbed
-    ) -> None:
+    def test_a_cut_link_is_named_and_raised_by_the_next_provision(self, site, spec, up):
         needs(site, FaultSite)
         node = self.disk_node(up)
         site.link(spec.name, node, False)

@@ -103,9 +103,7 @@ def test_killed_while_going_down(world: World, tmp_path: Path, kind: str, when: 
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_answer_that_got_lost_makes_nothing_twice(
-    world: World, tmp_path: Path, when: str
-) -> None:
+def test_an_answer_that_got_lost_makes_nothing_twice(world, tmp_path, when):
     spec = spec_of(VIRTUAL)
     for number in changing_calls(tmp_path / "dry", VIRTUAL, down=False):
         here = World(tmp_path / str(number))

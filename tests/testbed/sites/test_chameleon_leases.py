@@ -67,17 +67,6 @@ def test_a_renamed_lease_is_still_ours(world):
     assert world.cloud.left() == []
 
 
-def test_a_removal_killed_at_its_very_end_is_completed(world):
-    world.site().provision(spec_of(BARE))
-    journal = world.records.folder("small") / "journal.jsonl"
-    lines = journal.read_bytes()
-    world.site().release("small")
-    journal.parent.mkdir()
-    journal.write_bytes(lines)
-    world.site().release("small")
-    assert world.site().names() == []
-
-
 def test_a_lease_of_seven_days_is_no_minute_longer(world):
     """Blazar counts from the start of the minute."""
     world.site().provision(spec_of({**BARE, "lease": {"hours": 168}}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,9 +103,7 @@ def on(ground: Testbed, name: str, line: str) -> str:
     return SshShell(target).run(["sh", "-c", line], check=False).text
 
 
-def test_a_user_who_may_not_become_root_is_refused(
-    ground: Testbed, keeper: str, tmp_path: Path
-) -> None:
+def test_a_user_who_may_not_become_root_is_refused(ground, keeper, tmp_path):
     site = InventorySite(options_of(ground, keeper), records=Records("inventory", tmp_path))
     for machine in site.inspect(spec_of(options_of(ground, keeper))):
         [finding] = lacking(machine.findings)
@@ -116,9 +113,7 @@ def test_a_user_who_may_not_become_root_is_refused(
 
 
 @pytest.mark.parametrize("user", ["root", "keeper"])
-def test_machines_are_inspected_taken_wiped_and_let_go(
-    ground: Testbed, keeper: str, tmp_path: Path, user: str
-) -> None:
+def test_machines_are_inspected_taken_wiped_and_let_go(ground, keeper, tmp_path, user):
     """Both as root, and as a user who becomes root with sudo."""
     for node in ground.nodes:
         on(ground, node.name, MAY_BECOME_ROOT)
@@ -158,12 +153,7 @@ def call(capfd: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.timeout(900)
-def test_the_same_playbooks_on_a_strangers_machines(
-    ground: Testbed,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_the_same_playbooks_on_a_strangers_machines(ground, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
     before = {node.name: on(ground, node.name, TRACES) for node in ground.nodes}
     store = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}

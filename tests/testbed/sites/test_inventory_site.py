@@ -354,9 +354,7 @@ def test_a_testbed_stays_on_its_machines(make, hosts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("down", [False, True])
-def test_killed_at_any_moment_it_resumes_or_is_removed(
-    make: Make, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch, down: bool
-) -> None:
+def test_killed_at_any_moment_it_resumes_or_is_removed(make, hosts, monkeypatch, down):
     monkeypatch.setattr("testbed.sites.inventory.contact.PARALLEL", 1)
     before = files(hosts)
     make().provision(make_spec())

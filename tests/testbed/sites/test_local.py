@@ -80,9 +80,7 @@ class TestLocalSite(SiteConformance):
     @pytest.mark.parametrize(
         "state", ["stopped", "node gone", "disk gone", "link gone", "link down"]
     )
-    def test_a_broken_node_is_named_by_its_part_and_mended(
-        self, site: LocalSite, spec: TestbedSpec, up: Testbed, state: str
-    ) -> None:
+    def test_a_broken_node_is_named_by_its_part_and_mended(self, site, spec, up, state):
         shell(up, "osd1").run(["sh", "-c", "echo kept > /srv/kept; sync"])
         break_node(site, spec.name, "osd1", state)
         status = site.status(spec.name)

@@ -271,9 +271,7 @@ def passed(end: str) -> int:
         ("a2", "core", ["rack1-up"]),
     ],
 )
-def test_what_leaves_a_rack_is_held_to_its_uplink(
-    addresses: dict[str, str], source: str, target: str, crossed: list[str]
-) -> None:
+def test_what_leaves_a_rack_is_held_to_its_uplink(addresses, source, target, crossed):
     before = {end: passed(end) for end in ends(FLAT)}
     assert seconds(addresses, source, target) >= LEAST_S
     grown = [end for end in ends(FLAT) if passed(end) - before[end] >= BYTES]
