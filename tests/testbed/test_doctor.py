@@ -178,7 +178,7 @@ def test_the_verb_reports_and_exits(lacks, monkeypatch, capsys):
     assert ("modprobe fuse" in capsys.readouterr().out) is bool(lacks)
 
 
-def test_deployers_are_told_and_the_specs_own_is_needed(spec, monkeypatch):
+def test_deployers_are_reported_and_the_specs_own_is_needed(spec, monkeypatch):
     monkeypatch.setattr(doctor, "open_site", lambda *_: FakeSite())
     report = {finding.name: finding for finding in doctor.diagnose(None, Made())}
     assert report["deployer-own"].ok

@@ -169,7 +169,7 @@ MICROSTORES = [
         *((SWIFT | {"store": SWIFT_STORE | store}, said) for store, said in MICROSTORES),
     ],
 )
-def test_a_mistake_is_told_in_a_sentence(tmp_path, body, said):
+def test_a_mistake_is_reported_in_a_sentence(tmp_path, body, said):
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(body))
     with raises(UserError, said) as caught:

@@ -100,17 +100,23 @@ class Cgroups:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         if self.hierarchies.unified:
-            assert self.hierarchies.v2 is not None
-            self._delegate(self.hierarchies.v2, group)
-            self._limit_v2(self.hierarchies.v2 / self.top / group, cpus, memory)
+            self._delegate(group)
+            self._limit_v2(self._folder(group, "cpu"), cpus, memory)
         else:
             self._limit_v1(group, cpus, memory)
         return [folder / "cgroup.procs" for folder in folders]
 
-    def _delegate(self, tree: Path, group: str) -> None:
+    def _folder(self, group: str, controller: str) -> Path:
+        """Return the group's folder in the tree that manages `controller`."""
+        trees = self.hierarchies
+        tree = trees.v2 if trees.unified else trees.v1[controller]
+        assert tree is not None
+        return tree / self.top / group
+
+    def _delegate(self, group: str) -> None:
         wanted = self.hierarchies.v2_controllers & {"cpu", "memory", "io"}
         line = " ".join(f"+{controller}" for controller in sorted(wanted))
-        folder = tree
+        folder = self._folder("", "cpu").parent
         for part in ("", self.top, *Path(group).parts[:-1]):
             folder = folder / part
             (folder / "cgroup.subtree_control").write_text(line)
@@ -124,11 +130,10 @@ class Cgroups:
             swap.write_text("0")
 
     def _limit_v1(self, group: str, cpus: float | None, memory: int | None) -> None:
-        cpu = self.hierarchies.v1["cpu"] / self.top / group
+        cpu, folder = (self._folder(group, name) for name in ("cpu", "memory"))
         (cpu / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
         quota = -1 if cpus is None else round(cpus * CPU_PERIOD_US)
         (cpu / "cpu.cfs_quota_us").write_text(str(quota))
-        folder = self.hierarchies.v1["memory"] / self.top / group
         limit = "-1" if memory is None else str(memory)
         swap = folder / "memory.memsw.limit_in_bytes"
         if swap.exists():
@@ -140,13 +145,11 @@ class Cgroups:
     def limits(self, group: str) -> dict[str, float | str]:
         """Return the limits of `group`: `cpus` (cores), `memory` (bytes) and `io` (throttled
         devices), ``none`` without a limit."""
+        cpu, held = (self._folder(group, name) for name in ("cpu", "memory"))
         if self.hierarchies.unified:
-            assert self.hierarchies.v2 is not None
-            folder = self.hierarchies.v2 / self.top / group
-            quota, period = (folder / "cpu.max").read_text().split()
-            memory = (folder / "memory.max").read_text().strip()
+            quota, period = (cpu / "cpu.max").read_text().split()
+            memory = (held / "memory.max").read_text().strip()
         else:
-            cpu, held = (self.hierarchies.v1[name] / self.top / group for name in ("cpu", "memory"))
             quota = (cpu / "cpu.cfs_quota_us").read_text().strip()
             period = (cpu / "cpu.cfs_period_us").read_text()
             memory = (held / "memory.limit_in_bytes").read_text().strip()
@@ -167,8 +170,7 @@ class Cgroups:
     def _throttles(self, group: str) -> list[Path]:
         """Return the kernel's files with limits on the group's I/O."""
         if self.hierarchies.unified:
-            assert self.hierarchies.v2 is not None
-            files = [self.hierarchies.v2 / self.top / group / "io.max"]
+            files = [self._folder(group, "io") / "io.max"]
         else:
             tree = self.hierarchies.v1.get("blkio", Path())
             files = [
@@ -183,11 +185,8 @@ class Cgroups:
 
         Kernels before 5.15 have no idle groups: there the group gets the smallest weight.
         """
-        if self.hierarchies.unified:
-            assert self.hierarchies.v2 is not None
-            folder, weight, least = self.hierarchies.v2 / self.top, "cpu.weight", "1"
-        else:
-            folder, weight, least = self.hierarchies.v1["cpu"] / self.top, "cpu.shares", "2"
+        unified, folder = self.hierarchies.unified, self._folder("", "cpu")
+        weight, least = ("cpu.weight", "1") if unified else ("cpu.shares", "2")
         idle = folder / "cpu.idle"
         if idle.exists():
             idle.write_text("1")

@@ -155,36 +155,42 @@ class LocalDisk:
             raise SiteError(f"the queue disk refused {request}: {answer}")
         return answer
 
-    def read_back(self) -> dict[str, tuple[float | str, str]]:
-        """Return the settings in force by their names in the spec, and the unit of each. `slow`,
+    def settings(
+        self, positioning: float, bandwidth: float
+    ) -> list[tuple[str, float | str, float | str, str]]:
+        """Return the name in the spec, value in force, wanted value and unit of each setting; the
+        wanted mean positioning time (s) and bandwidth (bytes/s) may differ from the spec's. `slow`,
         `errors` and `shaping` are the settings of faults and of filling. SiteError: the queue disk
         does not answer, or has no loop device."""
-        stats = self.command({"op": "stats"})
+        stats, spec, onoff = self.command({"op": "stats"}), self.spec, ("off", "on")
         try:
             (device,) = loops_on(self.folder)
             depth = int(Path("/sys/block", Path(device).name, "queue/nr_requests").read_text())
         except (OSError, ValueError) as error:
             raise SiteError(f"the queue disk {self.folder} has no loop device") from error
-        onoff = {True: "on", False: "off"}
-        return {
-            "positioning": (1e-6 * float(str(stats["positioning_us"])), "s"),
-            "bandwidth": (float(str(stats["bandwidth_bytes"])), "bytes/s"),
-            "size": (float(str(stats["size_bytes"])), "bytes"),
-            "queue_depth": (depth, ""),
-            "slow": (float(str(stats["slow"])), ""),
-            "errors": (onoff[bool(stats["error"])], ""),
-            "shaping": (onoff[bool(stats["shape"])], ""),
-        }
+
+        def read(name: str) -> float:
+            return float(str(stats[name]))
+
+        return [
+            ("positioning", 1e-6 * read("positioning_us"), positioning, "s"),
+            ("bandwidth", read("bandwidth_bytes"), bandwidth, "bytes/s"),
+            ("size", read("size_bytes"), spec.size, "bytes"),
+            ("queue_depth", depth, spec.queue_depth, ""),
+            ("slow", read("slow"), 1.0, ""),
+            ("errors", onoff[bool(stats["error"])], "off", ""),
+            ("shaping", onoff[bool(stats["shape"])], "on", ""),
+        ]
+
+    def set(self, positioning: float, bandwidth: float) -> None:
+        """Set the mean positioning time (s) and bandwidth (bytes/s) until the disk restarts."""
+        self.command(
+            {"op": "set", "positioning_us": 1e6 * positioning, "bandwidth_bytes": bandwidth}
+        )
 
     def set_back(self) -> None:
         """Apply the spec's settings and end faults."""
-        self.command(
-            {
-                "op": "set",
-                "positioning_us": 1e6 * self.spec.positioning,
-                "bandwidth_bytes": self.spec.bandwidth,
-            }
-        )
+        self.set(self.spec.positioning, self.spec.bandwidth)
         self.command({"op": "fault", "slow": 1.0, "error": False})
         self.command({"op": "shape", "on": True})
         for device in loops_on(self.folder):

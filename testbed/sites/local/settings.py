@@ -80,17 +80,6 @@ def _disks(
     for number, disk in enumerate(nodes.disks(member)):
         spec = disk.spec
         positioning, bandwidth = chosen[number] if chosen else (spec.positioning, spec.bandwidth)
-        wanted: dict[str, float | str] = {
-            "positioning": positioning,
-            "bandwidth": bandwidth,
-            "size": spec.size,
-            "queue_depth": spec.queue_depth,
-            "slow": 1.0,
-            "errors": "off",
-            "shaping": "on",
-        }
-        for name, (found, unit) in disk.read_back().items():
+        for name, found, wanted, unit in disk.settings(positioning, bandwidth):
             path = f"disk{number or ''}.{name}"
-            yield EnforcedSetting(
-                member.name, where, path, found, wanted[name], unit, disk.set_back
-            )
+            yield EnforcedSetting(member.name, where, path, found, wanted, unit, disk.set_back)

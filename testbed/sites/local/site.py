@@ -221,10 +221,8 @@ class LocalSite:
             raise UserError(
                 f"node {node} has {len(disks)} disks, not {len(settings)}", where=f"testbed {name}"
             )
-        for disk, (positioning, bandwidth) in zip(disks, settings, strict=True):
-            disk.command(
-                {"op": "set", "positioning_us": 1e6 * positioning, "bandwidth_bytes": bandwidth}
-            )
+        for disk, setting in zip(disks, settings, strict=True):
+            disk.set(*setting)
 
     def settings(
         self, name: str, disks: settings.Disks = MappingProxyType({})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import socket
@@ -98,78 +99,50 @@ def test_names_in_a_file_that_is_a_mount_of_its_own(host, monkeypatch):
     assert not [path for path in (host.root / "etc").iterdir() if "new" in path.name]
 
 
-@pytest.mark.parametrize("moment", range(1, 5))
-def test_cut_off_while_it_is_let_go(host, monkeypatch, moment):
-    """The cut is before a file disappears; root had no authorized_keys and has none afterwards."""
-    before = host.files()
-    done(host, HOLD)
-    left, unlink = [moment], Path.unlink
+def cut(patch: pytest.MonkeyPatch, moment: int) -> None:
+    """End the program before its `moment`-th change of a file or folder."""
+    left = [moment]
 
-    def cut(path: Path, missing_ok: bool = False) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-        unlink(path, missing_ok=missing_ok)
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*given: Any, **more: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            return call(*given, **more)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", cut)
-        with pytest.raises(Killed):
-            host.do(LET_GO)
-    done(host, LET_GO)
-    assert host.files() == before
-    assert not (host.root / "root/.ssh").exists()
+        return counting
+
+    patch.setattr(os, "link", counted(os.link))
+    for name in ("chmod", "mkdir", "replace", "unlink"):
+        patch.setattr(Path, name, counted(getattr(Path, name)))
 
 
-def cut_at(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch, request: dict[str, Any], name: str
-) -> None:
-    """End the program before the first unlink of a file with this name."""
-    unlink = Path.unlink
-
-    def cut(path: Path, missing_ok: bool = False) -> None:
-        if path.name == name:
-            raise Killed
-        unlink(path, missing_ok=missing_ok)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", cut)
-        with pytest.raises(Killed):
-            host.do(request)
-
-
-def test_a_mark_with_two_names_is_held_and_let_go(host, monkeypatch):
-    """The cut is after the mark and before the unlink of its temporary name. Renaming one name of a
-    file to another does nothing, and the machine would stay held forever."""
-    before = host.files()
-    cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
-    assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 2
-    assert not done(host, HOLD)["made"]  # taken again
-    assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 1
-    assert not list((host.root / "etc").glob(".hotbed*"))
-    done(host, LET_GO)
-    cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
-    other = {**HOLD, "mark": {**MARK, "id": "y", "testbed": "other"}}
-    assert "is held by the testbed 'small'" in refused(host, other)
-    assert done(host, LET_GO) == {"was_ours": True}
-    assert host.files() == before
-    assert done(host, other)["made"]
-
-
-def test_a_mark_that_was_cut_off_while_it_was_written_goes(host, monkeypatch):
-    before = host.files()
-    done(host, HOLD)
-    cut_at(host, monkeypatch, LET_GO, "hosts.hotbed-new")
-    done(host, HOLD)  # the mark records that the first `hold` created files
-    done(host, LET_GO)
-    assert host.files() == before
-    assert not (host.root / "root/.ssh").exists()
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "chmod", lambda *_: (_ for _ in ()).throw(Killed))
-        with pytest.raises(Killed):
-            host.do(HOLD)
-    assert host.files() != before
-    done(host, LET_GO)
-    assert host.files() == before
+@pytest.mark.parametrize("do", ["hold", "let_go"])
+def test_cut_off_at_any_moment_it_is_held_or_let_go_whole(host, monkeypatch, do):
+    """A mark may have two names then: renaming one to the other would do nothing, and the machine
+    would stay held forever. Root had no authorized_keys and has none afterwards."""
+    before, other = host.files(), {**HOLD, "mark": {**MARK, "id": "y", "testbed": "other"}}
+    for moment in itertools.count(1):
+        if do == "let_go":
+            done(host, HOLD)
+        with monkeypatch.context() as patch:
+            cut(patch, moment)
+            try:
+                host.do(HOLD if do == "hold" else LET_GO)
+                break
+            except Killed:
+                pass
+        if host.read("etc/hotbed-site.json"):
+            assert "is held by the testbed 'small'" in refused(host, other)
+        if moment % 2:  # the mark still records that the first `hold` created files
+            done(host, HOLD)
+            assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 1
+        done(host, LET_GO)
+        assert host.files() == before
+        assert not (host.root / "root/.ssh").exists()
+        assert done(host, other)["made"]
+        done(host, {**LET_GO, "id": "y"})
+    assert moment > 6
 
 
 # -- devices ---------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def plain(folder: Path) -> Cgroups:
         ("no", VIRTUAL, False),
     ],
 )
-def test_virtual_machines_are_kept_awake_unless_told_otherwise(said, cpuinfo, expected):
+def test_virtual_machines_are_kept_awake_unless_set_otherwise(said, cpuinfo, expected):
     environment = {} if said is None else {"HOTBED_AWAKE": said}
     assert wanted(environment, cpuinfo) is expected
     with raises(UserError, "HOTBED_AWAKE"):
@@ -105,11 +105,11 @@ def test_who_keeps_awake_gives_way(tmp_path, idle):
     unified = Hierarchies({}, None, tmp_path / "all", frozenset({"cpu", "memory"}))
     Cgroups(unified, "top").give_way()
     files = ("cpu.idle", "cpu.idle") if idle else ("cpu.shares", "cpu.weight")
-    told = [(v1 / files[0]).read_text(), (v2 / files[1]).read_text()]
-    assert told == (["1", "1"] if idle else ["2", "1"])
+    written = [(v1 / files[0]).read_text(), (v2 / files[1]).read_text()]
+    assert written == (["1", "1"] if idle else ["2", "1"])
 
 
-def test_a_campaign_tells_and_records_it(tmp_path):
+def test_a_campaign_reports_and_records_it(tmp_path):
     said: list[str] = []
     with campaign_awake(None, said.append) as awake:
         assert awake is None

@@ -106,9 +106,9 @@ def accounted(site: LocalSite, node: str) -> Accounted:
     quota, period = " ".join((folder / name).read_text() for name in files).split()
     assert int(period) == CPU_PERIOD_US
     lines = (folder / "cpu.stat").read_text().splitlines()
-    told = {key: int(value) for key, value in (line.split() for line in lines)}
+    counts = {key: int(value) for key, value in (line.split() for line in lines)}
     share = int(quota) / CPU_PERIOD_US
-    return Accounted(share, groups.usage_s(group), told["nr_periods"], told["nr_throttled"])
+    return Accounted(share, groups.usage_s(group), counts["nr_periods"], counts["nr_throttled"])
 
 
 def test_cores(site: LocalSite, up: Testbed) -> None:
@@ -148,8 +148,8 @@ class Counted(NamedTuple):
 
 
 def counted(up: Testbed, node: str, command: str) -> Counted:
-    told = shell(up, node).run(["sh", "-c", f"{command}; date +%s.%N; {command}"]).text.split()
-    before, at, after = told
+    printed = shell(up, node).run(["sh", "-c", f"{command}; date +%s.%N; {command}"]).text.split()
+    before, at, after = printed
     return Counted(int(before), float(at), int(after))
 
 

@@ -61,7 +61,7 @@ def test_no_testbed_owns_what_is_anothers(name, other, node):
 # -- the record -----------------------------------------------------------------------------------
 
 
-def test_a_record_is_read_back_and_a_broken_one_told(tmp_path):
+def test_a_record_is_read_back_and_a_broken_one_refused(tmp_path):
     assert record.load(tmp_path) is None
     kept = LocalRecord(small_spec(), subnet=7).frozen("one").frozen("two").rewound("one")
     record.save(tmp_path, kept)
@@ -175,7 +175,7 @@ def test_a_token_bucket_holds_a_large_segment():
         ("noqueue", {}, "noqueue"),
     ],
 )
-def test_a_link_that_is_not_as_it_was_made_is_told_by_what_it_is(kind, options, found):
+def test_a_link_that_is_not_as_it_was_made_is_reported_as_what_it_is(kind, options, found):
     there = [{"kind": kind, "root": True, "options": options}]
     read = network.rate_of("n", "eth0", there, 2e8)
     assert read == found or (isinstance(found, str) and found in str(read))
@@ -281,7 +281,7 @@ def test_a_detached_process_is_known_at_once(tmp_path):
         assert not alive(pid)
 
 
-def test_a_group_that_cannot_be_joined_is_told(tmp_path, monkeypatch):
+def test_a_group_that_cannot_be_joined_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("testbed.sites.local.process._START_S", 0.3)
     with raises(SiteError, "could not be started"):
         detach(

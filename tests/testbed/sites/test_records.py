@@ -78,7 +78,7 @@ def test_removing_takes_everything_of_one_testbed(records):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"version": 99})])
-def test_a_record_changed_by_hand_is_told(records, text):
+def test_a_record_changed_by_hand_is_refused(records, text):
     with records.open("mine") as record:
         record.save()
     (records.folder("mine") / "record.json").write_text(text)
@@ -86,7 +86,7 @@ def test_a_record_changed_by_hand_is_told(records, text):
         records.read("mine")
 
 
-def test_names_and_folders_that_are_none_are_told(records, tmp_path):
+def test_names_and_folders_that_are_none_are_refused(records, tmp_path):
     assert records.read("../x") is None
     assert records.entries("../x") == []
     with raises(UserError, "no name of a testbed"), records.open("../x"):
