@@ -158,8 +158,31 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
+# The same figures of runs on a testbed.
+
 _COPIED = {"1": "burst", "5": "disk", "6": "disk", "7": "burst"}
 """Figures with a copy workload, and their scenarios."""
+_BURSTS_HERE = "the scenario burst with {} under pm and cake, all of one k (pm-local: 3)"
+_DISK_HERE = "the scenario disk, all of one k (pm-local: 3)"
+_NEEDED_HERE = {
+    "1": _BURSTS_HERE.format("F and B"),
+    "5": _DISK_HERE,
+    "6": _DISK_HERE,
+    "7": _BURSTS_HERE.format("F and H"),
+    "8": "the scenario misbehave, behaving and misbehaving, all of one k (pm-local: 8)",
+    "9": "the scenario network, all of one k (pm-local: 1.5)",
+}
+"""Runs that figures need from a testbed's campaign. The campaign declares its k, which may differ
+from the simulated runs' k (`runs.cells`)."""
+_NETWORK_HERE = (
+    " Here all four share the node with the fast disk and its link out; the clients' link in is "
+    "not run."
+)
+_BOUNDS_HERE = (
+    " Here only runs count in which the network was enforced as planned and the server was no "
+    "further behind its charges than its profile allows; to the bound is added by how much the "
+    "replayer was late at most."
+)
 
 
 def _copies(evidence: Evidence, scenario: str) -> str:
@@ -175,59 +198,30 @@ def _copies(evidence: Evidence, scenario: str) -> str:
     )
 
 
-_HERE = {
-    "9": " Here all four share the node with the fast disk and its link out; the clients' link in "
-    "is not run.",
-    "bounds": " Here only runs count in which the network was enforced as planned and the server "
-    "was no further behind its charges than its profile allows; to the bound is added by how much "
-    "the replayer was late at most.",
-}
-"""Differences of figures on a testbed from simulated ones."""
-
-
-def _caption_on_a_testbed(entry: FigureEntry) -> str:
-    words = entry.caption.replace(_SLOS, "The paper's SLOs are not in its text.") + _HERE.get(
-        entry.id, ""
-    )
-    return words if entry.id == "bounds" else f"{words} {_LOCAL_SLOS}"
-
-
-_BURSTS_HERE = "the scenario burst with {} under pm and cake, all of one k (pm-local: 3)"
-_DISK_HERE = "the scenario disk, all of one k (pm-local: 3)"
-NEEDED_HERE = {
-    "1": _BURSTS_HERE.format("F and B"),
-    "5": _DISK_HERE,
-    "6": _DISK_HERE,
-    "7": _BURSTS_HERE.format("F and H"),
-    "8": "the scenario misbehave, behaving and misbehaving, all of one k (pm-local: 8)",
-    "9": "the scenario network, all of one k (pm-local: 1.5)",
-}
-"""Runs that figures need from a testbed's campaign. The campaign declares its k, which may differ
-from the simulated runs' k (`runs.cells`)."""
-
-
 def _drawn_here(entry: FigureEntry, evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw a figure of runs on a testbed, or return the runs that it needs."""
     made = entry.draw(evidence, folder, name)
-    if isinstance(made, Missing) and entry.id in NEEDED_HERE:
-        return Missing(NEEDED_HERE[entry.id])
+    if isinstance(made, Missing) and entry.id in _NEEDED_HERE:
+        return Missing(_NEEDED_HERE[entry.id])
     return made
 
 
-_ON_A_TESTBED = ("1", "5", "6", "7", "8", "9", "bounds")
-
-LOCAL_FIGURES: tuple[FigureEntry, ...] = tuple(
-    replace(
+def _on_a_testbed(entry: FigureEntry) -> FigureEntry:
+    caption = entry.caption.replace(_SLOS, "The paper's SLOs are not in its text.")
+    caption += _NETWORK_HERE if entry.id == "9" else ""
+    return replace(
         entry,
         id=f"{entry.id}-{LOCAL}",
         title=f"{entry.title}, on a testbed",
-        caption=_caption_on_a_testbed(entry),
+        caption=caption + (_BOUNDS_HERE if entry.id == "bounds" else f" {_LOCAL_SLOS}"),
         draw=partial(_drawn_here, entry),
         command="hotbed run pm-local --figure {figure}",
         facts=partial(_copies, scenario=_COPIED[entry.id]) if entry.id in _COPIED else None,
     )
-    for entry in FIGURES
-    if entry.id in _ON_A_TESTBED
+
+
+LOCAL_FIGURES = tuple(
+    _on_a_testbed(entry) for entry in FIGURES if entry.id in (*_NEEDED_HERE, "bounds")
 )
 
 
@@ -236,14 +230,14 @@ def tables(rows: pd.DataFrame) -> Sequence[Table]:
     return [*figures.bound_tables(rows), *figures.table2(rows)]
 
 
-SIMULATED = Part(CLAIMS, FIGURES, "prioritymeister", True, tabulate=table, tables=tables)
-ON_A_TESTBED = Part(
-    LOCAL_CLAIMS,
-    LOCAL_FIGURES,
-    "prioritymeister",
-    False,
-    tabulate=table,
-    tables=figures.bound_tables,
+PARTS: tuple[Part, ...] = (
+    Part(CLAIMS, FIGURES, "prioritymeister", True, tabulate=table, tables=tables),
+    Part(
+        LOCAL_CLAIMS,
+        LOCAL_FIGURES,
+        "prioritymeister",
+        False,
+        tabulate=table,
+        tables=figures.bound_tables,
+    ),
 )
-
-PARTS: tuple[Part, ...] = (SIMULATED, ON_A_TESTBED)

@@ -29,44 +29,14 @@ from analysis.core.claims import (
     declared,
     explained,
 )
-from analysis.core.evidence import Note, Pair, Rows, average, by_block, mean_of, result
-from analysis.papers.prioritymeister.runs import (
-    BEST_EFFORT,
-    BROKEN,
-    LABELS,
-    LONGEST,
-    PERMUTATIONS,
-    Value,
-    all_met,
-    by_seed,
-    cells,
-    column,
-    copy_done,
-    described,
-    farthest,
-    latency,
-    missed_share,
-    not_first,
-    of,
-    only,
-    only_the_tail,
-    orders_met,
-    overtaken,
-    proven,
-    same_order,
-    settings_met,
-    unproven_text,
-    valued,
-    varied,
-    workloads_met,
-)
+from analysis.core.evidence import Pair, Rows, average, by_block, mean_of, result
+from analysis.papers.prioritymeister import runs
 
 K = 2.0
 """k of the claims about one k: the middle of its sweep. The module documents other values."""
 K_NORMAL = 8.0
 K_NETWORK = 1.5
-K_ORDERS = 1.25
-K_LEVELS = 1.25
+K_ORDERS = K_LEVELS = 1.25
 OTHERS = ("ps", "cake", "edf", "byslo")
 """Policies that the paper compares with PM."""
 CAKE_SHARE = 0.96
@@ -74,9 +44,55 @@ ALLOWED = 0.01
 """Share of requests that may miss their SLO at the 99th percentile."""
 ORDERS_BYSLO = 5.0
 
+_NO_DISK = "no block of the scenario disk, k = 2 (a testbed: its own), with all compared"
+_NO_BURST = "no block of the scenario burst, k = 2 (a testbed: its own), with all that are compared"
+_NO_BUCKETS = "no block of the scenario buckets, k = 2, with both limiters compared"
+_NO_FLOOD = "no block of the scenario misbehave, k = 8, under all policies compared"
+_MISSING = {
+    "1": _NO_BURST,
+    "4": _NO_BUCKETS,
+    "4b": _NO_BUCKETS,
+    "4c": _NO_BUCKETS,
+    "5": _NO_DISK,
+    "7": _NO_BURST,
+    "8": _NO_FLOOD,
+    "9": "no block of the scenario network, k = 1.5, under all policies compared",
+    "10": "no block of the scenario disk with both estimators and k = 2",
+    "11": "no block with all six permutations and k = 1.25",
+    "levels": "no block of the scenario levels with k = 1.25",
+    "settings": "no block of the scenario disk with several k",
+    "table2": "no cell of the scenario table2",
+}
+"""Reasons why claims of a figure have no support."""
+_NO_CAUSE = "no cells of pm-why with and without it"
+
+SHARE, PLANS = "share of the runs", "share of the plans"
+MEET_ALL = "share of the runs that meet all SLOs"
+MISS = "share of the requests that miss"
+ORDERS = "permutations of 6"
+
+
+def label(policy: str) -> str:
+    """Return a policy's name in figures and claims."""
+    return runs.POLICIES[policy].label
+
+
+# The kinds of claims.
+
+claim = partial(
+    declared, prefix="pm", paper="prioritymeister", unit="share", no_effect=0.0, machines=True
+)
+"""A claim of the paper, or beyond it; see `analysis.core.claims.declared`."""
+within = partial(claim, kind="within")
+"""A claim that a number is the paper's."""
+
+
+def _share(figure: str, rows: Rows, value: runs.Value) -> Compute:
+    """Compute the mean of a value over blocks; the note counts the blocks with the value 1."""
+    return mean_of(runs.valued(rows, value), "value", _MISSING[figure], note=_whole)
+
 
 def _whole(rows: pd.DataFrame) -> str:
-    """Count the blocks with the value 1."""
     known = rows["value"].dropna()
     whole = int((known >= 1 - 1e-9).sum())
     text = f"all of it in {whole} of {len(known)} blocks"
@@ -86,32 +102,12 @@ def _whole(rows: pd.DataFrame) -> str:
     return text
 
 
-def _means(treated: pd.DataFrame, baseline: pd.DataFrame) -> str:
-    return f"means {treated['value'].mean():.4g} and {baseline['value'].mean():.4g}"
-
-
-def share(rows: Rows, value: Value, why: str, note: Note = _whole) -> Compute:
-    """Compute the mean of a value over blocks; the note counts the blocks with the value 1."""
-    return mean_of(valued(rows, value), "value", why, note=note)
-
-
-def gap(treated: Rows, baseline: Rows, value: Value, why: str) -> Pair:
-    """Compute the mean over blocks of a value of `treated` minus the value of `baseline`."""
-    sides = valued(treated, value), valued(baseline, value)
-    return Pair(*sides, "value", why, by="difference", note=_means)
-
-
-def times(treated: Rows, baseline: Rows, value: Value, why: str) -> Pair:
-    """Compute the geometric mean over blocks of a value of `treated` over that of `baseline`."""
-    return Pair(valued(treated, value), valued(baseline, value), "value", why)
-
-
-def each(options: Mapping[str, Rows], value: Value, why: str) -> Compute:
+def _each(figure: str, options: Mapping[str, Rows], value: runs.Value) -> Compute:
     """Compute the mean over several groups of rows, from blocks that have all groups; the note
     lists each group."""
 
     def together(table: pd.DataFrame) -> pd.DataFrame:
-        groups = (valued(rows, value)(table).assign(of=name) for name, rows in options.items())
+        groups = (runs.valued(rows, value)(table).assign(of=name) for name, rows in options.items())
         found = pd.concat([group for group in groups if len(group)] or [table.head(0)])
         found = found.dropna(subset=["value"]) if len(found) else found
         count = found.groupby("seed")["seed"].transform("size")
@@ -121,41 +117,67 @@ def each(options: Mapping[str, Rows], value: Value, why: str) -> Compute:
         means = rows.groupby("of", sort=False)["value"].mean()
         return ", ".join(f"{name} {mean:.4g}" for name, mean in means.items())
 
-    return mean_of(together, "value", why, blocks=True, note=listed)
+    return mean_of(together, "value", _MISSING[figure], blocks=True, note=listed)
 
 
-claim = partial(
-    declared, prefix="pm", paper="prioritymeister", unit="share", no_effect=0.0, machines=True
-)
-"""A claim of the paper, or beyond it; see `analysis.core.claims.declared`."""
-
-
-def always(name: str, figure: str, statement: str, compute: Compute, unit: str) -> Claim:
-    """Return a claim that something always holds."""
-    return claim(name, figure, statement, compute, value=1.0, kind="within", unit=unit, tolerance=0)
-
-
-def beats(
+def always(
     name: str,
     figure: str,
     statement: str,
-    rows: Callable[[str], Rows],
+    rows: Rows | Mapping[str, Rows],
+    value: runs.Value,
     *,
-    other: str,
-    why: str,
-    stated: bool = True,
+    unit: str = SHARE,
 ) -> Claim:
-    """Return a claim that PM meets all SLOs in more blocks than another policy (difference)."""
-    return claim(
-        name,
-        figure,
-        statement,
-        gap(rows("pm"), rows(other), all_met(), why),
-        value=1.0 if stated else None,
-        kind="at_least",
-        unit="share of the runs that meet all SLOs, difference",
-        baseline=LABELS[other],
-        tolerance=0.0,
+    """Return a claim that a value of blocks is always 1, in one group of rows or in each of
+    several."""
+    compute = (
+        _each(figure, rows, value) if isinstance(rows, Mapping) else _share(figure, rows, value)
+    )
+    return within(name, figure, statement, compute, value=1.0, unit=unit, tolerance=0)
+
+
+def more(
+    name: str,
+    figure: str,
+    statement: str,
+    sides: Sequence[Rows],
+    measure: runs.Value | None,
+    *,
+    unit: str,
+    over: str,
+    why: str | None = None,
+    **stated: Any,
+) -> Claim:
+    """Return a claim that a measure of the first side is larger than that of the second, as the
+    difference within blocks. `measure` is None if the rows have the column ``value``; `over` is the
+    name of the second side."""
+    first, second = sides if measure is None else (runs.valued(rows, measure) for rows in sides)
+    compute = Pair(
+        first, second, "value", why or _MISSING[figure], by="difference", note=_both_means
+    )
+    return claim(name, figure, statement, compute, unit=unit, baseline=over, **stated)
+
+
+def _both_means(treated: pd.DataFrame, baseline: pd.DataFrame) -> str:
+    return f"means {treated['value'].mean():.4g} and {baseline['value'].mean():.4g}"
+
+
+def alone(
+    name: str, figure: str, statement: str, rows: Callable[[str], Rows], other: str, **more_of: Any
+) -> Claim:
+    """Return a claim that PM meets all SLOs and another policy none."""
+    stated = {"value": 1.0, "kind": "at_least", "tolerance": 0.0, **more_of}
+    sides, unit = (rows("pm"), rows(other)), f"{MEET_ALL}, difference"
+    return more(
+        name, figure, statement, sides, runs.all_met(), unit=unit, over=label(other), **stated
+    )
+
+
+def _times(figure: str, treated: Rows, baseline: Rows, value: runs.Value) -> Pair:
+    """Compute the geometric mean over blocks of a value of `treated` over that of `baseline`."""
+    return Pair(
+        runs.valued(treated, value), runs.valued(baseline, value), "value", _MISSING[figure]
     )
 
 
@@ -163,26 +185,28 @@ def beats(
 
 
 def _disk(variant: str) -> Rows:
-    return of("disk", variant, k=K)
+    return runs.of("disk", variant, k=K)
 
 
-_NO_DISK = "no block of the scenario disk, k = 2 (a testbed: its own), with all compared"
+def _permuted(variant: str) -> Rows:
+    return runs.of("disk", variant, k=K_ORDERS, permutation=...)
+
+
 TAILS = (
     always(
         "all-slos",
         "5",
         "PM meets the SLOs of all workloads at all percentiles (abstract, figures 5 and 6)",
-        share(_disk("pm"), all_met(), _NO_DISK),
-        "share of the runs",
+        _disk("pm"),
+        runs.all_met(),
     ),
     *(
-        beats(
+        alone(
             f"only-{other}",
             "5",
-            f"PM meets all SLOs and {LABELS[other]} does not (figures 5 and 6)",
+            f"PM meets all SLOs and {label(other)} does not (figures 5 and 6)",
             _disk,
-            other=other,
-            why=_NO_DISK,
+            other,
         )
         for other in OTHERS
     ),
@@ -190,9 +214,9 @@ TAILS = (
         claim(
             f"above-p99-{other}",
             "5",
-            f"{LABELS[other]} misses more SLOs above the 99th percentile than at it (section 6)",
-            share(_disk(other), only_the_tail, _NO_DISK),
-            unit="share of the runs that meet all SLOs, 99th less 99.9th",
+            f"{label(other)} misses more SLOs above the 99th percentile than at it (section 6)",
+            _share("5", _disk(other), runs.only_the_tail),
+            unit=f"{MEET_ALL}, 99th less 99.9th",
             baseline="99.9th percentile",
         )
         for other in OTHERS
@@ -201,51 +225,39 @@ TAILS = (
         "throughput",
         "5",
         "All policies satisfy the throughput requirement of the copy (section 6.1)",
-        each(
-            {LABELS[name]: _disk(name) for name in ("pm", *OTHERS)},
-            copy_done,
-            _NO_DISK,
-        ),
-        "share of the runs",
+        {label(name): _disk(name) for name in ("pm", *OTHERS)},
+        runs.copy_done,
     ),
-    beats(
+    alone(
         "only-mclock",
         "5",
         "PM meets all SLOs and mClock, which the paper does not run, does not",
         _disk,
-        other="mclock",
-        why=_NO_DISK,
-        stated=False,
+        "mclock",
+        value=None,
     ),
 )
 
-
-def _permuted(variant: str) -> Rows:
-    return of("disk", variant, k=K_ORDERS, permutation=...)
-
-
-_NO_ESTIMATOR = "no block of the scenario disk with both estimators and k = 2"
-_NO_ORDERS = "no block with all six permutations and k = 1.25"
 SENSITIVE = (
     always(
         "estimator-order",
         "10",
         "With the constant estimator PM ends up with the same priority order",
-        share(of("disk", "pm", k=K, estimator=...), same_order, _NO_ESTIMATOR),
-        "share of the plans",
+        runs.of("disk", "pm", k=K, estimator=...),
+        runs.same_order,
+        unit=PLANS,
     ),
-    claim(
+    within(
         "estimator-latency",
         "10",
         "With the constant estimator latencies are similar (99.9th percentile; within 10 %)",
-        times(
-            lambda table: latency(cells(table, "disk", "pm", k=K, estimator="constant")),
-            lambda table: latency(_disk("pm")(table)),
-            column("p99.9_s"),
-            _NO_ESTIMATOR,
+        _times(
+            "10",
+            lambda table: runs.latency(runs.cells(table, "disk", "pm", k=K, estimator="constant")),
+            lambda table: runs.latency(_disk("pm")(table)),
+            runs.column("p99.9_s"),
         ),
         value=1.0,
-        kind="within",
         unit="ratio",
         baseline="the device's profile",
         tolerance=0.1,
@@ -254,47 +266,49 @@ SENSITIVE = (
         "estimator-slos",
         "10",
         "With the constant estimator PM meets all SLOs",
-        share(of("disk", "pm", k=K, estimator="constant"), all_met(), _NO_ESTIMATOR),
-        "share of the runs",
+        runs.of("disk", "pm", k=K, estimator="constant"),
+        runs.all_met(),
     ),
-    claim(
+    within(
         "orders",
         "11",
         "PM meets all SLOs in all six permutations",
-        share(_permuted("pm"), orders_met, _NO_ORDERS),
-        value=PERMUTATIONS,
-        kind="within",
-        unit="permutations of 6",
+        _share("11", _permuted("pm"), runs.orders_met),
+        value=runs.PERMUTATIONS,
+        unit=ORDERS,
         tolerance=0.0,
     ),
-    claim(
+    within(
         "orders-byslo",
         "11",
         "bySLO meets all SLOs in 5 of the 6 permutations",
-        share(_permuted("byslo"), orders_met, _NO_ORDERS),
+        _share("11", _permuted("byslo"), runs.orders_met),
         value=ORDERS_BYSLO,
-        kind="within",
-        unit="permutations of 6",
+        unit=ORDERS,
         tolerance=0.1,
     ),
     *(
-        claim(
-            f"orders-more-{other}",
+        more(
+            name,
             "11",
-            f"PM meets all SLOs in more permutations than {LABELS[other]}",
-            gap(_permuted("pm"), _permuted(other), orders_met, _NO_ORDERS),
-            unit="permutations of 6, difference",
-            baseline=LABELS[other],
+            statement,
+            (_permuted(one), _permuted(other)),
+            runs.orders_met,
+            unit=f"{ORDERS}, difference",
+            over=label(other),
         )
-        for other in OTHERS
-    ),
-    claim(
-        "orders-byslo-cake",
-        "11",
-        "bySLO outperforms Cake (section 1)",
-        gap(_permuted("byslo"), _permuted("cake"), orders_met, _NO_ORDERS),
-        unit="permutations of 6, difference",
-        baseline="Cake",
+        for name, one, other, statement in (
+            *(
+                (
+                    f"orders-more-{other}",
+                    "pm",
+                    other,
+                    f"PM meets all SLOs in more permutations than {label(other)}",
+                )
+                for other in OTHERS
+            ),
+            ("orders-byslo-cake", "byslo", "cake", "bySLO outperforms Cake (section 1)"),
+        )
     ),
 )
 
@@ -302,74 +316,61 @@ SENSITIVE = (
 # Sections 6.2 and 6.3: figures 1, 4, 7 and 8.
 
 
-def shape_of(label: str, gaps: str) -> str:
+def shape_of(workload: str, gaps: str) -> str:
     """Return the shape of a workload's gaps: F is a Poisson process, with one shape."""
-    return "balanced" if label == "F" else gaps
+    return "balanced" if workload == "F" else gaps
 
 
-def _burst(label: str, variant: str, gaps: str) -> Rows:
-    return of("burst", variant, burst=label, gaps=shape_of(label, gaps), k=K)
-
-
-_SHAPES = {
-    "balanced": "gaps of balanced means: in a burst up to twice the mean rate",
-    "sharp": "in a burst ten times the mean rate",
-}
-_NO_BURST = "no block of the scenario burst, k = 2 (a testbed: its own), with all that are compared"
+def _burst(workload: str, variant: str, gaps: str) -> Rows:
+    return runs.of("burst", variant, burst=workload, gaps=shape_of(workload, gaps), k=K)
 
 
 def _bursts(gaps: str, words: str) -> Sequence[Claim]:
+    def misses_more(name: str, figure: str, statement: str, *sides: Rows, over: str) -> Claim:
+        text, unit = f"{statement} ({words})", f"{MISS}, difference"
+        return more(f"{name}-{gaps}", figure, text, sides, runs.missed_share, unit=unit, over=over)
+
     return (
         claim(
             f"cake-96-{gaps}",
             "7",
             f"Cake drops below 96 % of the requests at C_A^2 = 40 ({words})",
-            share(_burst("H", "cake", gaps), missed_share, _NO_BURST),
+            _share("7", _burst("H", "cake", gaps), runs.missed_share),
             value=1 - CAKE_SHARE,
             kind="at_least",
-            unit="share of the requests that miss",
+            unit=MISS,
             no_effect=ALLOWED,
             tolerance=0.0,
         ),
-        claim(
-            f"cake-grows-{gaps}",
+        misses_more(
+            "cake-grows",
             "7",
-            f"Cake does worse as burstiness grows from C_A^2 = 1 to 40 ({words})",
-            gap(_burst("H", "cake", gaps), _burst("F", "cake", gaps), missed_share, _NO_BURST),
-            unit="share of the requests that miss, difference",
-            baseline="C_A^2 = 1",
+            "Cake does worse as burstiness grows from C_A^2 = 1 to 40",
+            _burst("H", "cake", gaps),
+            _burst("F", "cake", gaps),
+            over="C_A^2 = 1",
         ),
         always(
             f"pm-p99-{gaps}",
             "7",
             f"PM meets the SLO at the 99th percentile up to C_A^2 = 40 ({words})",
-            each(
-                {label: _burst(label, "pm", gaps) for label in ("F", "G", "H")},
-                all_met(99.0),
-                _NO_BURST,
-            ),
-            "share of the runs",
+            {workload: _burst(workload, "pm", gaps) for workload in ("F", "G", "H")},
+            runs.all_met(99.0),
         ),
         *(
-            claim(
-                f"pm-cake-{label.lower()}-{gaps}",
-                "7",
-                f"PM misses fewer SLOs than Cake at C_A^2 = {c2} ({words})",
-                gap(
-                    _burst(label, "cake", gaps), _burst(label, "pm", gaps), missed_share, _NO_BURST
-                ),
-                unit="share of the requests that miss, difference",
-                baseline="PM",
+            misses_more(
+                name,
+                figure,
+                statement,
+                _burst(workload, "cake", gaps),
+                _burst(workload, "pm", gaps),
+                over="PM",
             )
-            for label, c2 in (("G", 20), ("H", 40))
-        ),
-        claim(
-            f"bursty-trace-{gaps}",
-            "1",
-            f"On the bursty trace (B) Cake misses more SLOs than PM ({words})",
-            gap(_burst("B", "cake", gaps), _burst("B", "pm", gaps), missed_share, _NO_BURST),
-            unit="share of the requests that miss, difference",
-            baseline="PM",
+            for name, figure, workload, statement in (
+                ("pm-cake-g", "7", "G", "PM misses fewer SLOs than Cake at C_A^2 = 20"),
+                ("pm-cake-h", "7", "H", "PM misses fewer SLOs than Cake at C_A^2 = 40"),
+                ("bursty-trace", "1", "B", "On the bursty trace (B) Cake misses more SLOs than PM"),
+            )
         ),
     )
 
@@ -379,45 +380,44 @@ BURSTS = (
         "cake-low",
         "7",
         "Cake meets the 99th percentile for the low burstiness trace (F)",
-        share(_burst("F", "cake", "balanced"), all_met(99.0), _NO_BURST),
-        "share of the runs",
+        _burst("F", "cake", "balanced"),
+        runs.all_met(99.0),
     ),
-    *(one for gaps, words in _SHAPES.items() for one in _bursts(gaps, words)),
+    *_bursts("balanced", "gaps of balanced means: in a burst up to twice the mean rate"),
+    *_bursts("sharp", "in a burst ten times the mean rate"),
 )
 
 
 def _normal(variant: str) -> Rows:
-    return of("misbehave", variant, k=K_NORMAL)
+    return runs.of("misbehave", variant, k=K_NORMAL)
 
 
 def _flooded(variant: str) -> Rows:
-    return only(of("misbehave", variant, k=K_NORMAL, misbehaves=True), "C")
+    return runs.only(runs.of("misbehave", variant, k=K_NORMAL, misbehaves=True), "C")
 
 
-_NO_FLOOD = "no block of the scenario misbehave, k = 8, under all policies compared"
 CONTAINED = (
     always(
         "normal",
         "8",
         "Under normal conditions every policy meets all SLOs",
-        each({LABELS[name]: _normal(name) for name in ("pm", *OTHERS)}, all_met(), _NO_FLOOD),
-        "share of the runs",
+        {label(name): _normal(name) for name in ("pm", *OTHERS)},
+        runs.all_met(),
     ),
     always(
         "contained",
         "8",
         "PM contains the misbehaving D: C meets its SLO",
-        share(_flooded("pm"), all_met(), _NO_FLOOD),
-        "share of the runs",
+        _flooded("pm"),
+        runs.all_met(),
     ),
     *(
-        beats(
+        alone(
             f"contained-{other}",
             "8",
-            f"PM contains the misbehaving D and {LABELS[other]} does not: C meets its SLO",
+            f"PM contains the misbehaving D and {label(other)} does not: C meets its SLO",
             _flooded,
-            other=other,
-            why=_NO_FLOOD,
+            other,
         )
         for other in OTHERS
     ),
@@ -425,17 +425,17 @@ CONTAINED = (
         "contained-ahead",
         "8",
         "D has a higher priority than C in PM's plan",
-        share(of("misbehave", "pm", k=K_NORMAL, misbehaves=True), overtaken, _NO_FLOOD),
-        "share of the plans",
+        runs.of("misbehave", "pm", k=K_NORMAL, misbehaves=True),
+        runs.overtaken,
+        unit=PLANS,
     ),
-    claim(
+    within(
         "contained-best-effort",
         "8",
         "Serving what is out of profile last contains the misbehaving D as well as holding it back "
         "(not in the paper: its successors do so)",
-        times(_flooded(BEST_EFFORT), _flooded("pm"), column("p99.9_s"), _NO_FLOOD),
+        _times("8", _flooded(runs.BEST_EFFORT), _flooded("pm"), runs.column("p99.9_s")),
         value=1.0,
-        kind="within",
         unit="ratio",
         baseline="PM (hold)",
         tolerance=0.1,
@@ -443,52 +443,44 @@ CONTAINED = (
 )
 
 
-def _limited(limiters: str, workload: str) -> Rows:
-    return only(of("buckets", "pm", k=K, misbehaves=True, limiters=limiters), workload)
+def _limited(limiters: str, *workloads: str) -> Rows:
+    return runs.only(runs.of("buckets", "pm", k=K, misbehaves=True, limiters=limiters), *workloads)
 
 
-_NO_BUCKETS = "no block of the scenario buckets, k = 2, with both limiters compared"
 BUCKETS = (
     always(
         "buckets-all",
         "4",
         "With several buckets on B, both workloads below it meet their SLOs while B misbehaves",
-        each({w: _limited("all", w) for w in ("A", "C")}, all_met(), _NO_BUCKETS),
-        "share of the runs",
-    ),
-    claim(
-        "buckets-slow",
-        "4b",
-        "A single bucket that is deep and slow makes the tail of the medium priority (A) longer",
-        times(_limited("slow", "A"), _limited("all", "A"), column("p99.9_s"), _NO_BUCKETS),
-        unit="ratio",
-        baseline="several buckets",
-        no_effect=1.0,
-    ),
-    claim(
-        "buckets-fast",
-        "4c",
-        "A single bucket that is fast and shallow starves the low priority (C)",
-        times(_limited("fast", "C"), _limited("all", "C"), column("p99.9_s"), _NO_BUCKETS),
-        unit="ratio",
-        baseline="several buckets",
-        no_effect=1.0,
+        {workload: _limited("all", workload) for workload in ("A", "C")},
+        runs.all_met(),
     ),
     *(
         claim(
+            f"buckets-{limiters}",
+            figure,
+            f"A single bucket that is {words}",
+            _times(figure, _limited(limiters, at), _limited("all", at), runs.column("p99.9_s")),
+            unit="ratio",
+            baseline="several buckets",
+            no_effect=1.0,
+        )
+        for limiters, figure, at, words in (
+            ("slow", "4b", "A", "deep and slow makes the tail of the medium priority (A) longer"),
+            ("fast", "4c", "C", "fast and shallow starves the low priority (C)"),
+        )
+    ),
+    *(
+        more(
             f"buckets-{limiters}-misses",
             "4",
             f"With a single {words} bucket on B the workloads below it do not both meet their SLOs",
-            gap(
-                of("buckets", "pm", k=K, misbehaves=True, limiters="all"),
-                of("buckets", "pm", k=K, misbehaves=True, limiters=limiters),
-                lambda rows: all_met()(rows[rows["workload"].isin(("A", "C"))]),
-                _NO_BUCKETS,
-            ),
+            (_limited("all", "A", "C"), _limited(limiters, "A", "C")),
+            runs.all_met(),
+            unit="share of the runs that meet both SLOs, difference",
+            over=f"{limiters} bucket",
             value=1.0,
             kind="at_least",
-            unit="share of the runs that meet both SLOs, difference",
-            baseline=f"{limiters} bucket",
             tolerance=0.0,
         )
         for limiters, words in (("slow", "deep and slow"), ("fast", "fast and shallow"))
@@ -499,31 +491,27 @@ BUCKETS = (
 # Section 6.4: figure 9.
 
 
-def _network(bottleneck: str) -> Callable[[str], Rows]:
-    return lambda variant: of("network", variant, k=K_NETWORK, bottleneck=bottleneck)
-
-
-_NO_NETWORK = "no block of the scenario network, k = 1.5, under all policies compared"
+def _network(bottleneck: str, variant: str) -> Rows:
+    return runs.of("network", variant, k=K_NETWORK, bottleneck=bottleneck)
 
 
 def _shared_link(bottleneck: str, words: str) -> Sequence[Claim]:
-    rows = _network(bottleneck)
+    where = f"where {words} is the bottleneck"
     return (
         always(
             f"network-{bottleneck}",
             "9",
-            f"PM meets all SLOs at all percentiles where {words} is the bottleneck",
-            share(rows("pm"), all_met(), _NO_NETWORK),
-            "share of the runs",
+            f"PM meets all SLOs at all percentiles {where}",
+            _network(bottleneck, "pm"),
+            runs.all_met(),
         ),
         *(
-            beats(
+            alone(
                 f"network-{bottleneck}-{other}",
                 "9",
-                f"PM meets all SLOs and {name} does not where {words} is the bottleneck",
-                rows,
-                other=other,
-                why=_NO_NETWORK,
+                f"PM meets all SLOs and {name} does not {where}",
+                partial(_network, bottleneck),
+                other,
             )
             for other, name in (("byslo", "bySLO"), ("ps", "ps, without network QoS,"))
         ),
@@ -537,8 +525,9 @@ LINKS = (
         "network-ramdisk",
         "9",
         "PM does not give the ramdisk's workload (K, the lowest SLO) the highest network priority",
-        share(_network("egress")("pm"), not_first, _NO_NETWORK),
-        "share of the plans",
+        _network("egress", "pm"),
+        runs.not_first,
+        unit=PLANS,
     ),
 )
 
@@ -547,11 +536,12 @@ LINKS = (
 
 
 def _bounds(evidence: Evidence) -> Measured | NotRun:
-    rows, lacking = proven(evidence.table), unproven_text(evidence.table)
+    rows, lacking = runs.proven(evidence.table), runs.unproven_text(evidence.table)
     ratio = rows["bound_ratio"].astype(float)
+    broken = int((ratio > runs.BROKEN).sum())
     text = (
-        f"{int((ratio > BROKEN).sum())} of {len(rows)} bounds in {rows['run_id'].nunique()} runs "
-        f"broken; the longest latency was at most {ratio.max():.3g} of its bound, the median "
+        f"{broken} of {len(rows)} bounds in {rows['run_id'].nunique()} runs broken; "
+        f"the longest latency was at most {ratio.max():.3g} of its bound, the median "
         f"{ratio.median():.3g}"
     )
     missing = lacking or "no run of pm (hold) with a bound in its plan"
@@ -560,14 +550,13 @@ def _bounds(evidence: Evidence) -> Measured | NotRun:
 
 
 BOUNDS: tuple[Claim, ...] = (
-    claim(
+    within(
         "bounds",
         "bounds",
         "No latency of any run is above its proven bound (section 4.4, with blocking by "
         "requests and packets in service)",
         _bounds,
         value=1.0,
-        kind="within",
         unit="share of the bounds",
         tolerance=0.0,
         machines=False,
@@ -576,24 +565,20 @@ BOUNDS: tuple[Claim, ...] = (
 
 
 def _levels(count: int) -> Rows:
-    return of("levels", "pm", k=K_LEVELS, network_levels=count)
+    return runs.of("levels", "pm", k=K_LEVELS, network_levels=count)
 
 
-_LEVELS: tuple[tuple[str, str, Value], ...] = (
-    ("measured", "meet their SLOs", workloads_met),
-    ("proven", "are proven to", lambda rows: column("planned")(latency(rows))),
+_LEVELS: tuple[tuple[str, str, runs.Value], ...] = (
+    ("measured", "meet their SLOs", runs.workloads_met),
+    ("proven", "are proven to", runs.workloads_proven),
 )
-
-_NO_TABLE2 = "no cell of the scenario table2"
-_NO_LEVELS = "no block of the scenario levels with k = 1.25"
 BEYOND: tuple[Claim, ...] = (
-    claim(
+    within(
         "table2",
         "table2",
         "The stand-ins have Table 2's loads and C_A^2 (the farthest of all; within 2 %)",
-        mean_of(farthest, "ratio", _NO_TABLE2),
+        mean_of(runs.farthest, "ratio", _MISSING["table2"]),
         value=1.0,
-        kind="within",
         unit="ratio",
         baseline="Table 2",
         tolerance=0.02,
@@ -603,50 +588,41 @@ BEYOND: tuple[Claim, ...] = (
         "table2-overload",
         "table2",
         "E's storage load is above 100 %",
-        share(
-            only(described, "E"),
-            lambda rows: by_seed(rows, rows["storage"] > 1),
-            _NO_TABLE2,
-        ),
-        "share of the traces",
+        runs.only(runs.described, "E"),
+        lambda rows: runs.by_seed(rows, rows["storage"] > 1),
+        unit="share of the traces",
     ),
     *(
-        claim(
+        more(
             f"settings-{other}",
             "settings",
-            f"PM meets all SLOs in more settings (k swept, figure 5) than {LABELS[other]}",
-            Pair(
-                settings_met("pm"),
-                settings_met(other),
-                "value",
-                "no block of the scenario disk with several k",
-                by="difference",
-                note=_means,
-            ),
+            f"PM meets all SLOs in more settings (k swept, figure 5) than {label(other)}",
+            (runs.settings_met("pm"), runs.settings_met(other)),
+            None,
             unit="share of the settings, difference",
-            baseline=LABELS[other],
+            over=label(other),
         )
-        for other in ("ps", "cake", "edf", "byslo", "mclock", "none")
+        for other in (*OTHERS, "mclock", "none")
     ),
     *(
-        claim(
+        more(
             f"levels-one-{name}",
             "levels",
             f"With seven levels more of twelve workloads {words} than with one (section 4.7)",
-            gap(_levels(7), _levels(1), value, _NO_LEVELS),
+            (_levels(7), _levels(1)),
+            value,
             unit="share of the workloads, difference",
-            baseline="one level",
+            over="one level",
         )
         for name, words, value in _LEVELS
     ),
     *(
-        claim(
+        within(
             f"levels-seven-{name}",
             "levels",
             f"With seven network levels as many of twelve workloads {words} as with one each",
-            times(_levels(7), _levels(0), value, _NO_LEVELS),
+            _times("levels", _levels(7), _levels(0), value),
             value=1.0,
-            kind="within",
             unit="ratio",
             baseline="a level each",
             tolerance=0.05,
@@ -661,16 +637,6 @@ BEYOND: tuple[Claim, ...] = (
 
 
 @dataclass(frozen=True)
-class Variation:
-    """Difference from a figure's cells, in words and as arguments of `runs.varied`; `words` of the
-    base describe the figure's own cells."""
-
-    name: str
-    words: str
-    at: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Question:
     """A figure's cells, the value of interest, and settings to compare with the first setting.
 
@@ -678,103 +644,99 @@ class Question:
         figure: figure of the paper.
         scenario: scenario of the cells.
         base: parameters that all settings share unless they vary them.
-        settings: the figure's own setting first.
+        settings: words and differences from `base` (arguments of `runs.varied`) by name; the
+            figure's own setting first.
         value: value by block.
         unit: unit of the value.
         policies: policies that were run.
+        title: title of the question's panel.
+        scale: factor of values in the panel, 100 for percent.
     """
 
     figure: str
     scenario: str
     base: Mapping[str, Any]
-    settings: Sequence[Variation]
-    value: Value
+    settings: Mapping[str, tuple[str, Mapping[str, Any]]]
+    value: runs.Value
     unit: str
     policies: Sequence[str]
+    title: str
+    scale: float = 100.0
 
-    def rows(self, policy: str, setting: Variation) -> Rows:
+    def rows(self, policy: str, setting: str) -> Rows:
         """Select rows of a policy in a setting."""
-        at = {**self.base, **setting.at}
-        return lambda table: varied(table, self.scenario, policy, **at)
-
-    def setting(self, name: str) -> Variation:
-        """Return the setting with the name."""
-        return next(one for one in self.settings if one.name == name)
+        at = {**self.base, **self.settings[setting][1]}
+        return lambda table: runs.varied(table, self.scenario, policy, **at)
 
 
-_FIGURE = Variation("base", "as in the figure", {})
-_LONGEST = Variation("longest", "SLOs of the longest", {"slo_percentile": LONGEST})
+_OWN: Mapping[str, tuple[str, Mapping[str, Any]]] = {"base": ("as in the figure", {})}
+_LONGEST = ("SLOs of the longest", {"slo_percentile": runs.LONGEST})
+_SHORT_COPY = ("copy of 64 KiB", {"copy_kib": 64})
 WHY_ORDERS = Question(
     "11",
     "disk",
     {"seconds": 300.0, "k": 1.25, "permutation": ...},
-    (
-        _FIGURE,
-        Variation("k", "k = 2", {"k": 2.0}),
-        _LONGEST,
-        Variation("copy", "copy of 64 KiB", {"copy_kib": 64}),
-        Variation("blocking", "bound with blocking", {"blocking": True}),
-    ),
-    orders_met,
-    "permutations of 6",
+    {
+        **_OWN,
+        "k": ("k = 2", {"k": 2.0}),
+        "longest": _LONGEST,
+        "copy": _SHORT_COPY,
+        "blocking": ("bound with blocking", {"blocking": True}),
+    },
+    runs.orders_met,
+    ORDERS,
     ("pm", "edf", "byslo"),
+    "Figure 11: permutations in which all SLOs are met",
+    scale=1.0,
 )
 WHY_ESTIMATOR = Question(
     "10",
     "disk",
     {"seconds": 1200.0, "k": 2.0, "estimator": ...},
-    (
-        _FIGURE,
-        Variation("0.4", "0.4 of the bytes", {"network_share": 0.4}),
-        Variation("0.2", "0.2 of the bytes", {"network_share": 0.2}),
-        _LONGEST,
-    ),
-    same_order,
-    "share of the plans",
+    {
+        **_OWN,
+        "0.4": ("0.4 of the bytes", {"network_share": 0.4}),
+        "0.2": ("0.2 of the bytes", {"network_share": 0.2}),
+        "longest": _LONGEST,
+    },
+    runs.same_order,
+    PLANS,
     ("pm",),
+    "Figure 10: plans of the same order (%)",
 )
 WHY_NETWORK = Question(
     "9",
     "network",
     {"seconds": 300.0, "k": 1.5},
-    (
-        _FIGURE,
-        Variation("k3", "k = 3", {"k": 3.0}),
-        Variation("k5", "k = 5", {"k": 5.0}),
-        _LONGEST,
-    ),
-    all_met(),
-    "share of the runs that meet all SLOs",
+    {**_OWN, "k3": ("k = 3", {"k": 3.0}), "k5": ("k = 5", {"k": 5.0}), "longest": _LONGEST},
+    runs.all_met(),
+    MEET_ALL,
     ("pm", "byslo", "ps"),
+    "Figure 9: runs in which all SLOs are met (%)",
 )
 
 
-def _burst_causes(label: str) -> Question:
-    sharp = (
-        Variation(f"sharp{s}", f"bursts x{s}", {"gaps": "sharp", "sharpness": float(s)})
-        for s in (3, 5, 10)
-    )
-    return Question(
-        "7",
-        "burst",
-        {"seconds": 960.0, "k": 2.0, "burst": label},
-        (
-            _FIGURE,
-            *(sharp if label == "H" else ()),
-            Variation("mixed", "partly sequential", {"access": "mixed"}),
-            Variation("copy", "copy of 64 KiB", {"copy_kib": 64}),
-            Variation("k", "k = 4", {"k": 4.0}),
-            Variation("copy-k", "copy of 64 KiB, k = 4", {"copy_kib": 64, "k": 4.0}),
-            Variation("upper2", "Cake's upper bound 2", {"cake_upper": 2.0}),
-            Variation("upper4", "Cake's upper bound 4", {"cake_upper": 4.0}),
-        ),
-        missed_share,
-        "share of the requests that miss",
-        ("pm", "cake"),
-    )
+def _burst_causes(workload: str, title: str) -> Question:
+    sharp: dict[str, tuple[str, Mapping[str, Any]]] = {
+        f"sharp{s}": (f"bursts x{s}", {"gaps": "sharp", "sharpness": float(s)}) for s in (3, 5, 10)
+    }
+    settings: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+        **_OWN,
+        **(sharp if workload == "H" else {}),
+        "mixed": ("partly sequential", {"access": "mixed"}),
+        "copy": _SHORT_COPY,
+        "k": ("k = 4", {"k": 4.0}),
+        "copy-k": ("copy of 64 KiB, k = 4", {"copy_kib": 64, "k": 4.0}),
+        "upper2": ("Cake's upper bound 2", {"cake_upper": 2.0}),
+        "upper4": ("Cake's upper bound 4", {"cake_upper": 4.0}),
+    }
+    base = {"seconds": 960.0, "k": 2.0, "burst": workload}
+    return Question("7", "burst", base, settings, runs.missed_share, MISS, ("pm", "cake"), title)
 
 
-WHY_LOW, WHY_HIGH = _burst_causes("F"), _burst_causes("H")
+WHY_LOW = _burst_causes("F", "Figure 7, F (C_A² = 1): requests that miss (%)")
+WHY_HIGH = _burst_causes("H", "Figure 7, H (C_A² = 40): requests that miss (%)")
+QUESTIONS = (WHY_ORDERS, WHY_NETWORK, WHY_ESTIMATOR, WHY_LOW, WHY_HIGH)
 
 
 def _cause(
@@ -782,84 +744,79 @@ def _cause(
     question: Question,
     setting: str,
     statement: str,
-    policy: str = "pm",
     *,
-    less: bool = False,
+    policy: str = "pm",
+    sign: int = 1,
 ) -> Claim:
     """Return the claim that a setting has more of the question's value than the figure's own; with
-    `less`, that it has less, as a positive difference."""
-    chosen, base = question.setting(setting), question.settings[0]
-    more, fewer = (base, chosen) if less else (chosen, base)
-    difference = "the figure's less this" if less else "difference"
-    return claim(
+    a `sign` of -1, that it has less, as a positive difference."""
+    high, low = (setting, "base")[::sign]
+    difference = "difference" if sign > 0 else "the figure's less this"
+    return more(
         f"why-{name}",
         question.figure,
         f"{statement} (suspected cause; not in the paper)",
-        gap(question.rows(policy, more), question.rows(policy, fewer), question.value, _NO_CAUSE),
+        (question.rows(policy, high), question.rows(policy, low)),
+        question.value,
         unit=f"{question.unit}, {difference}",
-        baseline=fewer.words,
+        over=question.settings[low][0],
+        why=_NO_CAUSE,
     )
 
 
 def _ahead(name: str, question: Question, setting: str, other: str) -> Claim:
     """Return the claim that PM does better than another policy in a setting."""
-    chosen = question.setting(setting)
-    return claim(
+    words = question.settings[setting][0]
+    return more(
         f"why-{name}-{setting}-{other}",
         question.figure,
-        f"With {chosen.words}: PM does better than {LABELS[other]} (not in the paper)",
-        gap(question.rows("pm", chosen), question.rows(other, chosen), question.value, _NO_CAUSE),
+        f"With {words}: PM does better than {label(other)} (not in the paper)",
+        (question.rows("pm", setting), question.rows(other, setting)),
+        question.value,
         unit=f"{question.unit}, difference",
-        baseline=LABELS[other],
+        over=label(other),
+        why=_NO_CAUSE,
     )
 
 
-_NO_CAUSE = "no cells of pm-why with and without it"
+_MORE_ORDERS = "PM meets more permutations"
+_KEPT_ORDER = "The constant estimator keeps the order more often when"
+_FEWER_BYTES = (
+    "A, B and C send {} of the bytes for the same storage load, and so are less sequential"
+)
+_MORE_LINKS = "PM meets all SLOs of the network more often with"
+_FEWER_MISSES = "Cake misses fewer SLOs of F"
 CAUSES: tuple[Claim, ...] = (
-    *(
-        _cause(f"orders-{name}", WHY_ORDERS, name, statement)
-        for name, statement in (
-            ("k", "PM meets more permutations with k = 2 than with 1.25"),
-            (
-                "longest",
-                "PM, which plans for the longest latency, meets more permutations when SLOs are "
-                "made of the longest latency alone and not of the 99.9th percentile",
-            ),
-            (
-                "copy",
-                "PM meets more permutations when the copy's requests, which are not interrupted, "
-                "are short",
-            ),
-            (
-                "blocking",
-                "PM meets more permutations when it plans with the bound that counts blocking",
-            ),
-        )
-    ),
-    *(
-        _cause(
-            f"estimator-{name}",
-            WHY_ESTIMATOR,
-            name,
-            f"The constant estimator keeps the order more often when A, B and C send {name} of "
-            "the bytes for the same storage load, and so are less sequential",
-        )
-        for name in ("0.4", "0.2")
+    _cause("orders-k", WHY_ORDERS, "k", f"{_MORE_ORDERS} with k = 2 than with 1.25"),
+    _cause(
+        "orders-longest",
+        WHY_ORDERS,
+        "longest",
+        "PM, which plans for the longest latency, meets more permutations when SLOs are made of "
+        "the longest latency alone and not of the 99.9th percentile",
     ),
     _cause(
-        "estimator-longest",
-        WHY_ESTIMATOR,
-        "longest",
-        "The constant estimator keeps the order more often when SLOs are made of the longest "
-        "latency alone",
+        "orders-copy",
+        WHY_ORDERS,
+        "copy",
+        f"{_MORE_ORDERS} when the copy's requests, which are not interrupted, are short",
+    ),
+    _cause(
+        "orders-blocking",
+        WHY_ORDERS,
+        "blocking",
+        f"{_MORE_ORDERS} when it plans with the bound that counts blocking",
     ),
     *(
-        _cause(
-            f"network-{name}",
-            WHY_NETWORK,
-            name,
-            f"PM meets all SLOs of the network more often with {words}",
+        _cause(f"estimator-{name}", WHY_ESTIMATOR, name, f"{_KEPT_ORDER} {words}")
+        for name, words in (
+            ("0.4", _FEWER_BYTES.format("0.4")),
+            ("0.2", _FEWER_BYTES.format("0.2")),
+            ("longest", "SLOs are made of the longest latency alone"),
         )
+    ),
+    *(
+        _cause(f"network-{name}", WHY_NETWORK, name, f"{_MORE_LINKS} {words}")
         for name, words in (
             ("k3", "k = 3 than with 1.5"),
             ("k5", "k = 5 than with 1.5"),
@@ -867,9 +824,7 @@ CAUSES: tuple[Claim, ...] = (
         )
     ),
     *(
-        _cause(
-            f"low-{name}", WHY_LOW, name, f"Cake misses fewer SLOs of F {words}", "cake", less=True
-        )
+        _cause(f"low-{name}", WHY_LOW, name, f"{_FEWER_MISSES} {words}", policy="cake", sign=-1)
         for name, words in (
             ("mixed", "when its requests are smaller and partly sequential"),
             ("copy", "when the copy's requests are short"),
@@ -882,9 +837,9 @@ CAUSES: tuple[Claim, ...] = (
             f"high-sharp{sharpness}-{policy}",
             WHY_HIGH,
             f"sharp{sharpness}",
-            f"{LABELS[policy]} misses more SLOs at C_A^2 = 40 when in bursts requests come "
+            f"{label(policy)} misses more SLOs at C_A^2 = 40 when in bursts requests come "
             f"{sharpness} times as often as on average",
-            policy,
+            policy=policy,
         )
         for sharpness in (3, 5, 10)
         for policy in ("cake", "pm")

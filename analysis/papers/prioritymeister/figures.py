@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,68 +18,43 @@ from analysis.core.evidence import average, by_block
 from analysis.core.figures import Missing, Table
 from analysis.core.panels import Look, Points, lines, points
 from analysis.core.stats import Estimate
+from analysis.papers.prioritymeister import runs
 from analysis.papers.prioritymeister.claims import (
     CAKE_SHARE,
     K_NETWORK,
     K_NORMAL,
     K_ORDERS,
-    WHY_ESTIMATOR,
-    WHY_HIGH,
-    WHY_LOW,
-    WHY_NETWORK,
-    WHY_ORDERS,
+    QUESTIONS,
     K,
     Question,
+    label,
     shape_of,
-)
-from analysis.papers.prioritymeister.runs import (
-    BEYOND,
-    BROKEN,
-    COLOURS,
-    COLUMNS,
-    LABELS,
-    MORE_THAN,
-    POLICIES,
-    STATED,
-    TAIL,
-    WORKLOADS,
-    bootstrap,
-    cells,
-    described,
-    deviations,
-    latency,
-    met,
-    proven,
-    settings,
-    unbounded,
-    unproven,
-    unproven_text,
-    variants,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = npt.NDArray[np.float64]
+Panel = tuple[str, Callable[["Axes"], object]]
+"""Title of a panel, and the function that draws it."""
 
 MS = 1e3
 MISSED = "#CC3311"
 BAR_WIDTH = 0.8
-PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
+PERCENTS = tuple(runs.PERCENTILES.values())[:-1]
 """Percentiles that runs report, if at least ten requests are slower."""
-TICKS = (50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
+TICKS = (50.0, 90.0, 99.0, 99.9)
 GRID = np.logspace(0, -5, 200)
 """Shares of slower requests at which curves of several runs are combined."""
+HIGHEST = 99.97
+"""End of the axis of percentiles."""
 C2 = {"F": "1", "G": "20", "H": "40", "B": "14"}
 SHAPES = {"balanced": "balanced gaps", "sharp": "sharp bursts"}
-REQUESTS = "#4477AA"
 LIMITERS = {
-    "all": ("#0072B2", "several buckets"),
-    "fast": ("#CC3311", "one: fast, shallow"),
-    "slow": ("#228833", "one: slow, deep"),
+    "all": Look("several buckets", "#0072B2"),
+    "fast": Look("one: fast, shallow", "#CC3311"),
+    "slow": Look("one: slow, deep", "#228833"),
 }
-BELOW = (("A", "medium"), ("C", "low"))
 SCENARIOS = {
     "disk": "disk (5, 6, 11)",
     "burst": "burst (1, 7)",
@@ -88,24 +64,70 @@ SCENARIOS = {
     "levels": "levels",
 }
 _NEEDS_DISK = f"the scenario disk with k = {K:g}"
-_LETTERS = "abcdef"
 
 
 # Panels.
 
 
-def workload_colour(name: str) -> str:
-    """Return a workload's colour, the same in every figure."""
-    return WORKLOADS.get(name, "#444444")
+def draw(
+    folder: Path,
+    name: str,
+    panels: Sequence[Panel],
+    size: tuple[float, float],
+    *,
+    columns: int | None = None,
+    lettered: bool = True,
+    small: bool = False,
+    slo: bool = False,
+    alike: float | None = None,
+    legend: int = 6,
+) -> Path:
+    """Draw a figure with one legend above all panels, and save it.
+
+    Args:
+        folder, name: place of the file.
+        panels: title and drawing function of each panel.
+        size: width of the figure, and height of a row of panels.
+        columns: panels in a row; None for all.
+        lettered: True to begin titles with (a), (b) and so on.
+        small: True for small titles.
+        slo: True to name dashed lines as the SLO in the legend.
+        alike: None, or the factor above the highest limit at which the common vertical axis of all
+            panels ends.
+        legend: columns of the legend.
+    """
+    across = columns or len(panels)
+    rows = -(-len(panels) // across)
+    with style.figure(rows, across, width=size[0], height=size[1] * rows) as (drawn, axes):
+        for index, (panel, (title, content)) in enumerate(zip(axes, panels, strict=False)):
+            content(panel)
+            text = f"({'abcdef'[index]}) {title}" if lettered else title
+            written = panel.set_title(text, loc="left")
+            if small:
+                written.set_fontsize("small")
+        shown = axes[: len(panels)]
+        for panel in axes[len(panels) :]:
+            panel.set_visible(False)
+        if alike is not None:
+            limits = [panel.get_ylim() for panel in shown]
+            for panel in shown:
+                panel.set_ylim(min(low for low, _ in limits), alike * max(top for _, top in limits))
+        if slo:
+            axes[0].plot([], [], "--", color="black", linewidth=1.1, label="SLO")
+        style.legend(drawn, axes, columns=legend)
+        return style.save(drawn, folder, name)
 
 
-def slo_line(axes: Axes, rows: pd.DataFrame, name: str, *, style: str = "--") -> None:
-    """Draw the SLO of a workload, the median over blocks, dashed in its colour."""
-    found = rows[rows["workload"] == name]["slo_s"].dropna().astype(float)
+def slo_line(axes: Axes, rows: pd.DataFrame, colour: str = "black") -> None:
+    """Draw the SLO of a workload's rows, the median over blocks, as a dashed line."""
+    found = rows["slo_s"].dropna().astype(float)
     if len(found):
-        axes.axhline(
-            MS * float(found.median()), color=workload_colour(name), linestyle=style, linewidth=1.1
-        )
+        axes.axhline(MS * float(found.median()), color=colour, linestyle="--", linewidth=1.1)
+
+
+def _note(axes: Axes, text: str, xy: tuple[float, float], colour: str) -> None:
+    """Write a line of text into a panel, at a place in shares of its width and height."""
+    axes.annotate(text, xy, xycoords="axes fraction", fontsize="x-small", va="top", color=colour)
 
 
 def bars(
@@ -130,27 +152,27 @@ def bars(
     width = BAR_WIDTH / max(1, len(workloads))
     endless: list[tuple[float, str, str]] = []
     for w, name in enumerate(workloads):
-        label: str | None = name
+        in_legend: str | None = name
+        colour = runs.WORKLOADS[name]
         for g, (_, found) in enumerate(groups):
             mine = found[found["workload"] == name]
             values = mine[f"p{percent:g}_s"].astype(float)
-            estimate = None if values.isna().any() else bootstrap(values.tolist())
+            estimate = None if values.isna().any() else runs.bootstrap(values.tolist())
             if estimate is None:
                 continue
             x = g + (w - (len(workloads) - 1) / 2) * width
             shown = estimate.map(lambda s: MS * s)
-            colour = workload_colour(name)
+            missed = int((~runs.met(mine, percent)).sum())
             if np.isinf(shown.value):
-                endless.append((x, colour, f"{int((~met(mine, percent)).sum())}/{len(mine)}"))
+                endless.append((x, colour, f"never answered, {missed}/{len(mine)}"))
                 continue
-            axes.bar(x, shown.value, 0.92 * width, color=colour, label=label)
-            label = None
+            axes.bar(x, shown.value, 0.92 * width, color=colour, label=in_legend)
+            in_legend = None
             error = np.array(shown.error).reshape(2, 1)
             axes.errorbar(x, shown.value, yerr=error, color="black", linewidth=0.9, capsize=2)
-            missed, count = int((~met(mine, percent)).sum()), len(mine)
             if missed:
                 axes.annotate(
-                    f"{missed}/{count}",
+                    f"{missed}/{len(mine)}",
                     (x, max(shown.value, shown.high)),
                     xytext=(0, 2),
                     textcoords="offset points",
@@ -160,25 +182,19 @@ def bars(
                     color=MISSED,
                     rotation=90,
                 )
-        slo_line(axes, rows, name)
+        slo_line(axes, rows[rows["workload"] == name], colour)
     style.magnitudes(axes)
     axes.set_xticks(range(len(groups)), [name for name, _ in groups])
     axes.set_xlim(-0.6, len(groups) - 0.4)
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.12)  # room for the texts above bars
-    _without_end(axes, endless, 0.92 * width)
-    axes.set_ylabel("Latency (ms)")
-
-
-def _without_end(axes: Axes, bars: Sequence[tuple[float, str, str]], width: float) -> None:
-    """Draw bars (place, colour, missed runs) of infinite latencies, up to the top of the axis."""
-    for x, colour, missed in bars:
-        edges = (x - width / 2, x + width / 2)
+    for x, colour, text in endless:
+        edges = (x - 0.46 * width, x + 0.46 * width)
         axes.axvspan(*edges, facecolor="none", edgecolor=colour, hatch="///", linewidth=0.8)
         axes.text(
             x,
             0.5,
-            f"never answered, {missed}",
+            text,
             transform=axes.get_xaxis_transform(),
             ha="center",
             va="center",
@@ -186,6 +202,7 @@ def _without_end(axes: Axes, bars: Sequence[tuple[float, str, str]], width: floa
             color=MISSED,
             rotation=90,
         )
+    axes.set_ylabel("Latency (ms)")
 
 
 def tail_curve(evidence: Evidence, row: pd.Series) -> tuple[Floats, Floats] | None:
@@ -196,22 +213,13 @@ def tail_curve(evidence: Evidence, row: pd.Series) -> tuple[Floats, Floats] | No
         return None
     kept = pd.read_parquet(path)
     mine = kept[kept["tenant"] == row["workload"]].sort_values("low_ns")
-    count = mine["count"].to_numpy(float)
     total = float(row["requests"])
-    slower = 1 - np.cumsum(count) / total
-    shown = slower * total >= BEYOND - 0.5
+    slower = 1 - np.cumsum(mine["count"].to_numpy(float)) / total
+    shown = slower * total >= runs.BEYOND - 0.5
     return slower[shown], mine["high_ns"].to_numpy(float)[shown] * 1e-6
 
 
-def tails(
-    axes: Axes,
-    evidence: Evidence,
-    rows: pd.DataFrame,
-    *,
-    colour: str,
-    label: str,
-    style: str = "-",
-) -> None:
+def tails(axes: Axes, evidence: Evidence, rows: pd.DataFrame, look: Look) -> None:
     """Draw latency against percentile: the median of the runs of one workload, and their range."""
     curves = []
     for _, row in rows.iterrows():
@@ -227,64 +235,49 @@ def tails(
     stacked = np.array(curves)
     known = ~np.isnan(stacked).any(axis=0)
     x, shown = -np.log10(GRID[known]), stacked[:, known]
-    axes.plot(x, np.median(shown, axis=0), style, color=colour, label=label, linewidth=1.4)
+    axes.plot(x, np.median(shown, axis=0), "-", color=look.colour, label=look.label, linewidth=1.4)
     if len(curves) > 1:
         low, high = shown.min(axis=0), shown.max(axis=0)
-        axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
 
 
-def percentile_axis(axes: Axes, *, most: float = 99.97) -> None:
+def percentile_axis(axes: Axes) -> None:
     """Set up the axes of `tails`: horizontal percentiles, higher ones to the right, and a
     logarithmic vertical axis."""
-    ticks = [tick for tick in TICKS if tick <= most + 0.02]
-    axes.set_xticks([-np.log10(1 - tick / 100) for tick in ticks], [f"{t:g}" for t in ticks])
-    axes.set_xlim(-np.log10(0.5), -np.log10(1 - most / 100))
+    axes.set_xticks([-np.log10(1 - tick / 100) for tick in TICKS], [f"{t:g}" for t in TICKS])
+    axes.set_xlim(-np.log10(0.5), -np.log10(1 - HIGHEST / 100))
     style.magnitudes(axes)
     axes.set_xlabel("Percentile")
     axes.set_ylabel("Latency (ms)")
 
 
-def shares(
-    axes: Axes, series: Sequence[tuple[Look, Points]], order: Sequence[Any], ticks: Sequence[str]
+def tails_by_workload(
+    axes: Axes, evidence: Evidence, rows: pd.DataFrame, everyone: pd.DataFrame
 ) -> None:
-    """Draw shares in percent as lines with 95 % intervals over blocks, cut at 0 and 100 %."""
+    """Draw the tails of every workload of `everyone` that has rows, with its SLO."""
+    for workload in shown_workloads(everyone):
+        look = Look(workload, runs.WORKLOADS[workload])
+        tails(axes, evidence, rows[rows["workload"] == workload], look)
+        slo_line(axes, everyone[everyone["workload"] == workload], look.colour)
+    percentile_axis(axes)
+
+
+def shares(
+    axes: Axes,
+    series: Sequence[tuple[Look, Points]],
+    order: Sequence[Any],
+    ticks: Iterable[str],
+    texts: tuple[str, str],
+) -> None:
+    """Draw shares in percent as lines with 95 % intervals over blocks, cut at 0 and 100 %; `texts`
+    are those of the axes."""
     shown = [
         (look, {at: one.map(lambda v: min(max(100 * v, 0.0), 100.0)) for at, one in found.items()})
         for look, found in series
     ]
-    lines(axes, shown, order, ticks)
-
-
-def finish(
-    drawn: Figure,
-    axes: Sequence[Axes],
-    folder: Path,
-    name: str,
-    *,
-    shown: int | None = None,
-    slo: bool = False,
-    alike: bool = False,
-    columns: int = 6,
-) -> Path:
-    """Hide panels after the first `shown`, draw one legend above all panels, and save the figure.
-
-    Args:
-        drawn, axes, folder, name: the figure, its panels, and the name of its file.
-        shown: number of panels with content; None for all.
-        slo: True to name dashed lines as the SLO in the legend.
-        alike: True to set the same vertical axis for all panels.
-        columns: columns of the legend.
-    """
-    for panel in axes[len(axes) if shown is None else shown :]:
-        panel.set_visible(False)
-    if alike:
-        limits = [panel.get_ylim() for panel in axes[:shown]]
-        for panel in axes[:shown]:
-            panel.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-    if slo:
-        axes[0].plot([], [], "--", color="black", linewidth=1.1, label="SLO")
-    style.legend(drawn, axes, columns=columns)
-    return style.save(drawn, folder, name)
+    lines(axes, shown, order, list(ticks))
+    axes.set_xlabel(texts[0])
+    axes.set_ylabel(texts[1])
 
 
 def k_of(rows: pd.DataFrame) -> str:
@@ -309,7 +302,7 @@ def known_percent(rows: pd.DataFrame, most: float = 99.9) -> float:
 
 def shown_workloads(rows: pd.DataFrame) -> list[str]:
     """Return the workloads with a latency SLO, by name."""
-    return sorted(set(latency(rows)["workload"]))
+    return sorted(set(runs.latency(rows)["workload"]))
 
 
 def _within(rows: pd.DataFrame) -> Estimate | None:
@@ -318,7 +311,7 @@ def _within(rows: pd.DataFrame) -> Estimate | None:
 
 
 def _by_policy(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    return [(LABELS[name], rows[rows["variant"] == name]) for name in variants(rows)]
+    return [(label(name), rows[rows["variant"] == name]) for name in runs.variants(rows)]
 
 
 def _percents(rows: pd.DataFrame) -> list[float]:
@@ -331,43 +324,38 @@ def _percents(rows: pd.DataFrame) -> list[float]:
 
 def tail_bars(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 5: latency of A, B and C by policy, one panel per percentile."""
-    rows = latency(cells(evidence.table, "disk", k=K))
+    rows = runs.latency(runs.cells(evidence.table, "disk", k=K))
     if rows.empty:
         return Missing(_NEEDS_DISK)
-    percents = _percents(rows)
-    count = (len(percents) + 1) // 2
-    with style.figure(count, 2, width=11.0, height=3.3 * count) as (drawn, axes):
-        for panel, percent, mark in zip(axes, percents, _LETTERS, strict=False):
-            bars(panel, rows, _by_policy(rows), percent, shown_workloads(rows))
-            panel.set_title(
-                f"({mark}) {percent:g}th percentile ({k_of(rows)}, {blocks(rows)})", loc="left"
-            )
-        return finish(drawn, axes, folder, name, shown=len(percents), slo=True)
+    groups, workloads = _by_policy(rows), shown_workloads(rows)
+    panels: list[Panel] = [
+        (
+            f"{percent:g}th percentile ({k_of(rows)}, {blocks(rows)})",
+            partial(bars, rows=rows, groups=groups, percent=percent, workloads=workloads),
+        )
+        for percent in _percents(rows)
+    ]
+    return draw(folder, name, panels, (11.0, 3.3), columns=2, slo=True)
 
 
 def tail_lines(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 6: latency at every percentile, one panel per policy."""
-    rows = latency(cells(evidence.table, "disk", k=K))
+    rows = runs.latency(runs.cells(evidence.table, "disk", k=K))
     if rows.empty:
         return Missing(_NEEDS_DISK)
-    shown = variants(rows)
-    columns = 4
-    count = -(-len(shown) // columns)
-    with style.figure(count, columns, width=12.0, height=3.1 * count) as (drawn, axes):
-        for panel, variant in zip(axes, shown, strict=False):
-            mine = rows[rows["variant"] == variant]
-            for workload in shown_workloads(rows):
-                its = mine[mine["workload"] == workload]
-                tails(panel, evidence, its, colour=workload_colour(workload), label=workload)
-                slo_line(panel, rows, workload)
-            percentile_axis(panel)
-            panel.set_title(f"{LABELS[variant]} ({k_of(mine)}, {blocks(mine)})", loc="left")
-        return finish(drawn, axes, folder, name, shown=len(shown), slo=True, alike=True)
+    panels: list[Panel] = [
+        (
+            f"{text} ({k_of(mine)}, {blocks(mine)})",
+            partial(tails_by_workload, evidence=evidence, rows=mine, everyone=rows),
+        )
+        for text, mine in _by_policy(rows)
+    ]
+    return draw(folder, name, panels, (12.0, 3.1), columns=4, lettered=False, slo=True, alike=1.0)
 
 
 def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 10: PM with the device's profile and with the constant estimator."""
-    rows = latency(cells(evidence.table, "disk", "pm", k=K, estimator=...))
+    rows = runs.latency(runs.cells(evidence.table, "disk", "pm", k=K, estimator=...))
     if not {"profile", "constant"} <= set(rows["estimator"]):
         return Missing(f"{_NEEDS_DISK} and both estimators")
     both = set(rows[rows["estimator"] == "constant"]["seed"])
@@ -376,28 +364,30 @@ def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         (text, rows[rows["estimator"] == kind])
         for kind, text in (("profile", "device's\nprofile"), ("constant", "constant\nbase time"))
     ]
-    percents = _percents(rows)
-    with style.figure(1, len(percents), width=12.0, height=3.5) as (drawn, axes):
-        for panel, percent, mark in zip(axes, percents, _LETTERS, strict=False):
-            bars(panel, rows, groups, percent, shown_workloads(rows))
-            panel.set_title(f"({mark}) {percent:g}th ({k_of(rows)}, {blocks(rows)})", loc="left")
-        return finish(drawn, axes, folder, name, slo=True, alike=True)
+    workloads = shown_workloads(rows)
+    panels: list[Panel] = [
+        (
+            f"{percent:g}th ({k_of(rows)}, {blocks(rows)})",
+            partial(bars, rows=rows, groups=groups, percent=percent, workloads=workloads),
+        )
+        for percent in _percents(rows)
+    ]
+    return draw(folder, name, panels, (12.0, 3.5), slo=True, alike=1.0)
 
 
 def permutations(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 11: 99.9th percentiles, a panel per assignment of three SLOs to A, B and C."""
-    rows = latency(cells(evidence.table, "disk", k=K_ORDERS, permutation=...))
+    rows = runs.latency(runs.cells(evidence.table, "disk", k=K_ORDERS, permutation=...))
     rows = rows[rows["permutation"].notna()]
     if rows.empty:
         return Missing(f"the scenario disk with permutations and k = {K_ORDERS:g}")
-    found = sorted(rows["permutation"].unique())
-    with style.figure(2, 3, width=13.0, height=6.6) as (drawn, axes):
-        for panel, permutation, mark in zip(axes, found, _LETTERS, strict=False):
-            mine = rows[rows["permutation"] == permutation]
-            bars(panel, mine, _by_policy(mine), 99.9, shown_workloads(mine))
-            words = ", ".join(f"{w} x{m}" for w, m in zip("ABC", permutation, strict=True))
-            panel.set_title(f"({mark}) SLOs: {words} ({blocks(mine)})", loc="left")
-        return finish(drawn, axes, folder, name, shown=len(found), slo=True, alike=True)
+    panels: list[Panel] = []
+    for permutation, mine in rows.groupby("permutation"):
+        words = ", ".join(f"{w} x{m}" for w, m in zip("ABC", str(permutation), strict=True))
+        groups, workloads = _by_policy(mine), shown_workloads(mine)
+        content = partial(bars, rows=mine, groups=groups, percent=99.9, workloads=workloads)
+        panels.append((f"SLOs: {words} ({blocks(mine)})", content))
+    return draw(folder, name, panels, (13.0, 3.3), columns=3, slo=True, alike=1.0)
 
 
 # Figures 4, 8 and 9: a misbehaving workload, and the network.
@@ -406,101 +396,103 @@ def permutations(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 def buckets(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 4: (a) B's r-b curve with the buckets that limit it, (b) and (c) the workloads
     below B while B sends far more than it announced."""
-    rows = cells(evidence.table, "buckets", "pm", k=K, misbehaves=True, limiters=...)
+    rows = runs.cells(evidence.table, "buckets", "pm", k=K, misbehaves=True, limiters=...)
     if rows.empty:
         return Missing(f"the scenario buckets with all limiters, misbehaving, k = {K:g}")
-    with style.figure(1, 3, width=13.0, height=4.0) as (drawn, axes):
-        _curve(axes[0], evidence, rows)
-        for panel, (workload, place), mark in zip(axes[1:], BELOW, "bc", strict=True):
-            mine = rows[rows["workload"] == workload]
-            for limiters, (colour, text) in LIMITERS.items():
-                its = mine[mine["limiters"] == limiters]
-                tails(panel, evidence, its, colour=colour, label=text)
-            slo = float(mine["slo_s"].astype(float).median())
-            panel.axhline(1e3 * slo, color="black", linestyle="--", linewidth=1.1)
-            percentile_axis(panel)
-            title = f"({mark}) {workload}, {place} priority (n = {mine['seed'].nunique()})"
-            panel.set_title(title, loc="left")
-        return finish(drawn, axes, folder, name, slo=True)
 
+    def below(axes: Axes, workload: str) -> None:
+        mine = rows[rows["workload"] == workload]
+        for limiters, look in LIMITERS.items():
+            tails(axes, evidence, mine[mine["limiters"] == limiters], look)
+        slo_line(axes, mine)
+        percentile_axis(axes)
 
-def _curve(panel: Any, evidence: Evidence, rows: pd.DataFrame) -> None:
-    """Draw the first block's curve."""
     run = evidence.runs[int(rows.sort_values(["block", "limiters"]).iloc[0]["index"])]
-    curve = json.loads((run.folder / "curve.json").read_text())
-    plan = json.loads((run.folder / "plan.json").read_text())
-    panel.plot(100 * np.array(curve["rates"]), 1e3 * np.array(curve["bursts"]), color="black")
+    outside, curve = _curve(run.folder)
+    more = f", {outside} faster" if outside else ""
+    panels: list[Panel] = [(f"B's r-b curve, its buckets{more}", curve)]
+    for workload, place in (("A", "medium"), ("C", "low")):
+        count = rows[rows["workload"] == workload]["seed"].nunique()
+        title = f"{workload}, {place} priority (n = {count})"
+        panels.append((title, partial(below, workload=workload)))
+    return draw(folder, name, panels, (13.0, 4.0), slo=True)
+
+
+def _curve(folder: Path) -> tuple[int, Callable[[Axes], None]]:
+    """Return the number of a run's buckets that are faster than the disk, and the function that
+    draws B's curve with the others."""
+    curve = json.loads((folder / "curve.json").read_text())
+    plan = json.loads((folder / "plan.json").read_text())
     first = next(one for one in plan["workloads"] if one["name"] == "B")
     pairs = np.array(next(s["pairs"] for s in first["stages"] if s["stage"] == "storage"))
     inside = pairs[pairs[:, 0] <= 1]
-    style_of = {"linestyle": "none", "marker": "x", "markersize": 8, "markeredgewidth": 2}
-    panel.plot(100 * inside[:, 0], 1e3 * inside[:, 1], color=LIMITERS["all"][0], **style_of)
-    for which in ("fast", "slow"):
-        rate, burst = curve[which]
-        panel.plot([100 * rate], [1e3 * burst], color=LIMITERS[which][0], **style_of)
-    panel.set_xlabel("Rate (% of the disk)")
-    panel.set_ylabel("Bucket (ms of the disk)")
-    style.magnitudes(panel)
-    outside = len(pairs) - len(inside)
-    more = f", {outside} faster" if outside else ""
-    panel.set_title(f"(a) B's r-b curve, its buckets{more}", loc="left")
+
+    def content(axes: Axes) -> None:
+        axes.plot(100 * np.array(curve["rates"]), MS * np.array(curve["bursts"]), color="black")
+        chosen = {"all": inside, **{which: np.array([curve[which]]) for which in ("fast", "slow")}}
+        for limiters, found in chosen.items():
+            axes.plot(
+                100 * found[:, 0],
+                MS * found[:, 1],
+                color=LIMITERS[limiters].colour,
+                linestyle="none",
+                marker="x",
+                markersize=8,
+                markeredgewidth=2,
+            )
+        axes.set_xlabel("Rate (% of the disk)")
+        axes.set_ylabel("Bucket (ms of the disk)")
+        style.magnitudes(axes)
+
+    return len(pairs) - len(inside), content
 
 
 def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 8: 99.9th percentiles of D and C while D behaves, and of C while D misbehaves;
     lower percentiles if there are too few requests."""
-    rows = latency(cells(evidence.table, "misbehave", k=K_NORMAL, misbehaves=...))
+    rows = runs.latency(runs.cells(evidence.table, "misbehave", k=K_NORMAL, misbehaves=...))
     if rows.empty or not rows["misbehaves"].any():
         return Missing(f"the scenario misbehave with k = {K_NORMAL:g}, behaving and misbehaving")
-    panels = [
-        (rows[(rows["workload"] == workload) & (rows["misbehaves"] == bad)], workload, words)
-        for workload, bad, words in (
-            ("D", False, "D behaves"),
-            ("C", False, "C, D behaves"),
-            ("C", True, "C, D misbehaves"),
-            ("D", True, "D misbehaves"),
-        )
-    ]
-    panels = [one for one in panels if len(one[0])]
-    with style.figure(2, 2, width=12.0, height=6.6) as (drawn, axes):
-        for panel, (mine, workload, words), mark in zip(axes, panels, _LETTERS, strict=False):
-            percent = known_percent(mine)
-            bars(panel, mine, _by_policy(mine), percent, [workload])
-            for text in panel.get_xticklabels():
-                text.set(rotation=20, ha="right")
-            panel.set_title(
-                f"({mark}) {words}: {percent:g}th percentile ({k_of(mine)}, {blocks(mine)})",
-                loc="left",
-            )
-        return finish(drawn, axes, folder, name, shown=len(panels), slo=True)
+
+    def content(axes: Axes, mine: pd.DataFrame, workload: str) -> None:
+        bars(axes, mine, _by_policy(mine), known_percent(mine), [workload])
+        for text in axes.get_xticklabels():
+            text.set(rotation=20, ha="right")
+
+    panels: list[Panel] = []
+    for workload, bad, words in (
+        ("D", False, "D behaves"),
+        ("C", False, "C, D behaves"),
+        ("C", True, "C, D misbehaves"),
+        ("D", True, "D misbehaves"),
+    ):
+        mine = rows[(rows["workload"] == workload) & (rows["misbehaves"] == bad)]
+        if len(mine):
+            percent = f"{known_percent(mine):g}th percentile"
+            title = f"{words}: {percent} ({k_of(mine)}, {blocks(mine)})"
+            panels.append((title, partial(content, mine=mine, workload=workload)))
+    return draw(folder, name, panels, (12.0, 3.3), columns=2, slo=True)
 
 
 def network(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 9: latency by percentile with a link as the bottleneck; one row per link."""
-    table = latency(cells(evidence.table, "network", k=K_NETWORK, bottleneck=...))
+    table = runs.latency(runs.cells(evidence.table, "network", k=K_NETWORK, bottleneck=...))
     if table.empty:
         return Missing(f"the scenario network with k = {K_NETWORK:g}")
-    links = [one for one in ("egress", "ingress") if (table["bottleneck"] == one).any()]
-    words = {"egress": "server's link out", "ingress": "clients' link in"}
-    with style.figure(len(links), 3, width=12.5, height=3.6 * len(links)) as (drawn, axes):
-        for place, panel in enumerate(axes):
-            link, variant = links[place // 3], ("pm", "byslo", "ps")[place % 3]
-            mine = table[(table["bottleneck"] == link) & (table["variant"] == variant)]
-            for workload in ("C", "I", "J", "K"):
-                its = mine[mine["workload"] == workload]
-                tails(panel, evidence, its, colour=workload_colour(workload), label=workload)
-                slo_line(panel, table[table["bottleneck"] == link], workload)
-            percentile_axis(panel)
-            missed = _missed(mine)
-            title = f"({_LETTERS[place]}) {LABELS[variant]}, {words[link]} ({blocks(mine)}){missed}"
-            panel.set_title(title, loc="left", fontsize="small")
-        return finish(drawn, axes, folder, name, slo=True, alike=True)
-
-
-def _missed(rows: pd.DataFrame) -> str:
-    within = rows["within"].astype(float)
-    missed = sorted(set(rows[within < 0.999]["workload"]))
-    return f"; missed: {', '.join(missed)}" if missed else ""
+    panels: list[Panel] = []
+    for link, words in (("egress", "server's link out"), ("ingress", "clients' link in")):
+        here = table[table["bottleneck"] == link]
+        for variant in ("pm", "byslo", "ps") if len(here) else ():
+            mine = here[here["variant"] == variant]
+            missed = sorted(set(mine[mine["within"].astype(float) < 0.999]["workload"]))
+            text = f"; missed: {', '.join(missed)}" if missed else ""
+            panels.append(
+                (
+                    f"{label(variant)}, {words} ({blocks(mine)}){text}",
+                    partial(tails_by_workload, evidence=evidence, rows=mine, everyone=here),
+                )
+            )
+    return draw(folder, name, panels, (12.5, 3.6), columns=3, small=True, slo=True, alike=1.0)
 
 
 # Figures 1 and 7: PM and Cake under bursts of requests; Cake's own parameter.
@@ -509,148 +501,149 @@ def _missed(rows: pd.DataFrame) -> str:
 def over_time(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 1: requests in 10 s, and missed SLOs among them under Cake and PM, in the first
     block's run."""
-    chosen = [("F", "balanced", "low burstiness")]
-    rows = {
-        (label, gaps): cells(evidence.table, "burst", burst=label, gaps=gaps, k=K)
-        for label, gaps in (("F", "balanced"), ("B", "balanced"), ("B", "sharp"))
-    }
-    chosen += [
-        ("B", gaps, f"burstier, {SHAPES[gaps]}") for gaps in SHAPES if not rows["B", gaps].empty
-    ]
-    if rows["F", "balanced"].empty or len(chosen) < 2:
+    panels: list[Panel] = []
+    for workload, gaps, words in (
+        ("F", "balanced", "low burstiness"),
+        *(("B", gaps, f"burstier, {text}") for gaps, text in SHAPES.items()),
+    ):
+        rows = runs.cells(evidence.table, "burst", burst=workload, gaps=gaps, k=K)
+        if len(rows):
+            rows = runs.latency(rows)
+            title = f"{workload}, C_A² = {C2[workload]}: {words}"
+            first = rows[rows["block"] == rows["block"].min()]
+            panels.append((title, partial(_course, evidence=evidence, rows=first)))
+        elif workload == "F":
+            break
+    if len(panels) < 2:
         return Missing(f"the scenario burst with F and B under pm and cake, k = {K:g}")
-    with style.figure(1, len(chosen), width=4.6 * len(chosen), height=3.6) as (drawn, axes):
-        for panel, (label, gaps, words), mark in zip(axes, chosen, "abc", strict=False):
-            mine = latency(rows[label, gaps])
-            mine = mine[mine["block"] == mine["block"].min()]
-            for variant, colour in (("cake", COLOURS["cake"]), ("pm", "#228833")):
-                run = mine[mine["variant"] == variant]
-                if run.empty:
-                    continue
-                row = run.iloc[0]
-                series = _series(evidence, row)
-                if variant == "cake":
-                    panel.plot(series["requests"], color=REQUESTS, label="requests in 10 s")
-                percent = 100 * (1 - float(row["within"]))
-                text = f"{LABELS[variant]}: SLO violations"
-                panel.plot(series["misses"], color=colour, label=text)
-                panel.annotate(
-                    f"{LABELS[variant]}: {percent:.2f} % of the second half",
-                    (0.02, 0.96 if variant == "cake" else 0.89),
-                    xycoords="axes fraction",
-                    fontsize="x-small",
-                    va="top",
-                    color=colour,
-                )
-            half = float(mine["seconds"].iloc[0]) / 2
-            panel.axvline(half, color="black", linestyle=":", linewidth=1)
-            top = 1.25 * panel.get_ylim()[1]
-            panel.set_ylim(-0.02 * top, top)  # a line of zeros is visible above the axis
-            panel.set_xlabel("Time (s); counted from the dotted line on")
-            panel.set_ylabel("Requests in 10 s")
-            title = f"({mark}) {label}, C_A² = {C2[label]}: {words}"
-            panel.set_title(title, loc="left", fontsize="small")
-        return finish(drawn, axes, folder, name)
+    return draw(folder, name, panels, (4.6 * len(panels), 3.6), small=True)
 
 
-def _series(evidence: Evidence, row: pd.Series) -> pd.DataFrame:
-    """Return columns requests and misses by second."""
-    samples = evidence.runs[int(row["index"])].samples()
-    mine = samples[samples["node"] == row["workload"]]
-    wide: pd.DataFrame = mine.pivot_table(index="t_s", columns="metric", values="value")
-    return wide
+def _course(axes: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
+    """Draw requests and misses over time of a block's runs under Cake and PM."""
+    for variant, colour, height in (
+        ("cake", runs.POLICIES["cake"].colour, 0.96),
+        ("pm", "#228833", 0.89),
+    ):
+        run = rows[rows["variant"] == variant]
+        if run.empty:
+            continue
+        row = run.iloc[0]
+        samples = evidence.runs[int(row["index"])].samples()
+        mine = samples[samples["node"] == row["workload"]]
+        series = mine.pivot_table(index="t_s", columns="metric", values="value")
+        if variant == "cake":
+            axes.plot(series["requests"], color="#4477AA", label="requests in 10 s")
+        axes.plot(series["misses"], color=colour, label=f"{label(variant)}: SLO violations")
+        percent = 100 * (1 - float(row["within"]))
+        text = f"{label(variant)}: {percent:.2f} % of the second half"
+        _note(axes, text, (0.02, height), colour)
+    half = float(rows["seconds"].iloc[0]) / 2
+    axes.axvline(half, color="black", linestyle=":", linewidth=1)
+    top = 1.25 * axes.get_ylim()[1]
+    axes.set_ylim(-0.02 * top, top)  # a line of zeros is visible above the axis
+    axes.set_xlabel("Time (s); counted from the dotted line on")
+    axes.set_ylabel("Requests in 10 s")
 
 
 def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 7: latency by percentile of F, G and H; rows are shapes of the gaps."""
-    rows = latency(cells(evidence.table, "burst", k=K))
+    rows = runs.latency(runs.cells(evidence.table, "burst", k=K))
     rows = rows[rows["burst"].isin(("F", "G", "H")) & rows["variant"].isin(("pm", "cake"))]
     shapes = [gaps for gaps in SHAPES if ((rows["gaps"] == gaps) & (rows["burst"] == "H")).any()]
     if not shapes:
         return Missing(f"the scenario burst with F, G and H under pm and cake, k = {K:g}")
-    labels = [label for label in "FGH" if (rows["burst"] == label).any()]
-    count, columns = len(shapes), len(labels)
-    with style.figure(count, columns, width=4.0 * columns, height=3.4 * count) as (drawn, axes):
-        for place, panel in enumerate(axes):
-            gaps, label = shapes[place // columns], labels[place % columns]
-            shape = shape_of(label, gaps)
-            here = rows[(rows["burst"] == label) & (rows["gaps"] == shape)]
-            for index, variant in enumerate(("pm", "cake")):
-                mine = here[here["variant"] == variant]
-                tails(panel, evidence, mine, colour=COLOURS[variant], label=LABELS[variant])
-                within = _within(mine)
-                if within is not None:
-                    panel.annotate(
-                        f"{LABELS[variant]}: {100 * within.value:.2f} % within the SLO",
-                        (0.03, 0.96 - 0.08 * index),
-                        xycoords="axes fraction",
-                        fontsize="x-small",
-                        va="top",
-                        color=COLOURS[variant],
-                    )
-            slo = here["slo_s"].astype(float).median()
-            panel.axhline(1e3 * slo, color="black", linestyle="--", linewidth=1.1)
-            percentile_axis(panel)
-            title = f"C_A² = {C2[label]}, {SHAPES[shape]} ({blocks(here)})"
-            panel.set_title(f"({_LETTERS[place]}) {title}", loc="left", fontsize="small")
-        limits = [panel.get_ylim() for panel in axes]
-        for panel in axes:
-            panel.set_ylim(min(a for a, _ in limits), 3 * max(b for _, b in limits))
-        return finish(drawn, axes, folder, name, slo=True)
+
+    def content(axes: Axes, here: pd.DataFrame) -> None:
+        for variant, height in (("pm", 0.96), ("cake", 0.88)):
+            mine, look = here[here["variant"] == variant], runs.POLICIES[variant]
+            tails(axes, evidence, mine, look)
+            within = _within(mine)
+            if within is not None:
+                text = f"{look.label}: {100 * within.value:.2f} % within the SLO"
+                _note(axes, text, (0.03, height), look.colour)
+        slo_line(axes, here)
+        percentile_axis(axes)
+
+    workloads = [one for one in "FGH" if (rows["burst"] == one).any()]
+    panels: list[Panel] = []
+    for gaps in shapes:
+        for workload in workloads:
+            here = _of_shape(rows, workload, gaps)
+            title = f"C_A² = {C2[workload]}, {SHAPES[gaps]} ({blocks(here)})"
+            panels.append((title, partial(content, here=here)))
+    size = (4.0 * len(workloads), 3.4)
+    return draw(folder, name, panels, size, columns=len(workloads), small=True, slo=True, alike=3.0)
 
 
-def _by_burst(rows: pd.DataFrame, gaps: str) -> Points:
-    """Return the share of requests within the SLO by workload F, G, H."""
-    found = {
-        label: _within(rows[(rows["burst"] == label) & (rows["gaps"] == shape_of(label, gaps))])
-        for label in "FGH"
-    }
-    return {label: one for label, one in found.items() if one is not None}
+def _of_shape(rows: pd.DataFrame, workload: str, gaps: str) -> pd.DataFrame:
+    return rows[(rows["burst"] == workload) & (rows["gaps"] == shape_of(workload, gaps))]
+
+
+_WITHIN = "Requests within the SLO (%)"
 
 
 def others(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw the share of requests within the SLO against burstiness, for every policy."""
-    rows = latency(cells(evidence.table, "burst", k=K))
+    rows = runs.latency(runs.cells(evidence.table, "burst", k=K))
     rows = rows[rows["burst"].isin(("F", "G", "H"))]
     if rows[rows["variant"] == "none"].empty:
         return Missing(f"the scenario burst with F, G and H under every policy, k = {K:g}")
-    shapes = [gaps for gaps in SHAPES if (rows["gaps"] == gaps).any()]
-    with style.figure(1, len(shapes), width=5.2 * len(shapes), height=3.8) as (drawn, axes):
-        for panel, gaps, mark in zip(axes, shapes, "ab", strict=False):
-            series = [
-                (Look(LABELS[one], COLOURS[one]), _by_burst(rows[rows["variant"] == one], gaps))
-                for one in variants(rows)
-            ]
-            shares(panel, series, "FGH", ["1 (F)", "20 (G)", "40 (H)"])
-            panel.axhline(
-                100 * CAKE_SHARE, color="black", linestyle=":", label="paper: Cake < 96 %"
-            )
-            panel.set_xlabel("C_A²")
-            panel.set_ylabel("Requests within the SLO (%)")
-            panel.set_title(f"({mark}) {SHAPES[gaps]} ({blocks(rows)})", loc="left")
-        return finish(drawn, axes, folder, name, columns=4)
+
+    def content(axes: Axes, gaps: str) -> None:
+        series = []
+        for variant in runs.variants(rows):
+            mine = rows[rows["variant"] == variant]
+            found = {one: _within(_of_shape(mine, one, gaps)) for one in "FGH"}
+            series.append((runs.POLICIES[variant], _known(found)))
+        ticks = ["1 (F)", "20 (G)", "40 (H)"]
+        shares(axes, series, "FGH", ticks, ("C_A²", _WITHIN))
+        axes.axhline(100 * CAKE_SHARE, color="black", linestyle=":", label="paper: Cake < 96 %")
+
+    return _by_shape(folder, name, rows, content, "", legend=4)
+
+
+def _known(found: Mapping[Any, Estimate | None]) -> Points:
+    return {at: one for at, one in found.items() if one is not None}
+
+
+def _by_shape(
+    folder: Path,
+    name: str,
+    rows: pd.DataFrame,
+    content: Callable[..., object],
+    who: str,
+    *,
+    legend: int = 6,
+) -> Path:
+    """Draw a panel for each shape of gaps that has rows."""
+    panels: list[Panel] = [
+        (f"{who}{text} ({blocks(rows)})", partial(content, gaps=gaps))
+        for gaps, text in SHAPES.items()
+        if (rows["gaps"] == gaps).any()
+    ]
+    return draw(folder, name, panels, (5.2 * len(panels), 3.8), legend=legend)
 
 
 def cake_upper(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw the effect of Cake's upper bound."""
-    rows = latency(cells(evidence.table, "burst", "cake", k=K, cake_upper=...))
+    rows = runs.latency(runs.cells(evidence.table, "burst", "cake", k=K, cake_upper=...))
     swept = sorted(rows["cake_upper"].unique())
     if len(swept) < 2:
         return Missing(f"the scenario burst under cake with several cake_upper, k = {K:g}")
-    shapes = [gaps for gaps in SHAPES if (rows["gaps"] == gaps).any()]
-    with style.figure(1, len(shapes), width=5.2 * len(shapes), height=3.8) as (drawn, axes):
-        for panel, gaps, mark in zip(axes, shapes, "ab", strict=False):
-            series = []
-            for label, colour in (("F", "#0072B2"), ("G", "#E69F00"), ("H", "#D55E00")):
-                shape = shape_of(label, gaps)
-                here = rows[(rows["burst"] == label) & (rows["gaps"] == shape)]
-                look = Look(f"{label}, C_A² = {C2[label]}", colour)
-                series.append((look, points(here, "cake_upper", _within)))
-            shares(panel, series, swept, [f"{upper:g}" for upper in swept])
-            panel.set_xlabel("Cake's upper bound of SLO / p99")
-            panel.set_ylabel("Requests within the SLO (%)")
-            panel.set_title(f"({mark}) Cake, {SHAPES[gaps]} ({blocks(rows)})", loc="left")
-        return finish(drawn, axes, folder, name)
+
+    def content(axes: Axes, gaps: str) -> None:
+        series = [
+            (
+                Look(f"{workload}, C_A² = {C2[workload]}", colour),
+                points(_of_shape(rows, workload, gaps), "cake_upper", _within),
+            )
+            for workload, colour in (("F", "#0072B2"), ("G", "#E69F00"), ("H", "#D55E00"))
+        ]
+        ticks = [f"{upper:g}" for upper in swept]
+        shares(axes, series, swept, ticks, ("Cake's upper bound of SLO / p99", _WITHIN))
+
+    return _by_shape(folder, name, rows, content, "Cake, ")
 
 
 # Figures beyond the paper: settings that each policy meets, bounds, levels, Table 2, causes.
@@ -658,179 +651,176 @@ def cake_upper(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 def share_of_settings(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw the share of blocks in which a policy meets all SLOs, against k."""
-    found = settings(evidence.table)
-    if found["k"].nunique() < 2:
-        return Missing("the scenario disk with several k")
+    found = runs.settings(evidence.table)
     swept = sorted(found["k"].unique())
-    with style.figure(width=7.6, height=4.4) as (drawn, (axes,)):
-        series = [
-            (
-                Look(LABELS[one], COLOURS[one]),
-                points(found[found["variant"] == one], "k", lambda rows: average(rows, "met")),
-            )
-            for one in POLICIES
-            if one in set(found["variant"])
-        ]
-        shares(axes, series, swept, [f"{k:g}" for k in swept])
-        axes.set_xlabel("k: SLO over the workload's own 99.9th percentile alone")
-        axes.set_ylabel("Blocks in which all SLOs are met (%)")
+    if len(swept) < 2:
+        return Missing("the scenario disk with several k")
+    series = [
+        (
+            runs.POLICIES[one],
+            points(found[found["variant"] == one], "k", lambda rows: average(rows, "met")),
+        )
+        for one in runs.variants(found)
+    ]
+
+    def content(axes: Axes) -> None:
+        texts = (
+            "k: SLO over the workload's own 99.9th percentile alone",
+            "Blocks in which all SLOs are met (%)",
+        )
+        shares(axes, series, swept, [f"{k:g}" for k in swept], texts)
         axes.set_ylim(-5, 105)
-        count = stats.counts(one for _, of_policy in series for one in of_policy.values())
-        axes.set_title(f"A, B, C and a copy on one disk, 99.9th percentile ({count})", loc="left")
-        return finish(drawn, [axes], folder, name, columns=4)
+
+    count = stats.counts(one for _, of_policy in series for one in of_policy.values())
+    title = f"A, B, C and a copy on one disk, 99.9th percentile ({count})"
+    return draw(folder, name, [(title, content)], (7.6, 4.4), lettered=False, legend=4)
 
 
 def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw the longest latency of each workload in each run over its proven bound."""
-    rows = proven(evidence.table)
+    rows = runs.proven(evidence.table)
     if rows.empty:
-        lacking = unproven_text(evidence.table)
+        lacking = runs.unproven_text(evidence.table)
         needed = "any run of pm (hold)"
         return Missing(f"{needed} with a proven bound: {lacking}" if lacking else needed)
     order = [one for one in SCENARIOS if (rows["scenario"] == one).any()]
-    random = np.random.default_rng(1)
-    with style.figure(width=8.4, height=4.2) as (drawn, (axes,)):
+    highest = rows["bound_ratio"].astype(float).max()
+
+    def content(axes: Axes) -> None:
+        random = np.random.default_rng(1)
         for place, scenario in enumerate(order):
             mine = rows[rows["scenario"] == scenario]
             ratio = mine["bound_ratio"].astype(float).to_numpy()
             x = place + random.uniform(-0.3, 0.3, len(ratio))
-            broken = ratio > BROKEN
+            broken = ratio > runs.BROKEN
             axes.plot(x[~broken], ratio[~broken], ".", color="#0072B2", markersize=4, alpha=0.6)
             axes.plot(x[broken], ratio[broken], "X", color=MISSED, markersize=9)
-            text = f"{mine['run_id'].nunique()} runs, max {ratio.max():.2g}"
-            axes.annotate(
-                text, (place, 1.25), ha="center", fontsize="x-small", annotation_clip=False
-            )
+            text, at = f"{mine['run_id'].nunique()} runs, max {ratio.max():.2g}", (place, 1.25)
+            axes.annotate(text, at, ha="center", fontsize="x-small", annotation_clip=False)
         axes.axhline(1, color="black", linewidth=1.2, label="proven bound (with blocking)")
         axes.plot([], [], ".", color="#0072B2", label="a workload of a run")
-        if (rows["bound_ratio"].astype(float) > BROKEN).any():
+        if highest > runs.BROKEN:
             axes.plot([], [], "X", color=MISSED, label="broken: a bug")
         style.magnitudes(axes)
-        axes.set_ylim(None, max(2.0, 1.6 * rows["bound_ratio"].astype(float).max()))
+        axes.set_ylim(None, max(2.0, 1.6 * highest))
         axes.set_xticks(range(len(order)), [SCENARIOS[one] for one in order])
         axes.set_xlim(-0.6, len(order) - 0.4)
         axes.set_ylabel("Longest latency / bound")
-        return finish(drawn, [axes], folder, name)
+
+    return draw(folder, name, [("", content)], (8.4, 4.2), lettered=False)
 
 
 def levels(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw the number of network levels that twelve workloads need (section 4.7)."""
-    rows = latency(cells(evidence.table, "levels", "pm"))
+    rows = runs.latency(runs.cells(evidence.table, "levels", "pm"))
+    rows = rows.assign(met=runs.met(rows, runs.TAIL).astype(float))
     swept = sorted(rows["network_levels"].unique(), key=lambda n: n or np.inf)
     if len(swept) < 2:
         return Missing("the scenario levels with several network_levels")
-    ks = sorted(rows["k"].unique())
-    with style.figure(1, 2, width=10.5, height=3.9) as (drawn, axes):
-        for panel, column, mark in zip(axes, ("met", "planned"), "ab", strict=True):
-            series = []
-            for k, colour in zip(ks, ("#D55E00", "#0072B2", "#009E73", "#999999"), strict=False):
-                mine = rows[rows["k"] == k]
-                mine = mine.assign(met=met(mine, TAIL).astype(float))
-                found = {
-                    count: average(by_block(mine[mine["network_levels"] == count], column), column)
-                    for count in swept
-                }
-                known = {count: one for count, one in found.items() if one is not None}
-                series.append((Look(f"k = {k:g}", colour), known))
-            shares(panel, series, swept, [f"{n}" if n else "12" for n in swept])
-            panel.set_xlabel("Network levels (the paper's switch: 7)")
-            panel.set_ylim(-5, 105)
-            panel.set_ylabel("Workloads (%)")
-            words = "meet their SLO at the 99.9th" if column == "met" else "proven to meet it"
-            blocks = rows["seed"].nunique()
-            panel.set_title(f"({mark}) Of twelve, {words} (n = {blocks})", loc="left")
-        return finish(drawn, axes, folder, name)
+    colours = ("#D55E00", "#0072B2", "#009E73", "#999999")
+
+    def content(axes: Axes, column: str) -> None:
+        series = [
+            (
+                Look(f"k = {k:g}", colour),
+                points(
+                    rows[rows["k"] == k],
+                    "network_levels",
+                    lambda some: average(by_block(some, column), column),
+                ),
+            )
+            for k, colour in zip(sorted(rows["k"].unique()), colours, strict=False)
+        ]
+        texts = ("Network levels (the paper's switch: 7)", "Workloads (%)")
+        shares(axes, series, swept, [f"{n}" if n else "12" for n in swept], texts)
+        axes.set_ylim(-5, 105)
+
+    n = rows["seed"].nunique()
+    panels: list[Panel] = [
+        (f"Of twelve, {words} (n = {n})", partial(content, column=column))
+        for column, words in (
+            ("met", "meet their SLO at the 99.9th"),
+            ("planned", "proven to meet it"),
+        )
+    ]
+    return draw(folder, name, panels, (10.5, 3.9))
 
 
 def stand_ins(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw the stand-ins over the values of Table 2."""
-    found = deviations(described(evidence.table))
+    found = runs.deviations(runs.described(evidence.table))
     if found.empty:
         return Missing("a cell that describes its traces (scenario table2)")
-    marks = dict(zip(COLUMNS, ("o", "s", "D"), strict=True))
-    texts = {"storage": "storage load", "network": "network load", "scv": "C_A²"}
-    with style.figure(width=7.6, height=3.6) as (drawn, (axes,)):
-        for index, column in enumerate(COLUMNS):
+    looks = (("o", "storage load"), ("s", "network load"), ("D", "C_A²"))
+
+    def content(axes: Axes) -> None:
+        for index, (column, (mark, text)) in enumerate(zip(runs.COLUMNS, looks, strict=True)):
             mine = found[found["column"] == column]
-            x = [list(STATED).index(w) + 0.2 * (index - 1) for w in mine["workload"]]
-            axes.plot(
-                x, 100 * (mine["ratio"] - 1), marks[column], label=texts[column], markersize=4
-            )
+            x = [list(runs.STATED).index(w) + 0.2 * (index - 1) for w in mine["workload"]]
+            axes.plot(x, 100 * (mine["ratio"] - 1), mark, label=text, markersize=4)
         axes.axhline(0, color="black", linewidth=1, label="Table 2")
-        axes.set_xticks(range(len(STATED)), list(STATED))
+        axes.set_xticks(range(len(runs.STATED)), list(runs.STATED))
         axes.set_xlabel("Workload (L is a copy; E's storage load, > 100 %, and K's are left out)")
         axes.set_ylabel("Difference from Table 2 (%)")
-        axes.set_title(f"Stand-ins of {found['seed'].nunique()} blocks", loc="left")
-        return finish(drawn, [axes], folder, name)
 
-
-_CAUSES = (
-    (WHY_ORDERS, "Figure 11: permutations in which all SLOs are met", 1.0),
-    (WHY_NETWORK, "Figure 9: runs in which all SLOs are met (%)", 100.0),
-    (WHY_ESTIMATOR, "Figure 10: plans of the same order (%)", 100.0),
-    (WHY_LOW, "Figure 7, F (C_A² = 1): requests that miss (%)", 100.0),
-    (WHY_HIGH, "Figure 7, H (C_A² = 40): requests that miss (%)", 100.0),
-)
+    title = f"Stand-ins of {found['seed'].nunique()} blocks"
+    return draw(folder, name, [(title, content)], (7.6, 3.6), lettered=False)
 
 
 def causes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw a panel for each question with runs, a row for each setting with runs, and a mark for
     each policy."""
-    answers = [(*one, _answers(evidence, one[0])) for one in _CAUSES]
-    asked = [one for one in answers if any(setting for _, setting in one[3])]
-    if not asked:
+    panels: list[Panel] = []
+    for question in QUESTIONS:
+        found = _answers(evidence, question)
+        if any(setting != "base" for _, setting in found):
+            title = f"{question.title} ({stats.counts(found.values())})"
+            panels.append((title, partial(_draw_answers, question=question, found=found)))
+    if not panels:
         return Missing("the campaign pm-why")
-    columns = min(3, len(asked))
-    count = -(-len(asked) // columns)
-    with style.figure(count, columns, width=5 * columns + 1, height=3.2 * count) as (drawn, axes):
-        for panel, (question, title, scale, found), mark in zip(
-            axes, asked, _LETTERS, strict=False
-        ):
-            _draw_answers(panel, question, scale, found)
-            text = f"({mark}) {title} ({stats.counts(found.values())})"
-            panel.set_title(text, loc="left", fontsize="small")
-        return finish(drawn, axes, folder, name, shown=len(asked))
+    columns = min(3, len(panels))
+    return draw(folder, name, panels, (5 * columns + 1, 3.2), columns=columns, small=True)
 
 
-def _answers(evidence: Evidence, question: Question) -> dict[tuple[str, int], Estimate]:
-    """Return a question's value by policy and setting; setting 0 is the figure's own."""
+def _answers(evidence: Evidence, question: Question) -> dict[tuple[str, str], Estimate]:
+    """Return a question's value by policy and setting."""
     found = {}
     for policy in question.policies:
-        for place, setting in enumerate(question.settings):
+        for setting in question.settings:
             rows = question.rows(policy, setting)(evidence.table)
             one = None if rows.empty else average(question.value(rows).to_frame("value"), "value")
             if one is not None:
-                found[policy, place] = one
+                found[policy, setting] = one
     return found
 
 
 def _draw_answers(
-    axes: Axes, question: Question, scale: float, found: Mapping[tuple[str, int], Estimate]
+    axes: Axes, question: Question, found: Mapping[tuple[str, str], Estimate]
 ) -> None:
-    settings = sorted({setting for _, setting in found})
+    asked = [one for one in question.settings if one in {setting for _, setting in found}]
     for (policy, setting), one in found.items():
         offset = 0.16 * (question.policies.index(policy) - (len(question.policies) - 1) / 2)
-        shown = one.map(lambda value: scale * value)
+        shown = one.map(lambda value: question.scale * value)
         axes.errorbar(
             shown.value,
-            settings.index(setting) + offset,
+            asked.index(setting) + offset,
             xerr=np.array(shown.error).reshape(2, 1),
             fmt="o",
-            color=COLOURS[policy],
-            label=LABELS[policy],
+            color=runs.POLICIES[policy].colour,
+            label=label(policy),
             markersize=4.5,
             elinewidth=0.9,
             capsize=2,
         )
-    axes.set_yticks(range(len(settings)), [question.settings[one].words for one in settings])
-    axes.set_ylim(len(settings) - 0.4, -0.6)
-    if settings[0] == 0:
+    axes.set_yticks(range(len(asked)), [question.settings[one][0] for one in asked])
+    axes.set_ylim(len(asked) - 0.4, -0.6)
+    if asked[0] == "base":
         axes.axhline(0.5, color="black", linewidth=0.6, linestyle=":")
 
 
 # Tables next to the figures.
 
-_HEADS = (
+_BOUND_HEADS = (
     *("scenario", "workload", "runs", "SLO (ms)", "planned bound (ms)", "SLO proven"),
     *("median of bound", "most of bound", "verdict"),
 )
@@ -849,56 +839,44 @@ def bound_tables(table: pd.DataFrame) -> list[Table]:
     runs in which it proved the SLO. If the plan did not prove an SLO, a missed SLO breaks no
     promise.
     """
-    rows, lacking, without = proven(table), unproven(table), unbounded(table)
+    rows, lacking, without = runs.proven(table), runs.unproven(table), runs.unbounded(table)
     if rows.empty and lacking.empty and without.empty:
         return []
-    ratio = rows["bound_ratio"].astype(float)
-    rows = rows.assign(ratio=ratio)
-    broken = rows[ratio > BROKEN]
-    made = [
-        (
-            f"BROKEN in run {row['run_id']}: {row['scenario']}",
-            str(row["workload"]),
-            "1",
-            *_planned(broken.loc[[index]]),
-            f"{row['ratio']:.4g}",
-            f"{row['ratio']:.4g}",
-            "BROKEN: a bug in the planner, the enforcer or the model",
-        )
-        for index, row in broken.iterrows()
-    ]
+    rows = rows.assign(ratio=rows["bound_ratio"].astype(float))
+    broken = rows[rows["ratio"] > runs.BROKEN]
+    made = []
+    for index, row in broken.iterrows():
+        place = f"BROKEN in run {row['run_id']}: {row['scenario']}"
+        verdict = "BROKEN: a bug in the planner, the enforcer or the model"
+        made.append(_bound_row(place, row["workload"], broken.loc[[index]], verdict, digits=4))
     for (scenario, workload), mine in rows.groupby(["scenario", "workload"]):
-        held = int((mine["ratio"] <= BROKEN).sum())
-        verdict = "held" if held == len(mine) else f"BROKEN in {len(mine) - held} of {len(mine)}"
-        made.append(
-            (
-                str(scenario),
-                str(workload),
-                str(mine["run_id"].nunique()),
-                *_planned(mine),
-                f"{mine['ratio'].median():.3g}",
-                f"{mine['ratio'].max():.3g}",
-                verdict,
-            )
-        )
+        wrong = int((mine["ratio"] > runs.BROKEN).sum())
+        verdict = f"BROKEN in {wrong} of {len(mine)}" if wrong else "held"
+        made.append(_bound_row(scenario, workload, mine, verdict))
     for found in (lacking, without):
         for (scenario, workload, why), mine in found.groupby(["scenario", "workload", "why"]):
-            runs, words = str(mine["run_id"].nunique()), f"not proven: {why}"
-            nothing = (_UNKNOWN, _UNKNOWN)
-            made.append((str(scenario), str(workload), runs, *_planned(mine), *nothing, words))
+            made.append(_bound_row(scenario, workload, mine, f"not proven: {why}"))
     title = "Longest latencies against proven bounds"
     if len(broken):
         title += f": {len(broken)} BROKEN"
-    return [Table("bounds", title, _HEADS, tuple(made))]
+    return [Table("bounds", title, _BOUND_HEADS, tuple(made))]
 
 
-def _planned(rows: pd.DataFrame) -> tuple[str, str, str]:
-    """Return the SLO, the bound that the plan compares with it (with blocking, if planned so), and
-    the number of runs in which the plan proves the SLO."""
+def _bound_row(
+    place: object, workload: object, rows: pd.DataFrame, verdict: str, digits: int = 3
+) -> tuple[str, ...]:
+    """Return a row of the table: with the SLO, the bound that the plan compares with it (with
+    blocking, if planned so), the number of runs in which the plan proves the SLO, and the measured
+    ratios if the rows have any."""
     against = rows["bound_s"].where(~rows["blocking"].astype(bool), rows["bound_blocking_s"])
     known = rows["planned"].dropna().astype(float)
-    words = f"{known.sum():.0f} of {len(known)}" if len(known) else _UNKNOWN
-    return _range(rows["slo_s"]), _range(against), words
+    met_by_plan = f"{known.sum():.0f} of {len(known)}" if len(known) else _UNKNOWN
+    ratios = (_UNKNOWN, _UNKNOWN)
+    if "ratio" in rows.columns:
+        ratios = (f"{rows['ratio'].median():.{digits}g}", f"{rows['ratio'].max():.{digits}g}")
+    times = (_range(rows["slo_s"]), _range(against))
+    count = str(rows["run_id"].nunique())
+    return (str(place), str(workload), count, *times, met_by_plan, *ratios, verdict)
 
 
 def _range(seconds: pd.Series) -> str:
@@ -906,37 +884,28 @@ def _range(seconds: pd.Series) -> str:
     known = seconds.dropna().astype(float)
     if known.empty:
         return _UNKNOWN
-    low, high = _milliseconds(known.min()), _milliseconds(known.max())
+    low, high = (
+        f"{MS * s:.3g}" if s < 0.1 else f"{MS * s:,.0f}" for s in (known.min(), known.max())
+    )
     return low if low == high else f"{low} to {high}"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g}" if seconds < 0.1 else f"{1e3 * seconds:,.0f}"
 
 
 def table2(table: pd.DataFrame) -> list[Table]:
     """Return Table 2 with the paper's values next to ours."""
-    rows = described(table)
     made = []
-    for label, stated in STATED.items():
-        mine = rows[rows["workload"] == label]
-        if mine.empty:
-            continue
-        texts: list[str] = [label]
-        for name, value in zip(COLUMNS, stated, strict=True):
+    for workload, mine in runs.described(table).groupby("workload"):
+        texts = [str(workload)]
+        for name, value in zip(runs.COLUMNS, runs.STATED[str(workload)], strict=True):
             known = mine[name].dropna().astype(float).tolist()
-            found = stats.mean(known).value if known else None
-            texts += [_load_text(found, name), _load_text(value, name, (label, name) == MORE_THAN)]
+            more = "> " if (workload, name) == runs.MORE_THAN else ""
+            texts.append(_load_text(stats.mean(known).value if known else None, name))
+            texts.append(more + _load_text(value, name))
         made.append((*texts, str(mine["seed"].nunique())))
-    return (
-        [Table("table2", "Table 2: the stand-ins' traces", _TABLE2_HEADS, tuple(made))]
-        if made
-        else []
-    )
+    title = "Table 2: the stand-ins' traces"
+    return [Table("table2", title, _TABLE2_HEADS, tuple(made))] if made else []
 
 
-def _load_text(value: float | None, name: str, more: bool = False) -> str:
+def _load_text(value: float | None, name: str) -> str:
     if value is None:
         return "N/A"
-    words = f"{value:.3g}" if name == "scv" else f"{100 * value:.3g} %"
-    return f"> {words}" if more else words
+    return f"{value:.3g}" if name == "scv" else f"{100 * value:.3g} %"

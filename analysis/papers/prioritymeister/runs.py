@@ -1,5 +1,5 @@
-"""Runs as a table with a row for each workload, the selection of a figure's runs, and tables that
-are derived from them: settings met, Table 2's stand-ins, and proven bounds.
+"""Runs as a table with a row for each workload, the selection of a figure's runs, values of blocks,
+and tables that are derived from runs: settings met, Table 2's stand-ins, and proven bounds.
 
 A block's runs have the same traces. n counts blocks, never requests or seconds.
 """
@@ -15,78 +15,61 @@ import pandas as pd
 
 from analysis.core.claims import is_simulated
 from analysis.core.evidence import Rows
-from analysis.core.load import LoadedRun
+from analysis.core.load import SIM, LoadedRun, origin
+from analysis.core.panels import Look
 from analysis.core.stats import Estimate
 from schemas.cells.prioritymeister import PM
 
 BEST_EFFORT = "pm-best-effort"
+POLICIES = {
+    "pm": Look("PM", "#0072B2"),
+    BEST_EFFORT: Look("PM, best effort", "#56B4E9"),
+    "byslo": Look("bySLO", "#D55E00"),
+    "edf": Look("EDF", "#009E73"),
+    "cake": Look("Cake", "#CC3311"),
+    "ps": Look("ps", "#777777"),
+    "mclock": Look("mClock", "#AA4499"),
+    "none": Look("none", "#BBBBBB"),
+}
+"""Policies in the order of figures, with their looks."""
+BLIND = ("ps", "byslo", "mclock", "none")
+"""Policies that do not depend on a common factor of all SLOs."""
+WORKLOADS = {
+    **dict.fromkeys("AFGH", "#0072B2"),
+    **{"B": "#D55E00", "C": "#009E73", "I": "#999999", "J": "#E69F00"},
+    **dict.fromkeys("DK", "#CC79A7"),
+}
+"""Colours of workloads, the same in every figure."""
 
 STANDARD = PM.defaults(
     *("buckets", "copy_share", "depth", "device_profile", "traces", "sharpness", "access"),
     *("copy_kib", "network_share", "blocking", "trace_windows", "trace_load"),
 )
 """Common parameters of the figures' runs; runs with other values feed no figure."""
-LONGEST = 100.0
-"""The `slo_percentile` of runs with SLOs from the longest latency alone; no figure uses them."""
-WHY = "pm-why"
-"""The campaign that varies the common parameters of the figures, one at a time."""
 USUAL = PM.defaults(
     *("permutation", "estimator", "limiters", "cake_upper", "misbehaves", "bottleneck"),
     "network_levels",
 )
 """Parameters of a figure's cells, unless the figure varies them."""
-_RUN = ("index", "run_id", "campaign", "block", "seed", "ground", "variant")
+LONGEST = 100.0
+"""The `slo_percentile` of runs with SLOs from the longest latency alone; no figure uses them."""
+WHY = "pm-why"
+"""The campaign that varies the common parameters of the figures, one at a time."""
+PERCENTILES = {f"p{p:g}_s": p for p in (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)}
 NUMBERS = (
     *("requests", "misses", "unfinished", "slo_s", "alone_s", "mean_s", "max_s", "max_whole_s"),
-    *("p50_s", "p90_s", "p95_s", "p99_s", "p99.9_s", "p99.99_s", "within", "bytes_s"),
+    *(*PERCENTILES, "within", "bytes_s"),
     *("required_bytes_s", "priority", "level_network-in", "level_network-out", "planned"),
     *("bound_s", "bound_blocking_s", "bound_ratio", "storage", "network", "scv"),
     *("late_s", "behind_s", "allowed_s", "network_kept", "unanswered"),
 )
 """Numbers of a workload, by the names of `campaigns.papers.prioritymeister.cell`."""
-PERCENTILES = {f"p{p:g}_s": p for p in (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)}
 BEYOND = 10
 """Minimum number of requests beyond a reported percentile."""
-
-BLIND = ("ps", "byslo", "mclock", "none")
-"""Policies that do not depend on a common factor of all SLOs."""
-POLICIES = ("pm", BEST_EFFORT, "byslo", "edf", "cake", "ps", "mclock", "none")
-LABELS = {
-    "pm": "PM",
-    BEST_EFFORT: "PM, best effort",
-    "byslo": "bySLO",
-    "edf": "EDF",
-    "cake": "Cake",
-    "ps": "ps",
-    "mclock": "mClock",
-    "none": "none",
-}
-COLOURS = {
-    "pm": "#0072B2",
-    BEST_EFFORT: "#56B4E9",
-    "byslo": "#D55E00",
-    "edf": "#009E73",
-    "cake": "#CC3311",
-    "ps": "#777777",
-    "mclock": "#AA4499",
-    "none": "#BBBBBB",
-}
-WORKLOADS = {
-    "A": "#0072B2",
-    "B": "#D55E00",
-    "C": "#009E73",
-    "D": "#CC79A7",
-    "F": "#0072B2",
-    "G": "#0072B2",
-    "H": "#0072B2",
-    "I": "#999999",
-    "J": "#E69F00",
-    "K": "#CC79A7",
-}
-
 TAIL = 99.9
 """The percentile of claims about "all percentiles": the highest of a ten-minute trace with ten
 requests beyond it. A run that meets it meets all lower percentiles."""
+
 STATED: dict[str, tuple[float | None, float | None, float | None]] = {
     "A": (0.05, 0.05, 1.3),
     "B": (0.05, 0.05, 14.0),
@@ -105,53 +88,48 @@ COLUMNS = ("storage", "network", "scv")
 MORE_THAN = ("E", "storage")
 BROKEN = 1 + 1e-6
 """Ratio of the longest latency to the proven bound above which the bound is broken."""
-MODELLED = "sim"
-Value = Callable[[pd.DataFrame], pd.Series]
-"""Function that computes a value for each block, indexed by seed, from rows."""
 PERMUTATIONS = 6
 """Orders of three SLOs (figure 11)."""
 
+Value = Callable[[pd.DataFrame], pd.Series]
+"""Function that computes a value for each block, indexed by seed, from rows."""
+
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """Return one row for each workload of a run. Columns: index of the run, run_id, campaign,
-    block, seed, ground, variant (the policy, with pm's mode), the cell's parameters, workload,
-    `NUMBERS`, and ``usual``: True if the row feeds the figures. Such rows have `STANDARD`
-    parameters. If the traces of runs differ in length (a quick and a full campaign), the longest of
-    each scenario count; of those, on machines, the runs with the smallest requests of the copy. An
-    experiment that two campaigns share counts once."""
+    """Return one row for each workload of a run: the run's origin, ``variant`` (the policy, with
+    pm's mode), the cell's parameters, ``workload``, `NUMBERS`, and ``usual``.
+
+    ``usual`` is True if the row feeds the figures: it has `STANDARD` parameters. If the traces of
+    runs differ in length (a quick and a full campaign), the longest of each scenario count; of
+    those, on machines, the runs with the smallest requests of the copy. An experiment that two
+    campaigns share counts once.
+    """
     rows: list[dict[str, Any]] = []
     for index, loaded in enumerate(runs):
-        run, parameters = loaded.run, loaded.run.parameters
-        policy, mode = parameters["policy"], parameters["mode"]
-        common: dict[str, Any] = {
-            "index": index,
-            "run_id": run.run_id,
-            "campaign": run.campaign,
-            "block": run.block,
-            "seed": run.seed,
-            "ground": run.ground,
-            "variant": BEST_EFFORT if mode == "best-effort" else policy,
+        run, numbers = loaded.run, loaded.summary.extra
+        parameters = run.parameters
+        best_effort = parameters["mode"] == "best-effort"
+        common = {
+            **origin(index, run),
+            "variant": BEST_EFFORT if best_effort else parameters["policy"],
             **PM.row(parameters),
             "usual": _is_standard(parameters, simulated=is_simulated(run.ground)),
         }
-        numbers = loaded.summary.extra
-        names = sorted({key.split("_")[0] for key in numbers if key.endswith("_requests")})
-        for name in names:
+        for name in sorted({key.split("_")[0] for key in numbers if key.endswith("_requests")}):
             own = {column: numbers.get(f"{name}_{column}") for column in NUMBERS}
-            own |= _never_answered(own)
-            rows.append({**common, "workload": name, **own})
-    columns = [*_RUN, *PM.fields, "usual", "workload", *NUMBERS]
+            rows.append({**common, "workload": name, **own, **_never_answered(own)})
+    columns = ["index", "run_id", "campaign", "block", "seed", "ground", "variant", *PM.fields]
+    found = pd.DataFrame(rows, columns=[*columns, "usual", "workload", *NUMBERS])
     if not rows:
-        return pd.DataFrame(columns=columns)
-    found = pd.DataFrame(rows, columns=columns)
+        return found
     counted = found["seconds"].where(found["usual"] & (found["campaign"] != WHY))
     longest = counted.groupby([found["scenario"], found["burst"].fillna("")]).transform("max")
     found["usual"] &= found["seconds"] == longest
     sizes = found["copy_kib"].where(found["usual"])
     found["usual"] &= sizes == sizes.groupby([found["ground"], found["scenario"]]).transform("min")
     found = found.sort_values(["run_id"], kind="stable")
-    keys = [*PM.fields, "seed", "workload"]
-    return found.drop_duplicates(keys).sort_values(["index", "workload"]).reset_index(drop=True)
+    found = found.drop_duplicates([*PM.fields, "seed", "workload"])
+    return found.sort_values(["index", "workload"]).reset_index(drop=True)
 
 
 def _never_answered(own: Mapping[str, float | None]) -> dict[str, float]:
@@ -170,9 +148,15 @@ def _never_answered(own: Mapping[str, float | None]) -> dict[str, float]:
 def _is_standard(parameters: Mapping[str, Any], *, simulated: bool) -> bool:
     """Return True if a run has the standard parameters; a parameter missing in old runs had the
     usual value. On machines the campaign sets the size of a copy's requests."""
-    standard = STANDARD if simulated else {**STANDARD, "copy_kib": parameters.get("copy_kib", 1024)}
-    usual = all(parameters.get(name, value) == value for name, value in standard.items())
+    usual = all(
+        parameters.get(name, value) == value
+        for name, value in STANDARD.items()
+        if simulated or name != "copy_kib"
+    )
     return usual and parameters.get("slo_percentile") != LONGEST
+
+
+# Selection of rows.
 
 
 def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: Any) -> pd.DataFrame:
@@ -182,13 +166,12 @@ def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: A
     If a ground's runs of the scenario have a single k that differs from the requested one, they
     count: their campaign has declared that k.
     """
-    usual = {name: value for name, value in USUAL.items() if name != "network_levels"}
-    if scenario != "levels":
-        usual = USUAL
     found = rows[(rows["scenario"] == scenario) & rows["usual"].astype(bool)]
     if "k" in at and found["k"].nunique() == 1:
         at = {**at, "k": ...}
-    return _where(found, variant, {**usual, **at})
+    if scenario == "levels":
+        at = {"network_levels": ..., **at}
+    return _where(found, variant, {**USUAL, **at})
 
 
 def varied(rows: pd.DataFrame, scenario: str, variant: str, **at: Any) -> pd.DataFrame:
@@ -203,11 +186,20 @@ def _where(found: pd.DataFrame, variant: str | None, at: Mapping[str, Any]) -> p
     if variant is not None:
         found = found[found["variant"] == variant]
     for name, value in at.items():
-        if value is ...:
-            continue
-        column = found[name]
-        found = found[column.isna() if value is None else column == value]
+        if value is not ...:
+            column = found[name]
+            found = found[column.isna() if value is None else column == value]
     return found
+
+
+def of(scenario: str, variant: str | None, **at: Any) -> Rows:
+    """Select rows of a scenario under a policy, see `cells`."""
+    return lambda table: cells(table, scenario, variant, **at)
+
+
+def only(rows: Rows, *workloads: str) -> Rows:
+    """Select the rows of the given workloads."""
+    return lambda table: (found := rows(table))[found["workload"].isin(workloads)]
 
 
 def latency(rows: pd.DataFrame) -> pd.DataFrame:
@@ -215,11 +207,16 @@ def latency(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["slo_s"].notna()]
 
 
+def variants(rows: pd.DataFrame) -> list[str]:
+    """Return the policies that have runs, in the order of the figures."""
+    known = set(rows["variant"])
+    return [name for name in POLICIES if name in known]
+
+
 def met(rows: pd.DataFrame, percent: float) -> pd.Series:
     """Return True for each row if its workload met its SLO: at least `percent` of its requests were
     within the SLO (section 5.2), counted one by one."""
-    within = rows["within"].astype(float)
-    return within >= percent / 100 - 1e-12
+    return rows["within"].astype(float) >= percent / 100 - 1e-12
 
 
 def at_k(rows: pd.DataFrame, k: float, percent: float = TAIL) -> pd.DataFrame:
@@ -233,163 +230,46 @@ def at_k(rows: pd.DataFrame, k: float, percent: float = TAIL) -> pd.DataFrame:
     return found.assign(slo_s=slo, within=(at <= slo).astype(float), k=k)
 
 
-def of(scenario: str, variant: str | None, **at: Any) -> Rows:
-    """Select rows of a scenario under a policy, see `cells`."""
-    return lambda table: cells(table, scenario, variant, **at)
-
-
-def only(rows: Rows, *workloads: str) -> Rows:
-    """Select the rows of the given workloads."""
-    return lambda table: (found := rows(table))[found["workload"].isin(workloads)]
-
-
-def variants(rows: pd.DataFrame) -> list[str]:
-    """Return the policies that have runs, in the order of the figures."""
-    known = set(rows["variant"])
-    return [name for name in POLICIES if name in known]
-
-
 def bootstrap(values: Sequence[float], *, draws: int = 4000, seed: int = 1) -> Estimate | None:
     """Return the median over runs with a 95 % percentile bootstrap over runs, for latency
     percentiles; no interval with fewer than two runs or an infinite value (never answered)."""
     found = np.asarray([value for value in values if not np.isnan(value)], dtype=float)
     if not len(found):
         return None
-    centre = float(np.sort(found)[len(found) // 2] if np.isinf(found).any() else np.median(found))
-    if len(found) < 2 or np.isinf(found).any():
-        return Estimate(centre, float("nan"), float("nan"), len(found))
+    endless = np.isinf(found).any()
+    centre = float(np.sort(found)[len(found) // 2] if endless else np.median(found))
+    if len(found) < 2 or endless:
+        return Estimate(centre, math.nan, math.nan, len(found))
     random = np.random.default_rng(seed)
     medians = np.median(random.choice(found, (draws, len(found))), axis=1)
     low, high = np.quantile(medians, [0.025, 0.975])
     return Estimate(centre, float(low), float(high), len(found))
 
 
-def settings(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per policy, k and block of the scenario `disk`: ``variant``, ``k``, ``seed``,
-    ``ground``, ``met`` (1 if all latency SLOs were met at the 99.9th percentile). A setting is a
-    block's traces and a k. Policies that do not depend on k ran once and are compared with every k
-    of PM's runs."""
-    rows = latency(cells(table, "disk"))
-    swept = sorted(rows[rows["variant"] == "pm"]["k"].unique())
-    parts = []
-    for name in variants(rows):
-        mine = rows[rows["variant"] == name]
-        for k in swept:
-            found = mine[mine["k"] == k]
-            if found.empty and name in BLIND:
-                found = at_k(mine.drop_duplicates(["seed", "workload"]), k)
-            if found.empty:
-                continue
-            found = found.assign(met=met(found, TAIL).astype(float))
-            every = found.groupby("seed").agg(met=("met", "min"), ground=("ground", "first"))
-            parts.append(every.reset_index().assign(variant=name, k=k))
-    columns = ["variant", "k", "seed", "ground", "met"]
-    return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)
+# Values of blocks.
 
 
-def settings_met(variant: str) -> Rows:
-    """Select the settings of a policy, with ``value`` 1 if all SLOs were met, else 0; only blocks
-    with every swept k."""
+def valued(rows: Rows, value: Value) -> Rows:
+    """Return the blocks of the rows with their values, as ``seed``, ``ground``, ``value``."""
 
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = settings(table)
-        mine = found[found["variant"] == variant]
-        count = mine.groupby("seed")["k"].transform("nunique")
-        return mine[count == mine["k"].nunique()].rename(columns={"met": "value"})
+    def made(table: pd.DataFrame) -> pd.DataFrame:
+        found = rows(table)
+        if found.empty:
+            return pd.DataFrame(columns=["seed", "ground", "value"])
+        values = value(found).rename("value").rename_axis("seed").to_frame()
+        return values.join(found.groupby("seed")["ground"].first()).reset_index()
 
-    return rows
-
-
-def described(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of cells that describe their traces (Table 2)."""
-    return cells(table, "table2", "inputs", k=...)
-
-
-def deviations(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return measured over stated values, a row per trace and column: ``seed``, ``ground``,
-    ``workload``, ``column``, ``ratio``. E's storage load, stated only as a bound, is left out."""
-    parts = []
-    for _, row in rows.iterrows():
-        label = str(row["workload"])
-        for name, stated in zip(COLUMNS, STATED[label], strict=True):
-            if stated is not None and (label, name) != MORE_THAN and row[name] is not None:
-                ratio = float(row[name]) / stated
-                parts.append((row["seed"], row["ground"], label, name, ratio))
-    return pd.DataFrame(parts, columns=["seed", "ground", "workload", "column", "ratio"])
-
-
-def farthest(table: pd.DataFrame) -> pd.DataFrame:
-    """Return each block's deviation from Table 2 that is farthest from 1."""
-    found = deviations(described(table))
-    found = found.assign(off=(found["ratio"] - 1).abs()).sort_values("off")
-    return found.drop_duplicates("seed", keep="last").sort_values("seed")
-
-
-def _reported(table: pd.DataFrame) -> pd.Series:
-    """Return True for rows that can have a bound: modelled, or with reported enforcement."""
-    return table["ground"].eq(MODELLED) | table["network_kept"].notna()
-
-
-def proven(table: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with a proven bound; on real machines, only if the run reports enforcement.
-    ``held`` is 1 if the longest latency is within the bound, else 0."""
-    found = table[table["bound_ratio"].notna() & _reported(table)]
-    return found.assign(held=(found["bound_ratio"].astype(float) <= BROKEN).astype(float))
-
-
-def unproven(table: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of PM (hold) on real machines without a proven bound; ``why``: reason. A
-    simulation meets all assumptions of a bound. Real machines may not: see
-    `campaigns.papers.prioritymeister.experiment.Conditions`."""
-    real = ~table["ground"].map(lambda ground: is_simulated(str(ground))).astype(bool)
-    planned = table["bound_blocking_s"].notna() & table["slo_s"].notna()
-    without = table["bound_ratio"].isna() | ~_reported(table)
-    found = table[real & planned & (table["variant"] == "pm") & without]
-    return found.assign(why=[_why(row) for _, row in found.iterrows()])
-
-
-def unbounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of PM (hold), on any ground, of workloads that higher priorities can starve: the
-    plan has no finite bound for them; ``why`` says so."""
-    without = table["bound_blocking_s"].isna() & table["bound_ratio"].isna()
-    planned = table["planned"].eq(0.0) & table["slo_s"].notna()
-    found = table[(table["variant"] == "pm") & planned & without]
-    return found.assign(why="the plan has no finite bound for the workload")
-
-
-def _why(row: pd.Series) -> str:
-    network, behind, allowed = (row[name] for name in ("network_kept", "behind_s", "allowed_s"))
-    if pd.isna(network):
-        return "the run does not report what was enforced"
-    if not network:
-        return "the network was not enforced as planned"
-    if pd.isna(behind):
-        return "the proxy did not report how far its server was behind"
-    if behind > allowed:
-        return (
-            "the server was further behind its charges than its profile allows"
-            if allowed
-            else "the profile names no overhead of the server"
-        )
-    if row["unanswered"]:
-        return "requests were not answered"
-    return "the workload was not held to what it announced"
-
-
-def unproven_text(table: pd.DataFrame) -> str | None:
-    """Return the number of unproven bounds with reasons, commonest first; None if there is none."""
-    found = unproven(table)
-    if found.empty:
-        return None
-    reasons = ", ".join(f"{count} as {why}" for why, count in found["why"].value_counts().items())
-    behind = found["behind_s"].astype(float).max()
-    most = "" if pd.isna(behind) else f" (servers were behind by up to {1e3 * behind:.3g} ms)"
-    return f"{len(found)} bounds of runs on real machines are not proven: {reasons}{most}"
+    return made
 
 
 def by_seed(rows: pd.DataFrame, values: pd.Series) -> pd.Series:
     """Return the mean of the rows' values in each block."""
     return values.astype(float).groupby(rows["seed"]).mean()
+
+
+def column(name: str) -> Value:
+    """Compute the mean of a column over a block's rows."""
+    return lambda rows: by_seed(rows, rows[name])
 
 
 def all_met(percent: float = TAIL) -> Value:
@@ -401,6 +281,11 @@ def all_met(percent: float = TAIL) -> Value:
         return runs.groupby(level="seed").mean()
 
     return value
+
+
+def only_the_tail(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 for blocks that meet all SLOs at the 99th but not the 99.9th percentile, else 0."""
+    return all_met(99.0)(rows) - all_met()(rows)
 
 
 def missed_share(rows: pd.DataFrame) -> pd.Series:
@@ -415,9 +300,9 @@ def workloads_met(rows: pd.DataFrame) -> pd.Series:
     return by_seed(found, met(found, TAIL))
 
 
-def column(name: str) -> Value:
-    """Compute the mean of a column over a block's rows."""
-    return lambda rows: by_seed(rows, rows[name])
+def workloads_proven(rows: pd.DataFrame) -> pd.Series:
+    """Return the share of workloads that the plan proves to meet their SLOs."""
+    return column("planned")(latency(rows))
 
 
 def orders_met(rows: pd.DataFrame) -> pd.Series:
@@ -444,17 +329,6 @@ def _order(rows: pd.DataFrame) -> pd.Series:
     return (wide * place).sum(axis=1)
 
 
-def only_the_tail(rows: pd.DataFrame) -> pd.Series:
-    """Return 1 for blocks that meet all SLOs at the 99th but not the 99.9th percentile, else 0."""
-    return all_met(99.0)(rows) - all_met()(rows)
-
-
-def copy_done(rows: pd.DataFrame) -> pd.Series:
-    """Return the share of copies with at least the required throughput."""
-    found = rows[rows["bytes_s"].notna()]
-    return by_seed(found, found["bytes_s"] >= found["required_bytes_s"])
-
-
 def overtaken(rows: pd.DataFrame) -> pd.Series:
     """Return 1 for blocks where D's requests go before C's at the disk, else 0."""
     wide = rows.pivot_table(index="seed", columns="workload", values="priority", dropna=False)
@@ -469,16 +343,131 @@ def not_first(rows: pd.DataFrame) -> pd.Series:
     return by_seed(found, found["level_network-out"] > 1)
 
 
-def valued(rows: Rows, value: Value) -> Rows:
-    """Return the blocks of the rows with their values, as ``seed``, ``ground``, ``value``."""
+def copy_done(rows: pd.DataFrame) -> pd.Series:
+    """Return the share of copies with at least the required throughput."""
+    found = rows[rows["bytes_s"].notna()]
+    return by_seed(found, found["bytes_s"] >= found["required_bytes_s"])
 
-    def made(table: pd.DataFrame) -> pd.DataFrame:
-        found = rows(table)
-        if found.empty:
-            return pd.DataFrame(columns=["seed", "ground", "value"])
-        grounds = found.groupby("seed")["ground"].first()
-        return (
-            value(found).rename("value").rename_axis("seed").to_frame().join(grounds).reset_index()
-        )
 
-    return made
+# Settings that a policy meets, and Table 2.
+
+
+def settings(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per policy, k and block of the scenario `disk`: ``variant``, ``k``, ``seed``,
+    ``ground``, ``met`` (1 if all latency SLOs were met at the 99.9th percentile). A setting is a
+    block's traces and a k. Policies that do not depend on k ran once and are compared with every k
+    of PM's runs."""
+    rows = latency(cells(table, "disk"))
+    swept = sorted(rows[rows["variant"] == "pm"]["k"].unique())
+    parts = []
+    for name in variants(rows):
+        mine = rows[rows["variant"] == name]
+        for k in swept:
+            found = mine[mine["k"] == k]
+            if found.empty and name in BLIND:
+                found = at_k(mine.drop_duplicates(["seed", "workload"]), k)
+            if not found.empty:
+                found = found.assign(met=met(found, TAIL).astype(float))
+                every = found.groupby("seed").agg(met=("met", "min"), ground=("ground", "first"))
+                parts.append(every.reset_index().assign(variant=name, k=k))
+    columns = ["variant", "k", "seed", "ground", "met"]
+    return pd.concat(parts)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def settings_met(variant: str) -> Rows:
+    """Select the settings of a policy, with ``value`` 1 if all SLOs were met, else 0; only blocks
+    with every swept k."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        found = settings(table)
+        mine = found[found["variant"] == variant]
+        count = mine.groupby("seed")["k"].transform("nunique")
+        return mine[count == mine["k"].nunique()].rename(columns={"met": "value"})
+
+    return rows
+
+
+def described(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of cells that describe their traces (Table 2)."""
+    return cells(table, "table2", "inputs", k=...)
+
+
+def deviations(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return measured over stated values, a row per trace and column: ``seed``, ``ground``,
+    ``workload``, ``column``, ``ratio``. E's storage load, stated only as a bound, is left out."""
+    parts = [
+        (row["seed"], row["ground"], row["workload"], name, float(row[name]) / stated)
+        for _, row in rows.iterrows()
+        for name, stated in zip(COLUMNS, STATED[row["workload"]], strict=True)
+        if stated is not None and (row["workload"], name) != MORE_THAN and row[name] is not None
+    ]
+    return pd.DataFrame(parts, columns=["seed", "ground", "workload", "column", "ratio"])
+
+
+def farthest(table: pd.DataFrame) -> pd.DataFrame:
+    """Return each block's deviation from Table 2 that is farthest from 1."""
+    found = deviations(described(table))
+    found = found.assign(off=(found["ratio"] - 1).abs()).sort_values("off")
+    return found.drop_duplicates("seed", keep="last").sort_values("seed")
+
+
+# Proven bounds (section 4.4).
+
+
+def _reported(table: pd.DataFrame) -> pd.Series:
+    """Return True for rows that can have a bound: modelled, or with reported enforcement."""
+    return table["ground"].eq(SIM) | table["network_kept"].notna()
+
+
+def proven(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with a proven bound; on real machines, only if the run reports enforcement.
+    ``held`` is 1 if the longest latency is within the bound, else 0."""
+    found = table[table["bound_ratio"].notna() & _reported(table)]
+    return found.assign(held=(found["bound_ratio"].astype(float) <= BROKEN).astype(float))
+
+
+def unproven(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of PM (hold) on real machines without a proven bound; ``why``: reason. A
+    simulation meets all assumptions of a bound. Real machines may not: see
+    `campaigns.papers.prioritymeister.experiment.Conditions`."""
+    planned = table["bound_blocking_s"].notna() & table["slo_s"].notna()
+    without = table["bound_ratio"].isna() | ~_reported(table)
+    found = table[table["ground"].ne(SIM) & planned & (table["variant"] == "pm") & without]
+    return found.assign(why=[_why(row) for _, row in found.iterrows()])
+
+
+def _why(row: pd.Series) -> str:
+    network, behind, allowed = (row[name] for name in ("network_kept", "behind_s", "allowed_s"))
+    if pd.isna(network):
+        return "the run does not report what was enforced"
+    if not network:
+        return "the network was not enforced as planned"
+    if pd.isna(behind):
+        return "the proxy did not report how far its server was behind"
+    if behind > allowed and allowed:
+        return "the server was further behind its charges than its profile allows"
+    if behind > allowed:
+        return "the profile names no overhead of the server"
+    if row["unanswered"]:
+        return "requests were not answered"
+    return "the workload was not held to what it announced"
+
+
+def unbounded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of PM (hold), on any ground, of workloads that higher priorities can starve: the
+    plan has no finite bound for them; ``why`` says so."""
+    without = table["bound_blocking_s"].isna() & table["bound_ratio"].isna()
+    planned = table["planned"].eq(0.0) & table["slo_s"].notna()
+    found = table[(table["variant"] == "pm") & planned & without]
+    return found.assign(why="the plan has no finite bound for the workload")
+
+
+def unproven_text(table: pd.DataFrame) -> str | None:
+    """Return the number of unproven bounds with reasons, commonest first; None if there is none."""
+    found = unproven(table)
+    if found.empty:
+        return None
+    reasons = ", ".join(f"{count} as {why}" for why, count in found["why"].value_counts().items())
+    behind = found["behind_s"].astype(float).max()
+    most = "" if pd.isna(behind) else f" (servers were behind by up to {1e3 * behind:.3g} ms)"
+    return f"{len(found)} bounds of runs on real machines are not proven: {reasons}{most}"
