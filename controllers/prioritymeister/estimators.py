@@ -74,7 +74,7 @@ class SizeProfile:
     """Device with a bandwidth by kind and size: ``work = base + size / bandwidth(kind, size)``.
 
     Bandwidth (bytes per second) is interpolated between the sizes [k] of the table, and constant
-    outside of the table. Figure 10's less accurate estimator has one size, and the same base time
+    outside of it. Figure 10's less accurate estimator has one size, and the same base time
     (seconds) for every request.
     """
 
@@ -95,10 +95,8 @@ class SizeProfile:
 
 @dataclass(frozen=True)
 class DistanceTable:
-    """`base` (seconds) and `bandwidth` (bytes per second) by offset and distance [o, d].
-
-    Values are interpolated in both directions, and constant outside of the table.
-    """
+    """`base` (seconds) and `bandwidth` (bytes per second) by offset and distance [o, d],
+    interpolated in both directions, and constant outside of the table."""
 
     offsets: Floats
     distances: Floats
@@ -224,11 +222,7 @@ class StageCosts:
 
 
 def load_profile(path: Path) -> StageCosts:
-    """Return the profile in a JSON file.
-
-    Raises:
-        UserError: it cannot be read, or has a mistake.
-    """
+    """Return the profile in a JSON file; raise UserError if it cannot be read, or has a mistake."""
     return parse_profile(read_json(path, f"profile {path}"), f"profile {path}")
 
 
@@ -366,13 +360,8 @@ def measure(
     *,
     curves: bool = True,
 ) -> TraceDemand:
-    """Read a trace once, block by block in order of time.
-
-    Args:
-        blocks: requests; times never fall, within a block and between blocks.
-        costs: estimators.
-        stages: the stages to measure.
-        curves: compute r-b curves too; without them memory does not grow with the trace.
+    """Read a trace once, block by block; times never fall, within a block and between blocks.
+    Without `curves` memory does not grow with the trace.
 
     Raises:
         UserError: the trace holds no request, or a stage cannot be estimated.

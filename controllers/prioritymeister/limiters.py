@@ -69,10 +69,8 @@ class RbCurve:
 
     def corners(self) -> tuple[Floats, Floats]:
         """Return (rates, bursts) of all corners, rates from 0 (where the burst is all work) up.
-
-        Between two corners the curve is straight. Beyond the last corner the burst stays constant:
-        the work that arrives at one instant.
-        """
+        Between two corners the curve is straight; beyond the last the burst stays constant: the
+        work that arrives at one instant."""
         rates = np.diff(self.work) / np.diff(self.duration)
         bursts = self.work[:-1] - rates * self.duration[:-1]
         return np.append(0.0, rates[::-1]), np.append(self.work[-1], bursts[::-1])
@@ -89,9 +87,8 @@ class RbCurve:
 class CurveBuilder:
     """Builder that takes a trace block by block, in order of time, and keeps only its hulls.
 
-    Args:
-        tick: seconds per unit of time. Whole nanoseconds (1e-9) are exact, seconds are not: the
-            seconds of a week are rounded to 1e-10, as much as the gap between two requests.
+    `tick` is seconds per unit of time. Whole nanoseconds (1e-9) are exact, seconds are not: the
+    seconds of a week are rounded to 1e-10, as much as the gap between two requests.
     """
 
     def __init__(self, tick: float = 1.0) -> None:
@@ -104,15 +101,8 @@ class CurveBuilder:
         self._requests = 0
 
     def add(self, times: npt.ArrayLike, work: npt.ArrayLike) -> None:
-        """Add requests that follow the earlier ones.
-
-        Args:
-            times: ticks [n], never falling.
-            work: work of each request, 0 or more.
-
-        Raises:
-            ValueError: times fall or work is negative.
-        """
+        """Add requests that follow the earlier ones: ticks [n], never falling, and the work of
+        each, 0 or more; raise ValueError otherwise."""
         t = np.ascontiguousarray(times, dtype=np.float64)
         w = np.ascontiguousarray(work, dtype=np.float64)
         if t.shape != w.shape or t.ndim != 1:
@@ -182,15 +172,8 @@ class CurveBuilder:
 
 
 def rb_curve(times: npt.ArrayLike, work: npt.ArrayLike) -> RbCurve:
-    """Return the curve of a whole trace; requests may come in any order.
-
-    Args:
-        times: seconds [n].
-        work: work of each request, 0 or more.
-
-    Raises:
-        UserError: no request has any work.
-    """
+    """Return the curve of a whole trace from seconds [n] and the work of each request, in any
+    order. Raise UserError if no request has any work."""
     t, w = np.asarray(times, np.float64), np.asarray(work, np.float64)
     if (np.diff(t) < 0).any():
         order = np.argsort(t, kind="stable")
@@ -215,16 +198,10 @@ class Limiters:
 def choose(curve: RbCurve, count: int = BUCKETS, mean_rate: float | None = None) -> Limiters:
     """Choose at most `count` buckets that never hinder the trace, with the least possible error.
 
-    The slowest has the mean rate: a slower bucket would hold back a workload that continues as in
-    its trace, a faster one would reserve more than needed.
-
-    Args:
-        curve: the trace's curve.
-        count: 1 or more.
-        mean_rate: work per second to be sustained; by default total work by the trace's length.
-
-    Raises:
-        UserError: all requests come at one instant, and no `mean_rate` is given.
+    The slowest has the mean rate (`mean_rate`, by default total work by the trace's length): a
+    slower bucket would hold back a workload that continues as in its trace, a faster one would
+    reserve more than needed. Raise UserError if all requests come at one instant, and no
+    `mean_rate` is given.
     """
     sustained = curve.mean_rate if mean_rate is None else mean_rate
     if not np.isfinite(sustained):
@@ -380,12 +357,8 @@ def _merged(a: Points, b: Points) -> Points:
 def _across(starts: Points, chosen: Indices, ends: Points, last: Indices, hull: Points) -> Points:
     """Return the hull with the windows from any chosen start to any of the `last` ends, all later.
 
-    Args:
-        starts: time of each start, and all work before it.
-        chosen: the starts' lower hull, indices.
-        ends: time of each end, and all work up to and including it.
-        last: the ends' upper hull, indices.
-        hull: the hull so far.
+    `starts` and `ends` are times, with the work before each start and up to and including each end;
+    `chosen` (the starts' lower hull) and `last` (the ends' upper hull) are indices.
     """
     (start_t, start_p), (end_t, end_p), (hull_d, hull_w) = starts, ends, hull
     i, j = len(chosen) - 1, 0
@@ -446,12 +419,11 @@ def _leaf(starts: Points, ends: Points, low: int, high: int, hull: Points) -> Po
 
 @njit
 def _windows(starts: Points, ends: Points, hull: Points) -> tuple[Points, Indices]:
-    """Return the hull with every window from a start i to an end j >= i, and starts' lower hull.
+    """Return the hull with every window from a start i to an end j >= i, and the starts' lower
+    hull.
 
-    Args:
-        starts: [n] time of start i, and all work before it; both never decrease.
-        ends: [n] time of end i (not before start i), and all work up to and including it.
-        hull: the hull so far, by duration.
+    `starts` [n]: times and all work before them; `ends` [n]: times, not before their starts, and
+    all work up to and including them. None of them ever decreases.
     """
     (start_t, start_p), (end_t, end_p) = starts, ends
     n = len(start_t)
@@ -505,15 +477,14 @@ def _hull(points: Points, upper: bool) -> Indices:
 def _replay(
     gap: Floats, work: Floats, rates: Floats, fills: Floats, best: Floats, where: Indices
 ) -> None:
-    """Replay a trace through a bucket of each rate.
+    """Replay a trace through a bucket of each rate [k].
 
     Args:
         gap: seconds since the request before, [segments * _SEGMENT], 0 beyond the end.
         work: work of each request, 0 beyond the end.
-        rates: rates of the buckets [k].
+        rates: rates of the buckets.
         fills: receives each bucket's fill at the start of each segment [segments, k].
-        best: receives each bucket's largest fill [k].
-        where: receives the segment of the largest fill [k].
+        best, where: receive each bucket's largest fill [k] and its segment [k].
     """
     count = len(rates)
     fill, peak = np.zeros(count), np.zeros(count)
@@ -559,12 +530,8 @@ def _window(
 ) -> tuple[int, int]:
     """Return the first and last request of the window at the end of which a bucket is fullest.
 
-    Args:
-        gap, work: see `_replay`.
-        rate: rate of the bucket.
-        before: its fill at the start of each segment.
-        segment: the segment in which it is fullest.
-        sums, spans: work and seconds of each segment.
+    `before` has its fill at the start of each segment, `segment` is the one in which it is fullest,
+    and `sums` and `spans` are work and seconds of each segment; see `_replay`.
     """
     start, end = -1, segment * _SEGMENT
     fill, most, begin = before[segment], -1.0, -1
@@ -592,12 +559,9 @@ def _window(
 
 @njit
 def _summed(t: Floats, w: Floats, before: Floats) -> int:
-    """Fill in the work before each request, from `before[0]` on, and the total.
-
-    Returns:
-        0, or `_SOME_NOTHING` if a request has no work, `_WRONG` if times fall, or work is
-        negative or not finite.
-    """
+    """Fill in the work before each request, from `before[0]` on, and the total. Return 0,
+    `_SOME_NOTHING` if a request has no work, or `_WRONG` if times fall, or work is negative or not
+    finite."""
     total, state = before[0], 0
     for k in range(len(t)):
         if not 0.0 <= w[k] < np.inf or (k > 0 and t[k] < t[k - 1]):
@@ -678,16 +642,11 @@ def _put(
 
 @njit
 def tangent_windows(t: Floats, w: Floats, before: Floats) -> tuple[Points, bool]:
-    """Return the hull of all windows of a trace.
+    """Return durations (rising) and work of windows on the hull of all windows of a trace, and True
+    if these are all: False if there are too many (`_MOST`).
 
-    Args:
-        t: seconds [n], never falling.
-        w: work of each request, above 0.
-        before: all work before each request, and the total [n + 1].
-
-    Returns:
-        Durations and work of windows on the hull, durations rising, and True if these are all:
-        False if there are too many (`_MOST`).
+    `t`: seconds [n], never falling; `w`: work of each request, above 0; `before`: all work before
+    each request, and the total [n + 1].
     """
     n = len(t)
     segments = (n + _SEGMENT - 1) // _SEGMENT

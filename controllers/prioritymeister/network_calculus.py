@@ -50,11 +50,8 @@ NOTHING: Arrival = (0.0, np.zeros(1), np.zeros(1))
 
 @njit
 def arrival(rates: Floats, bursts: Floats) -> Arrival:
-    """Return ``min_i(rates[i] * t + bursts[i])`` (section 4.4), without useless lines.
-
-    Args:
-        rates, bursts: [m] of the token buckets, in any order.
-    """
+    """Return ``min_i(rates[i] * t + bursts[i])`` (section 4.4) of token buckets [m] in any order,
+    without useless lines."""
     order = np.argsort(-rates)
     kept = np.empty(len(rates), np.int64)
     x = np.empty(len(rates))
@@ -86,14 +83,9 @@ def arrival(rates: Floats, bursts: Floats) -> Arrival:
 def total(
     x: Floats, drop: Floats, owner: Indices, burst: Floats, slope: Floats, active: Mask, skip: int
 ) -> Arrival:
-    """Return the sum of the curves with an active owner other than `skip`.
-
-    Args:
-        x, drop, owner: [n] where an owner's slope falls and by how much, sorted by x.
-        burst, slope: [owners] value at 0+ and first slope.
-        active: [owners].
-        skip: an owner to leave out, or -1.
-    """
+    """Return the sum of the curves with an active owner other than `skip` (-1 for none). An owner's
+    slope falls by `drop` at `x` [n], sorted; `burst` and `slope` [owners] are its value at 0+ and
+    first slope."""
     at = np.empty(len(x) + 1)
     slopes = np.empty(len(x) + 1)
     start = rise = 0.0
@@ -420,10 +412,8 @@ def _together(
 def _second_alone(
     second: Service, sharing: Arrival, tau: float, k: int
 ) -> tuple[float, float, float]:
-    """Return the longest T2 with ``Q(T2) <= A(tau + T2) - A(tau)``; Q's and A's slopes there.
-
-    `tau` is T1, and `k` the piece of A at tau.
-    """
+    """Return the longest T2 with ``Q(T2) <= A(tau + T2) - A(tau)``; Q's and A's slopes there. `tau`
+    is T1, and `k` the piece of A at tau."""
     (qx, qs), (_, ax, aslope) = second, sharing
     j = 0
     at = value = 0.0
@@ -480,16 +470,11 @@ def tandem_delay(
 ) -> float:
     """Return the program's maximum: the longest time of w's work in both queues, in seconds.
 
-    Args:
-        first: service curve P of queue 1 (`left_over`).
-        second: service curve Q of queue 2.
-        sharing: arrival curve A of the flows that pass both with w.
-        own: arrival curve of w.
-        slack: work per second by which rounding may make arrivals faster than service.
-
-    Returns:
-        infinite if a queue serves less than arrives in the long run. Otherwise no less than the
-        maximum, and no more than a few units in the eleventh digit above it.
+    `first` and `second` are the service curves P and Q (`left_over`), `sharing` is A, `own` the
+    arrival curve of w, and `slack` the work per second by which rounding may make arrivals faster
+    than service. The result is infinite if a queue serves less than arrives in the long run.
+    Otherwise it is no less than the maximum, and no more than a few units in the eleventh digit
+    above it.
     """
     burst, wburst = sharing[0], own[0]
     last = min(first[1][-1], second[1][-1]) - sharing[2][-1]
@@ -572,11 +557,9 @@ def uncrossed(
 ) -> list[SharedStretch]:
     """Return the stretches of a path, cut so that any two are nested or disjoint.
 
-    Args:
-        stretches: stretches of one path.
-        output: arrivals that a stretch's flows send on after a place in it.
-        later: if two cross, cut the one that begins later, where the other ends; without `later`
-            cut the one that begins earlier, where the other begins.
+    `output` returns the arrivals that a stretch's flows send on after a place in it. If two cross,
+    the one that begins earlier is cut where the other begins; with `later`, the one that begins
+    later where the other ends.
     """
     todo, found = list(stretches), list[SharedStretch]()
     while todo:
@@ -600,7 +583,8 @@ def uncrossed(
 def nested_service(
     lines: Sequence[Service], stretches: Sequence[SharedStretch], first: int, last: int
 ) -> Service:
-    """Return the service that the queues `first` to `last` of a path leave to a flow.
+    """Return the service that the queues `first` to `last` of a path (places) leave to a flow.
+    `lines` are the services of all queues of the path, and `stretches` are uncrossed.
 
     Let ``t_j`` be the time at which a queue j of the path is left, and ``t_(j-1)`` the start of its
     backlog period. Each queue serves ``B_j`` all that time. The service of others along a stretch,
@@ -611,11 +595,6 @@ def nested_service(
     the least value over all ``t_j`` is found from the inside out: in series, less the stretch's
     arrivals, cut off at 0. If two stretches cross, one of them is cut: its flows' arrivals at the
     second part are the output of the first.
-
-    Args:
-        lines: the service of each queue of the path.
-        stretches: uncrossed stretches within these queues.
-        first, last: places of queues.
     """
     whole = [s.arrival for s in stretches if (s.first, s.last) == (first, last)]
     found = lines[first]
@@ -638,11 +617,8 @@ def nested_service(
 
 @dataclass(frozen=True)
 class QueueFlow:
-    """Workload at a stage: the queues it passes in turn, and its token buckets.
-
-    `largest` is the most work that is served in one piece: a request at a device, a packet on a
-    link.
-    """
+    """Workload at a stage: the queues it passes in turn, and its token buckets. `largest` is the
+    most work that is served in one piece: a request at a device, a packet on a link."""
 
     path: Path
     rates: Floats
@@ -653,12 +629,9 @@ class QueueFlow:
 class System:
     """All queues and flows of the storage stage, or of the network.
 
-    Args:
-        bandwidth: work per second of each queue; 1 for a device, with work in seconds.
-        flows: in any order.
-        names: names of the queues, for messages.
-        lags: seconds by which each queue may be behind its bandwidth in a backlog period, as if it
-            began to serve that much later, ``B [t - lag]+``; empty for 0 everywhere.
+    `bandwidth` is the work per second of each queue; 1 for a device, with work in seconds. `names`
+    are for messages. `lags`: seconds by which each queue may be behind its bandwidth in a backlog
+    period, as if it began to serve that much later, ``B [t - lag]+``; empty for 0 everywhere.
 
     Raises:
         UserError: paths form a cycle: then no bound of this kind exists.
@@ -732,16 +705,12 @@ class System:
         return found
 
     def bound(self, flow: int, others: Mask, *, blocking: bool = False) -> float:
-        """Return the most seconds from a flow's arrival until it is served.
+        """Return the most seconds from a flow's arrival until it is served; infinite if a queue
+        cannot carry the flow and the flows of `others`, those of higher or the same priority
+        [flows].
 
-        Args:
-            flow: index of the flow.
-            others: [flows] flows of higher or the same priority; the flow itself does not count.
-            blocking: count also that a piece of lower priority in service is not interrupted, and
-                that a piece is passed on once all of it has come.
-
-        Returns:
-            infinite if a queue cannot carry the flow and the flows of `others`.
+        With `blocking`, count also that a piece of lower priority in service is not interrupted,
+        and that a piece is passed on once all of it has come.
         """
         path = self.flows[flow].path
         along = others

@@ -134,22 +134,13 @@ def levels(
     *,
     blocking: bool = False,
 ) -> Integers:
-    """Fold ranks into `count` levels (section 4.7), 0 the highest; for `flows` only.
+    """Fold ranks into `count` levels (section 4.7), 0 the highest; -1 for flows that are not in
+    `flows`.
 
     Flows keep their order and are cut into stretches, so that the sum over flows of violation by
-    SLO is least; all flows of a level may hold up each other. The time that a workload spends at
-    other stages, and its SLO, add the same to every choice and are left out.
-
-    Args:
-        system: queues in which only `flows` compete with each other.
-        flows: indices of flows.
-        ranks: [all flows] from `prioritize`.
-        slos: [all flows] seconds.
-        count: levels of the network.
-        blocking: see `System.bound`.
-
-    Returns:
-        [all flows] level, -1 for flows that are not in `flows`.
+    SLO is least; all flows of a level may hold up each other. In the queues only `flows` compete
+    with each other. `ranks` and `slos` (seconds) are of all flows. The time that a workload spends
+    at other stages, and its SLO, add the same to every choice and are left out.
     """
     order = sorted(flows, key=lambda f: ranks[f])
     n = len(order)
@@ -265,15 +256,14 @@ def make_plan(
     frame: float = FRAME,
     overshoot: float = 0.0,
 ) -> PriorityPlan:
-    """Return priorities, levels and bounds of all workloads.
+    """Return priorities, levels and bounds of all workloads; names of workloads differ.
 
     Args:
-        tenants: workloads; names differ.
+        tenants: workloads.
         queues: bandwidth of every queue in its work per second (1 of a device).
         network_levels: priorities of the network; None for one per workload.
         blocking: hold SLOs against the bound that counts blocking.
-        order: names of all workloads, the first served first, if given (figure 4 of the paper):
-            at every stage.
+        order: names of all workloads, the first served first at every stage, if given (figure 4).
         frame: bytes of the largest packet, as it keeps a link busy.
         overshoot: bytes that a network's token bucket lets through beyond its burst, as bounds
             count them; enforcers use the burst.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -92,6 +92,15 @@ def _reader(
     )
 
 
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    from rich.table import Table
+
+    view = Table(*heads)
+    for row in rows:
+        view.add_row(*row)
+    return view
+
+
 def _tell(text: str) -> None:
     if text:
         typer.echo(f"hotbed: {text}.", err=True)
@@ -128,17 +137,13 @@ def curve(
     demand, report = measure_trace(_reader(trace, form, disk, strict, completion), costs, [stage])
     _tell(report.sentence(trace))
     found = curve_of(demand, stage, asked)
-
-    def table() -> Table:
-        from rich.table import Table
-
-        unit = "s" if stage == "storage" else "B"
-        rows = Table(f"rate [{unit}/s]", f"burst [{unit}]")
-        for rate, burst in zip(found.rates, found.bursts, strict=True):
-            rows.add_row(f"{rate:.9g}", f"{burst:.9g}")
-        return rows
-
-    emit(found, as_json, table)
+    unit = "s" if stage == "storage" else "B"
+    heads = (f"rate [{unit}/s]", f"burst [{unit}]")
+    rows = (
+        (f"{rate:.9g}", f"{burst:.9g}")
+        for rate, burst in zip(found.rates, found.bursts, strict=True)
+    )
+    emit(found, as_json, lambda: _table(heads, rows))
 
 
 def stats(
@@ -160,17 +165,19 @@ def stats(
         _tell(report.sentence(file))
         found.append(row)
 
-    def table() -> Table:
-        from rich.table import Table
-
-        view = Table("trace", "requests", "seconds", "storage load", "network load", "C_A²")
-        for row in found:
-            loads = [_percent(row.storage_load), _percent(row.network_load)]
-            scv = "" if row.scv is None else f"{row.scv:.3g}"
-            view.add_row(row.trace, str(row.requests), f"{row.seconds:.6g}", *loads, scv)
-        return view
-
-    emit(found[0] if len(found) == 1 else found, as_json, table)
+    heads = ("trace", "requests", "seconds", "storage load", "network load", "C_A²")
+    rows = (
+        (
+            row.trace,
+            str(row.requests),
+            f"{row.seconds:.6g}",
+            _percent(row.storage_load),
+            _percent(row.network_load),
+            "" if row.scv is None else f"{row.scv:.3g}",
+        )
+        for row in found
+    )
+    emit(found[0] if len(found) == 1 else found, as_json, lambda: _table(heads, rows))
 
 
 def _percent(share: float | None) -> str:
@@ -325,35 +332,31 @@ def place(
     with progress("place") as report:
         found = first_fit(load_topology(topology), topology, _tell, report)
 
-    def table() -> Table:
-        from rich.table import Table
-
-        view = Table("workload", "server", "device", "")
-        for one in found.places:
-            how = "given" if one.given else "placed" if one.server else "fits nowhere"
-            view.add_row(one.workload, one.server or "", one.device or "", how)
-        return view
-
-    emit(found, as_json, table)
+    rows = (
+        (
+            one.workload,
+            one.server or "",
+            one.device or "",
+            "given" if one.given else "placed" if one.server else "fits nowhere",
+        )
+        for one in found.places
+    )
+    emit(found, as_json, lambda: _table(("workload", "server", "device", ""), rows))
     if not found.placed:
         raise typer.Exit(EXIT_MISSED)
 
 
 def _plan_table(plan: PriorityPlan) -> Table:
-    from rich.table import Table
-
-    view = Table("workload", "stage", "priority", "level", "rate, burst", "bound", "SLO", "met")
+    rows: list[Sequence[str]] = []
     for workload in plan.workloads:
-        met = "yes" if workload.met else "no"
-        view.add_row(
-            workload.name, "", "", "", "", f"{workload.bound:.4g} s", f"{workload.slo:.4g} s", met
-        )
+        total = (f"{workload.bound:.4g} s", f"{workload.slo:.4g} s")
+        rows.append((workload.name, "", "", "", "", *total, "yes" if workload.met else "no"))
         for stage in workload.stages:
-            pairs = "; ".join(f"{rate:.4g}, {burst:.4g}" for rate, burst in stage.pairs)
             level = "" if stage.level is None else str(stage.level)
-            cells: list[Any] = [stage.stage, str(stage.priority), level, pairs]
-            view.add_row("", *cells, f"{stage.bound:.4g} s", "", "")
-    return view
+            cells = (stage.stage, str(stage.priority), level, _pairs(stage.pairs))
+            rows.append(("", *cells, f"{stage.bound:.4g} s", "", ""))
+    heads = ("workload", "stage", "priority", "level", "rate, burst", "bound", "SLO", "met")
+    return _table(heads, rows)
 
 
 def parameters(
@@ -373,38 +376,35 @@ def parameters(
     """
     from campaigns.papers.prioritymeister.plan import (
         PLANNED,
-        check_policy,
+        EnforcedPolicy,
         load_addresses,
         parameters_of,
         plan_of,
     )
     from campaigns.papers.prioritymeister.topology import load_topology
 
+    enforced = EnforcedPolicy(policy, mode, depth)
     given = load_topology(topology)
     known = {} if addresses is None else load_addresses(addresses)
     plan = plan_of(given, topology, _tell) if policy in PLANNED else None
-    check_policy(policy, mode, plan)
-    made = parameters_of(given, plan, policy=policy, mode=mode, depth=depth, addresses=known)
+    made = parameters_of(given, plan, enforced, known)
     emit(made, as_json, lambda: _parameters_table(made))
 
 
 def _parameters_table(made: EnforcerParameters) -> Table:
-    from rich.table import Table
-
-    view = Table("where", "workload", "first", "rate, burst")
+    rows: list[Sequence[str]] = []
     for device, enforcer in made.storage.items():
         for one in enforcer["workloads"]:
             first = str(one.get("priority", one.get("slo", one["weight"])))
-            view.add_row(device, one["name"], first, _pairs(one.get("pairs", ())))
+            rows.append((device, one["name"], first, _pairs(one.get("pairs", ()))))
     for host in made.network.hosts.values():
         for flow in host.flows:
             first = f"level {flow.level}, DSCP {flow.dscp}" if flow.dscp else ""
-            view.add_row(host.queue, flow.workload, first, _pairs(flow.pairs))
-    return view
+            rows.append((host.queue, flow.workload, first, _pairs(flow.pairs)))
+    return _table(("where", "workload", "first", "rate, burst"), rows)
 
 
-def _pairs(pairs: object) -> str:
-    assert isinstance(pairs, (list, tuple))
+def _pairs(pairs: Iterable[Sequence[float]]) -> str:
     return "; ".join(f"{rate:.4g}, {burst:.4g}" for rate, burst in pairs)
 
 
@@ -467,29 +467,29 @@ def simulate(
 
 
 def _results_table(found: Results) -> Table:
-    from rich.table import Table
-
-    view = Table(
-        "workload", "requests", "p50", "p99", "p99.9", "longest", "SLO", "missed", "bound", "held"
-    )
+    rows: list[Sequence[str]] = []
     for one in found.workloads:
-        whole = one.whole
-        latency = whole.latency
-        times = (latency.p50, latency.p99, latency.p99_9, latency.max)
-        bound, held = "", ""
+        whole, latency, bound, held = one.whole, one.whole.latency, "", ""
         if one.bound is not None:
-            bound = f"{1e3 * one.bound.blocking_s:.4g} ms"
+            bound = _ms(one.bound.blocking_s)
             held = {True: "yes", False: "NO", None: one.bound.why_not or ""}[one.bound.held]
-        view.add_row(
-            one.name,
-            str(whole.requests),
-            *(f"{1e3 * t:.4g} ms" for t in times),
-            "" if one.slo_s is None else f"{1e3 * one.slo_s:.4g} ms",
-            "" if whole.slo_misses is None else str(whole.slo_misses),
-            bound,
-            held,
+        rows.append(
+            (
+                one.name,
+                str(whole.requests),
+                *(_ms(t) for t in (latency.p50, latency.p99, latency.p99_9, latency.max)),
+                "" if one.slo_s is None else _ms(one.slo_s),
+                "" if whole.slo_misses is None else str(whole.slo_misses),
+                bound,
+                held,
+            )
         )
-    return view
+    heads = ("workload", "requests", "p50", "p99", "p99.9", "longest", "SLO", "missed")
+    return _table((*heads, "bound", "held"), rows)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.4g} ms"
 
 
 def apply(

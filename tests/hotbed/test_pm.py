@@ -215,7 +215,7 @@ def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:
     assert done.exit_code == (0 if placed["placed"] else EXIT_MISSED)
     assert placed["plan"]["met"]
     assert len(placed["plan"]["workloads"]) == sum(server is not None for server in servers)
-    # What fits is admitted beside the others, and what does not is refused.
+    # A workload that fits is admitted with the others, and one that does not is refused.
     document = topology(tmp_path)
     del document["workloads"][2]["server"]
     path.write_text(yaml.safe_dump(document))

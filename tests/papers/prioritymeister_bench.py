@@ -13,9 +13,10 @@ from typing import Any, cast
 import yaml
 
 from campaigns.grounds.live import LiveTestbed
-from campaigns.papers.prioritymeister.experiment import EnforcedPolicy, PmExperiment, SentRequests
+from campaigns.papers.prioritymeister.experiment import PmExperiment
 from campaigns.papers.prioritymeister.live import LocalGround, NfsPlaces, NfsTestbed
-from campaigns.papers.prioritymeister.mixes import PmMachines
+from campaigns.papers.prioritymeister.mixes import PmMachines, SentRequests
+from campaigns.papers.prioritymeister.plan import EnforcedPolicy
 from campaigns.papers.prioritymeister.topology import Topology
 from schemas.campaign import Limits
 from testbed.agent.contract import Agent, UnitResult
@@ -103,7 +104,7 @@ def experiment_in(folder: Path, policy: str = "byslo", **changes: Any) -> PmExpe
         name="disk-byslo",
         topology=topology,
         base=folder,
-        replays={n: SentRequests(n, f, 1, 0.0, 4096, 4 * (n == "L")) for n, f in files.items()},
+        replays={n: SentRequests(f, 4 * (n == "L")) for n, f in files.items()},
         enforcement=EnforcedPolicy(policy),
         plan=None,
         serves={},
@@ -183,7 +184,8 @@ class FakeEnforcement:
         self.given: Mapping[str, Any] = {"storage": {}}
         self.differences: dict[str, list[str]] = {}
 
-    def apply(self, parameters: Mapping[str, Any]) -> None:
+    def apply(self, parameters: Mapping[str, Any], *, unknown: str = "refuse") -> None:
+        assert unknown == "refuse"
         self.calls.append("apply")
         self.given = parameters
 
@@ -203,12 +205,12 @@ class FakeEnforcement:
 
     def status(self, server: str) -> dict[str, Any]:
         self.asked += 1
-        beside = 0.0304 - self.charges[-1] if self.charges else 0.0
+        excess = 0.0304 - self.charges[-1] if self.charges else 0.0
         service = {
             "calls": 100,
             "charged_seconds": 1.0,
-            "busy_seconds": 1.0 + 100 * beside,
-            "lag_seconds": self.lag_s + 10 * max(beside, 0.0),
+            "busy_seconds": 1.0 + 100 * excess,
+            "lag_seconds": self.lag_s + 10 * max(excess, 0.0),
             "turns": [
                 {"kind": kind, "most_bytes": most, "calls": self.of_each, "seconds": seconds}
                 for kind in ("read", "write")

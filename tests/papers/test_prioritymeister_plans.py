@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import yaml
 from campaigns.papers.prioritymeister import apply as work
 from campaigns.papers.prioritymeister.apply import profile_device
 from campaigns.papers.prioritymeister.plan import (
+    EnforcedPolicy,
     MeasuredTraces,
     load_addresses,
     network_parameters,
@@ -44,6 +45,7 @@ from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
 from testbed.ssh import Completed
 from tests.errors import raises
+from tests.papers.prioritymeister_bench import FakeEnforcement
 from tests.testbed.fake_site import FakeSite
 from workloads.errors import WorkloadError
 
@@ -96,7 +98,7 @@ def test_the_proxy_has_priorities_buckets_slos_and_clients() -> None:
     """Section 4.6; other policies have parameters of their own (section 5.3)."""
     given, plan = topology(THREE), plan_for(topology(THREE))
     addresses = {"c-a": ["10.0.0.1"], "c-b": ["10.0.0.2"], "b": ["10.0.0.9"]}
-    found = storage_parameters(given, plan, "s:d", addresses=addresses)
+    found = storage_parameters(given, plan, "s:d", EnforcedPolicy(), addresses)
     workloads = found.pop("workloads")
     assert found == {"policy": "pm", "depth": 1, "mode": "hold"}
     assert workloads[0] == {
@@ -111,15 +113,14 @@ def test_the_proxy_has_priorities_buckets_slos_and_clients() -> None:
         (["10.0.0.9"], 0.02),
         ([], None),
     ]
-    mclock = storage_parameters(given, plan, "s:d", policy="mclock")["workloads"]
-    assert [w["reservation"] for w in mclock] == [0.2, 0.2, 0.2]
-    reserved = {"reservations": {"a": 0.5}}
-    mclock = storage_parameters(given, plan, "s:d", policy="mclock", **reserved)["workloads"]
-    assert [w["reservation"] for w in mclock] == [0.5, 0.0, 0.0]
-    cake = storage_parameters(given, None, "s:d", policy="cake", cake={"upper": 2})
+    for reserved, each in ((None, [0.2, 0.2, 0.2]), ({"a": 0.5}, [0.5, 0.0, 0.0])):
+        mclock = EnforcedPolicy("mclock", reservations=reserved)
+        found = storage_parameters(given, plan, "s:d", mclock)["workloads"]
+        assert [w["reservation"] for w in found] == each
+    cake = storage_parameters(given, None, "s:d", EnforcedPolicy("cake", cake={"upper": 2}))
     assert cake["cake"] == {"upper": 2}
     assert "priority" not in cake["workloads"][0] and "mode" not in cake
-    every = parameters_of(given, plan, mode="best-effort", depth=4)
+    every = parameters_of(given, plan, EnforcedPolicy(mode="best-effort", depth=4))
     assert list(every.storage) == ["s:d"]
     assert every.storage["s:d"]["mode"] == "best-effort" and every.storage["s:d"]["depth"] == 4
     assert json.loads(every.model_dump_json())["network"]["hosts"]["s"]["rate"] == 1.25e8
@@ -175,16 +176,22 @@ def test_by_slo_has_only_levels_and_other_policies_have_nothing() -> None:
 def test_wrong_policies_plans_and_addresses_are_refused(tmp_path: Path) -> None:
     given = topology(THREE)
     plan = plan_for(given)
-    with raises(UserError, allowed="pm, ps"):
-        parameters_of(given, plan, policy="x")
-    with raises(UserError, allowed="hold, best-effort"):
-        parameters_of(given, plan, mode="x")
+    for options, allowed in (
+        ({"policy": "x"}, "pm, ps"),
+        ({"mode": "x"}, "hold, best-effort"),
+        ({"depth": -1}, "0 (any number) to 65536"),
+    ):
+        with raises(UserError, allowed=allowed):
+            EnforcedPolicy(**options)
     with raises(UserError, "no workload uses it", allowed="s:d"):
-        storage_parameters(given, plan, "s:x")
+        storage_parameters(given, plan, "s:x", EnforcedPolicy())
+    for policy in ("pm", "mclock"):
+        with raises(UserError, "from a plan"):
+            parameters_of(given, None, EnforcedPolicy(policy))
     with raises(UserError, "from a plan"):
         network_parameters(given, None, policy="ps", mode="priority")
     with raises(UserError, "workload a is not in the plan"):
-        parameters_of(given, PriorityPlan(True, (), ()))
+        parameters_of(given, PriorityPlan(True, (), ()), EnforcedPolicy())
     file = tmp_path / "a.json"
     with raises(UserError, "cannot be read"):
         load_addresses(file)
@@ -264,38 +271,23 @@ def test_a_topology_that_does_not_fit_is_refused(
         work.check_fits(load_topology(path), SPEC, path)
 
 
-class Memory:
-    """`Enforcement` with a testbed that accepts everything."""
+class Memory(FakeEnforcement):
+    """Proxies and network that accept everything; `differences` of the network by node."""
 
     def __init__(self, testbed: Testbed) -> None:
+        super().__init__()
         self.testbed = testbed
-        self.applied: Mapping[str, Any] | None = None
         self.profiles: dict[str, Any] = {}
-        self.wrong: dict[str, list[str]] = {}
-        self.removed = False
 
     def addresses(self) -> dict[str, tuple[str, ...]]:
         return {node.name: (node.address,) for node in self.testbed.nodes}
 
     def put_profile(self, server: str, profile: Any) -> bool:
-        before = self.profiles.get(server)
-        self.profiles[server] = profile
+        before, self.profiles[server] = self.profiles.get(server), profile
         return bool(before != profile)
 
-    def apply(self, parameters: Mapping[str, Any], *, unknown: str) -> None:
-        assert unknown == "refuse"
-        self.applied = parameters
-
     def network_check(self, network: Any = None) -> dict[str, list[str]]:
-        return dict(self.wrong)
-
-    def parameters(self, server: str) -> Mapping[str, Any]:
-        assert self.applied is not None
-        found: Mapping[str, Any] = self.applied["storage"][f"{server}:disk"]
-        return found
-
-    def remove(self) -> None:
-        self.removed = True
+        return dict(self.differences)
 
 
 @pytest.fixture
@@ -320,26 +312,24 @@ def test_a_plan_is_applied_checked_and_removed(
     assert done.servers == {"s0": ("web", "copy")}
     assert done.hosts == {"c0": 1, "c1": 1, "s0": 2}
     assert "pm, which meets all SLOs: 2 workloads at 1 servers, 4 flows" in done.sentence()
-    assert memory.applied is not None
-    storage = memory.applied["storage"]["s0:disk"]
+    assert memory.given["storage"]
+    storage = memory.given["storage"]["s0:disk"]
     assert storage["depth"] == 2
     assert storage["workloads"][0]["clients"] == [testbed.node("c0").address]
-    flow = memory.applied["network"]["hosts"]["s0"]["flows"][0]
-    assert flow["destination"] == (testbed.node("c0").address,) or flow["destination"] == [
-        testbed.node("c0").address
-    ]
+    flow = memory.given["network"]["hosts"]["s0"]["flows"][0]
+    assert list(flow["destination"]) == [testbed.node("c0").address]
     assert work.check(testbed).differences == {}
     again = work.apply(testbed, SPEC, written(tmp_path), policy="byslo", depth=1)
     assert (again.met, again.restarted) == (None, ())
-    memory.wrong = {"c0": ["class 1:100 is missing"]}
+    memory.differences = {"c0": ["class 1:100 is missing"]}
     assert work.check(testbed).sentence() == "t: c0: class 1:100 is missing"
     with raises(StoreError, "node c0: after it was applied, class 1:100 is missing"):
         work.apply(testbed, SPEC, written(tmp_path))
     with raises(StoreError, "node c0: after it was removed"):
         work.remove(testbed)
-    memory.wrong = {}
+    memory.differences = {}
     work.remove(testbed)
-    assert memory.removed
+    assert memory.calls[-1] == "removed"
     with raises(UserError, "no plan was applied"):
         work.check(testbed)
 
@@ -349,16 +339,16 @@ def test_a_plan_for_a_testbed_counts_its_networks_limits(
 ) -> None:
     heard: list[str] = []
     work.apply(testbed, SPEC, written(tmp_path), tell=heard.append)
-    assert memory.applied is not None
-    hosts = memory.applied["network"]["hosts"].values()
+    assert memory.given["storage"]
+    hosts = memory.given["network"]["hosts"].values()
     bursts = [pair[1] for host in hosts for flow in host["flows"] for pair in flow["pairs"]]
     assert min(bursts) == 1538.0  # HTB's minimum
     said = "links: {share: 0.945, mtu: 1500, enforcer: htb}"
     assert any(text.endswith(said) for text in heard)
     links: dict[str, Any] = {"share": 0.945, "mtu": 1500, "enforcer": "htb"}
-    first = memory.applied
+    first = memory.given
     work.apply(testbed, SPEC, written(tmp_path, links=links))
-    assert memory.applied == first
+    assert memory.given == first
     for more in ({"share": 1.0}, {"enforcer": "exact"}, {"overshoot": 1000}):
         with raises(UserError, "keeps less of a plan", do="write links: {share: 0.945"):
             work.apply(testbed, SPEC, written(tmp_path, links=links | more))
@@ -455,16 +445,13 @@ def test_packets_are_simulated_as_large_as_a_topology_says(tmp_path: Path) -> No
     topology, path = loaded(tmp_path, mtu=9000)
     plan = plan_of(topology, path)
     assert scenario_of(topology, path, plan, SimulationSetting()).document["frame"] == 9038
-    longer = (
-        scenario_of(topology, path, plan, SimulationSetting(frame=9039.0)).bounds["web"].why_not
-    )
-    assert longer is not None and "longer than the 9038 bytes" in longer
+    longer = scenario_of(topology, path, plan, SimulationSetting(frame=9039.0)).bounds["web"]
+    assert "longer than the 9038 bytes" in (longer.why_not or "")
     bounds = [one.bound for one in simulate_topology(topology, path, SimulationSetting()).workloads]
     assert all(bound is not None and bound.held for bound in bounds)
     bare, path = loaded(tmp_path)
-    assert (
-        scenario_of(bare, path, plan_of(bare, path), SimulationSetting()).document["frame"] == FRAME
-    )
+    found = scenario_of(bare, path, plan_of(bare, path), SimulationSetting())
+    assert found.document["frame"] == FRAME
 
 
 # `hotbed pm profile`.

@@ -1,23 +1,20 @@
 """Work on a testbed's nodes: apply a plan (`hotbed pm apply`), and measure a device's profile
-(`hotbed pm profile`).
-
-The topology's hosts are the testbed's nodes. The applied parameters are kept in the testbed's
-folder for a later check (`--check`).
-"""
+(`hotbed pm profile`). The topology's hosts are the testbed's nodes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from campaigns.papers.prioritymeister.measure import fio
 from campaigns.papers.prioritymeister.plan import (
     PLANNED,
+    EnforcedPolicy,
     EnforcerParameters,
     Tell,
-    check_policy,
     device_queue,
     network_parameters,
     parameters_of,
@@ -26,7 +23,6 @@ from campaigns.papers.prioritymeister.plan import (
 from campaigns.papers.prioritymeister.topology import Links, Topology, htb_links, load_topology
 from campaigns.papers.prioritymeister.traces import check_new
 from controllers.prioritymeister.estimators import parse_profile
-from controllers.prioritymeister.prioritizer import PriorityPlan
 from schemas.durable import write_file
 from schemas.errors import StoreError, UserError, not_allowed
 from testbed.agent.reach import LocalShell
@@ -35,7 +31,6 @@ from testbed.sites.contract import Testbed
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Shell
 from testbed.stores.nfs.wire import frame_of
-from workloads.errors import WorkloadError
 from workloads.traces.device_profile import ProfilePlan, build
 
 _FILE = "pm-applied.json"
@@ -45,9 +40,9 @@ _FILE = "pm-applied.json"
 class Applied:
     """Applied parameters: each server's workloads, and the number of flows of each host.
 
-    `met`: True if the plan meets all SLOs; None without a plan. `restarted`: servers with a
-    restarted proxy, because their device profile changed. `differences` by node is empty if all is
-    applied."""
+    `met`: None without a plan. `restarted`: servers with another profile than before. `differences`
+    by node is empty if all is applied.
+    """
 
     testbed: str
     policy: str
@@ -55,7 +50,7 @@ class Applied:
     servers: Mapping[str, tuple[str, ...]]
     hosts: Mapping[str, int]
     restarted: tuple[str, ...] = ()
-    differences: Mapping[str, list[str]] = field(default_factory=dict)
+    differences: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def sentence(self) -> str:
         """Return the result as a sentence."""
@@ -82,42 +77,25 @@ def apply(
     network: bool = True,
     tell: Tell = lambda _: None,
 ) -> Applied:
-    """Plan a topology, apply the plan, and check it.
-
-    Args:
-        testbed: a deployed testbed; its nodes have the names of the topology's hosts.
-        spec: the testbed's spec.
-        file: the topology.
-        policy: the enforcer's policy.
-        mode: mode of the policy pm.
-        depth: concurrent requests at a device; by default the spec's.
-        network: True if hosts enforce too.
-        tell: called with messages for the user.
+    """Plan a topology, apply the plan to a deployed testbed of this spec, and check it. `depth` is
+    by default the spec's; without `network` only the devices enforce.
 
     Raises:
-        UserError: topology and testbed do not fit, in one sentence.
+        UserError: topology and testbed do not fit.
         StoreError: a node refuses, with the node's sentence.
     """
     store = _store(spec)
     topology = load_topology(file)
     check_fits(topology, spec, file)
-    check_policy(policy, mode, None if policy not in PLANNED else _ANY_PLAN)
+    enforced = EnforcedPolicy(policy, mode, store.depth if depth is None else depth)
     plan = None
     if policy in PLANNED:
         plan = plan_of(topology, file, tell, links=links_on(topology, spec, file, tell))
     enforcement = NfsEnforcement(testbed)
-    made = parameters_of(
-        topology,
-        plan,
-        policy=policy,
-        mode=mode,
-        depth=store.depth if depth is None else depth,
-        addresses=enforcement.addresses(),
-    )
+    addresses = enforcement.addresses()
+    made = parameters_of(topology, plan, enforced, addresses)
     if not network:
-        plain = network_parameters(
-            topology, plan, policy=policy, mode="fifo", addresses=enforcement.addresses()
-        )
+        plain = network_parameters(topology, plan, policy=policy, mode="fifo", addresses=addresses)
         made = made.model_copy(update={"network": plain})
     _check_levels(made, spec, file)
     restarted = _profiles(enforcement, topology, file)
@@ -133,29 +111,28 @@ def apply(
 
 
 def check(testbed: Testbed) -> Applied:
-    """Return the last applied parameters, and the testbed's differences from them.
-
-    Raises:
-        UserError: nothing was applied.
-    """
+    """Return the last applied parameters, and the testbed's differences from them; raise UserError
+    if nothing was applied."""
     wanted = _kept(testbed)
-    enforcement = NfsEnforcement(testbed)
-    differences = enforcement.network_check(wanted["network"])
+    differences = differences_of(NfsEnforcement(testbed), wanted)
+    return replace(_applied(testbed, wanted, None, ()), differences=differences)
+
+
+def differences_of(
+    enforcement: NfsEnforcement, wanted: Mapping[str, Any]
+) -> dict[str, Sequence[str]]:
+    """Return sentences on what differs from the wanted `EnforcerParameters`, by node."""
+    found: dict[str, Sequence[str]] = {**enforcement.network_check(wanted["network"])}
     for device, parameters in wanted["storage"].items():
         server = device.partition(":")[0]
         problems = storage_differences(parameters, enforcement.parameters(server))
-        if problems:
-            differences[server] = [*differences.get(server, []), *problems]
-    found = _applied(testbed, wanted, None, ())
-    return Applied(found.testbed, found.policy, None, found.servers, found.hosts, (), differences)
+        found[server] = [*found.get(server, ()), *problems]
+    return {node: problems for node, problems in found.items() if problems}
 
 
 def remove(testbed: Testbed) -> None:
-    """Set default parameters everywhere and a network without enforcement, and check it.
-
-    Raises:
-        StoreError: enforcement remains.
-    """
+    """Set default parameters everywhere and a network without enforcement; raise StoreError if any
+    remains."""
     enforcement = NfsEnforcement(testbed)
     enforcement.remove()
     left = enforcement.network_check()
@@ -206,11 +183,7 @@ def _same(a: object, b: object) -> bool:
 
 
 def check_fits(topology: Topology, spec: TestbedSpec, file: Path) -> None:
-    """Raise if a testbed of this spec does not fit the topology.
-
-    Raises:
-        UserError: the first mismatch.
-    """
+    """Raise UserError at the first reason why a testbed of this spec does not fit the topology."""
     groups = {name: group for group in spec.groups for name in group.node_names()}
     for name, host in topology.hosts.items():
         if name not in groups:
@@ -257,12 +230,8 @@ def check_fits(topology: Topology, spec: TestbedSpec, file: Path) -> None:
 def links_on(
     topology: Topology, spec: TestbedSpec, file: Path, tell: Tell = lambda _: None
 ) -> Links:
-    """Return the links for a plan on a testbed of this spec: the topology's `links`, or the
-    testbed's if the topology has none.
-
-    Raises:
-        UserError: the topology assumes more than the testbed can keep.
-    """
+    """Return the links for a plan on a testbed of this spec: the topology's `links`, or else the
+    testbed's. Raise UserError if the topology assumes more than the testbed can keep."""
     keeps = htb_links(frame_of(spec.mtu))
     written = f"links: {{share: {keeps.share:.4g}, mtu: {spec.mtu}, enforcer: htb}}"
     if topology.links is None:
@@ -344,11 +313,6 @@ def _store(spec: TestbedSpec) -> NfsSpec:
     return spec.store
 
 
-_ANY_PLAN = PriorityPlan(True, (), ())
-
-
-_SLACK_S = 60.0
-
 _LOOK = """
 import errno, json, os, stat, sys
 path, writes = sys.argv[1], sys.argv[2] == "writes"
@@ -383,12 +347,8 @@ def profile_device(
     tell: Callable[[str], None],
     shell: Shell | None = None,
 ) -> dict[str, Any]:
-    """Measure and write a profile; see `ProfilePlan`.
-
-    Args:
-        device: a block device or a large file.
-        out: a new file on this machine.
-        shell: shell of the machine with the device; None for this machine.
+    """Measure a block device or a large file, and write its profile into a new file on this
+    machine; see `ProfilePlan`. `shell` is of the machine with the device, None for this machine.
 
     Raises:
         UserError: the device, an option or `out` is unsuitable; nothing has been measured.
@@ -405,16 +365,7 @@ def profile_device(
         raise error.at(name) from error
     _require_fio(place)
     tell(f"measuring {name} for about {plan.total_s:.0f} s")
-    done = place.run(
-        ["fio", "--output-format=json", "-"],
-        input=plan.job_file(str(device)).encode(),
-        timeout_s=2 * plan.total_s + _SLACK_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        message = " ".join(done.stderr.decode(errors="replace").split())
-        raise WorkloadError(f"fio failed on {name}: {message[:300]}.")
-    document = build(plan, done.text)
+    document = build(plan, fio(place, plan.job_file(str(device)), plan.total_s, name))
     parse_profile(document, f"the profile of {name}")
     with out.open("x") as file:
         file.write(json.dumps(document, indent=1) + "\n")
@@ -422,11 +373,8 @@ def profile_device(
 
 
 def capacity(shell: Shell, device: str, name: str, *, writes: bool) -> int:
-    """Return the bytes of a block device or file.
-
-    Raises:
-        UserError: the path is neither, cannot be opened, or would be written while in use.
-    """
+    """Return the bytes of a block device or file. Raise UserError if the path is neither, cannot be
+    opened, or would be written while in use."""
     how = "writes" if writes else "reads"
     found = json.loads(shell.run(["python3", "-c", _LOOK, device, how]).text)
     if found["error"]:

@@ -66,11 +66,7 @@ class PmGround(Protocol):
         """The ground's machines."""
 
     def carry_out(self, experiment: PmExperiment) -> PmOutcome:
-        """Run an experiment to its end.
-
-        Raises:
-            HotbedError: the experiment could not run.
-        """
+        """Run an experiment to its end; raise HotbedError if it could not run."""
 
 
 LONGEST = "100"
@@ -90,17 +86,8 @@ def needed(percent: float) -> int:
 
 
 def require_requests(experiment: PmExperiment, percent: float, where: str) -> None:
-    """Raise if an experiment's one workload sends too few requests in the half that counts; call
-    this before measuring.
-
-    Args:
-        experiment: of a workload alone.
-        percent: the percentile of its SLO.
-        where: start of the error's sentence.
-
-    Raises:
-        UserError: it sends too few.
-    """
+    """Raise UserError if an experiment's one workload sends too few requests, in the half that
+    counts, for an SLO made of a percentile; `where` begins the error's sentence."""
     ((name, sent),) = experiment.replays.items()
     begin = experiment.measured_from_s * 1e9
     count = sum(int(np.count_nonzero(one.time_ns >= begin)) for one in TraceReader(sent.file))
@@ -126,12 +113,8 @@ class AloneLatencies:
         self._known: dict[str, dict[str, float]] = {}
 
     def percentile(self, ground: PmGround, experiment: PmExperiment, percent: float) -> float:
-        """Return the latency, in seconds, at a percentile of an experiment with one workload.
-
-        Raises:
-            UserError: there are too few requests for this percentile.
-            HotbedError: the measurement failed.
-        """
+        """Return the latency, in seconds, at a percentile of an experiment with one workload. Raise
+        UserError if there are too few requests, HotbedError if the measurement failed."""
         (name,) = experiment.replays
         key = f"{ground.name}-{experiment.digest()}"
         if key not in self._known:
@@ -213,12 +196,9 @@ class PmCellMaker:
             self._drop()
 
     def foresee(self, cells: Iterable[Cell]) -> None:
-        """Check the traces of cells for the requests that their SLOs need, before any cell runs. On
-        a testbed, measuring a workload alone takes as long as a cell.
-
-        Raises:
-            UserError: a cell's traces have too few or cannot be made; with block and workload.
-        """
+        """Check the traces of cells for the requests that their SLOs need, before any cell runs: on
+        a testbed, measuring a workload alone takes as long as a cell. A UserError names block and
+        workload."""
         seen = set()
         for cell in cells:
             parameters = cell.parameters
@@ -235,12 +215,8 @@ class PmCellMaker:
                 require_requests(alone, percent, f"block {cell.block} of {parameters.scenario}")
 
     def make(self, job: Job, folder: Path) -> Run:
-        """Run a cell and write its files into `folder`, `run.json` last.
-
-        Raises:
-            UserError: the cell is impossible, for example because its traces are too short.
-            HotbedError: the ground could not run the cell.
-        """
+        """Run a cell and write its files into `folder`, `run.json` last. Raise UserError if the
+        cell is impossible, for example because its traces are too short."""
         parameters = PM.check(job.parameters, f"run {job.run_id}")
         phases = Phases()
         with phases("traces"):
@@ -395,13 +371,10 @@ def _conditions(name: str, conditions: Conditions) -> dict[str, float]:
 
 
 def bound_holds(parameters: PmCell, mix: Mix, name: str, conditions: Conditions = MODELLED) -> bool:
-    """Return True if the plan's bound is proven for a workload's run. Every bucket of every
-    workload must be enforced, at the disk and in the network. Requests must cost as planned, and
-    the workload must send its announced trace.
-
+    """Return True if the plan's bound is proven for a workload's run: every bucket of every
+    workload is enforced, requests cost as planned, and the workload sends its announced trace.
     Misbehaviour of another workload does not matter if its requests are no larger than announced
-    (`mixes.larger`), because its buckets limit it.
-    """
+    (`mixes.larger`)."""
     load = mix.load(name)
     return (
         parameters.policy == "pm"
@@ -471,17 +444,12 @@ def described(mix: Mix) -> dict[str, float]:
 
 
 def require_windows(cells: Iterable[Cell], disk: Path | None) -> None:
-    """Check that real traces are long enough for the blocks with consecutive windows. Each trace is
-    read once.
+    """Check that real traces are long enough for the blocks with consecutive windows; raise
+    UserError if one is too short or cannot be read. Each trace is read once.
 
-    Args:
-        cells: the pending cells.
-        disk: profile of the ground's disk; None on a testbed, which measures it. A testbed checks
-            traces that play until they load the disk only after measuring (`PmCellMaker.foresee`).
-            The same holds for figure 9's traces, because they may be on another device.
-
-    Raises:
-        UserError: a trace is too short or cannot be read.
+    `disk` is the profile of the ground's disk. It is None on a testbed, which measures it: traces
+    that play until they load the disk, and figure 9's, are then checked after measuring
+    (`PmCellMaker.foresee`).
     """
     known: dict[tuple[Path, Path | None], WholeTrace] = {}
     for (folder, label, profile, load, seconds), blocks in _asked(cells, disk).items():

@@ -36,7 +36,7 @@ from campaigns.papers.prioritymeister.mixes import (
     SentRequests,
     labels_of,
 )
-from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
+from campaigns.papers.prioritymeister.plan import EnforcedPolicy, MeasuredTraces, planned
 from campaigns.papers.prioritymeister.topology import Topology
 from controllers.prioritymeister.estimators import load_profile, measure
 from controllers.prioritymeister.limiters import RbCurve
@@ -153,25 +153,6 @@ class PmOutcome:
 
 
 @dataclass(frozen=True)
-class EnforcedPolicy:
-    """A policy (section 5.3) and its parameters, see `campaigns.papers.prioritymeister.plan`.
-
-    Attributes:
-        policy: pm, ps, cake, edf, byslo, mclock or none.
-        mode: mode of pm.
-        depth: concurrent requests at a device.
-        cake: parameters of Cake that differ from the default.
-        reservations: mClock's, in seconds of the device per second, by workload.
-    """
-
-    policy: str
-    mode: str = "hold"
-    depth: int = 1
-    cake: Mapping[str, float] = field(default_factory=dict)
-    reservations: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class PmExperiment:
     """An experiment: everything that runs at once.
 
@@ -268,12 +249,8 @@ def measured_alone(parameters: PmCell) -> list[tuple[str, PmCell]]:
 
 
 def slos(parameters: PmCell, alone: Mapping[str, float]) -> dict[str, float]:
-    """Return the SLOs in seconds of a cell's latency-sensitive workloads.
-
-    Args:
-        parameters: the cell's parameters.
-        alone: percentile `slo_percentile` of the latency of each of `measured_alone`, seconds.
-    """
+    """Return the SLOs in seconds of a cell's latency-sensitive workloads; `alone` is the percentile
+    `slo_percentile`, in seconds, of each of `measured_alone`."""
     k, labels = parameters.k, labels_of(parameters)
     if isinstance(parameters, OneBurst) and parameters.burst in SHARED_SLO:
         return dict.fromkeys(labels, k * alone[REFERENCE_BURST])
@@ -311,11 +288,8 @@ def alone_experiment(
 def cell_experiment(
     parameters: PmCell, mix: Mix, promised: Mapping[str, float], machines: PmMachines, seed: int
 ) -> PmExperiment:
-    """Return a cell's experiment with its SLOs, and with a plan if the policy plans.
-
-    Raises:
-        UserError: no plan is possible.
-    """
+    """Return a cell's experiment with its SLOs, and with a plan if the policy plans; raise
+    UserError if no plan is possible."""
     topology = mix.topology(promised, parameters)
     if parameters.constant:
         topology = _charged_by(topology, CONSTANT_FILE)
@@ -359,17 +333,15 @@ def enforcement(parameters: PmCell, mix: Mix) -> EnforcedPolicy:
         mode=parameters.mode,
         depth=parameters.depth,
         cake={"upper": parameters.cake_upper} if parameters.policy == "cake" else {},
-        reservations=reserved if parameters.policy == "mclock" else {},
+        reservations=(reserved or None) if parameters.policy == "mclock" else None,
     )
 
 
 def plan_of_cell(
     parameters: PmCell, mix: Mix, topology: Topology, machines: PmMachines
 ) -> PriorityPlan:
-    """Return PriorityMeister's plan for the announced traces, within the machines' limits.
-
-    Figure 4's plan has the given order of priorities, and may have a single bucket for B.
-    """
+    """Return PriorityMeister's plan for the announced traces, within the machines' limits. Figure
+    4's plan has the given order of priorities, and may have a single bucket for B."""
     known = MeasuredTraces(mix.base)
     tenants = [known.tenant(topology, one) for one in topology.workloads]
     plan_for = partial(planned, links=machines.kept(parameters.frame))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from campaigns.engine.judge import spoiled
 from campaigns.engine.provenance import Facts
 from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.prioritymeister import replays
+from campaigns.papers.prioritymeister.apply import differences_of
 from campaigns.papers.prioritymeister.experiment import (
     Conditions,
     MeasuredRequests,
@@ -34,7 +36,6 @@ from campaigns.papers.prioritymeister.experiment import (
 )
 from campaigns.papers.prioritymeister.measure import (
     TAKES_S,
-    Enforcing,
     measured_on_path,
     measured_profile,
     profile_path,
@@ -100,11 +101,7 @@ class NfsPlaces:
 
 
 def places_of(spec: TestbedSpec) -> NfsPlaces:
-    """Return the places of a testbed.
-
-    Raises:
-        UserError: the testbed lacks an NFS server or a client.
-    """
+    """Return the places of a testbed; raise UserError if it lacks an NFS server or a client."""
     disks = {name: group.disk for group in _with_role(spec, NFS) for name in group.node_names()}
     clients = tuple(name for group in _with_role(spec, CLIENT) for name in group.node_names())
     if not disks or not clients or not isinstance(spec.store, NfsSpec):
@@ -128,10 +125,8 @@ def places_of(spec: TestbedSpec) -> NfsPlaces:
 
 
 def machines_of(spec: TestbedSpec, places: NfsPlaces) -> PmMachines:
-    """Return the machines for traces; the disks' profiles are the defaults until measured.
-
-    Links are as fast as the slowest, except the link of the server with a disk that is no
-    bottleneck."""
+    """Return the machines for traces; the disks' profiles are the defaults until measured. Links
+    are as fast as the slowest, except the link of the server with a disk that is no bottleneck."""
     used = [*_with_role(spec, NFS), *_with_role(spec, CLIENT)]
     rates = {name: float(group.network) for group in used for name in group.node_names()}
     ram = places.ram
@@ -156,31 +151,16 @@ def server_of(cell: PmCell, places: NfsPlaces) -> str:
 _ON_SIM = "run the experiment on the ground sim"
 
 
-def client_nodes(topology: Topology, testbed: Testbed) -> dict[str, str]:
-    """Return the client node of each workload.
-
-    Raises:
-        UserError: the testbed lacks a host of the experiment, or two workloads share a client.
-    """
-    names = {node.name: node for node in testbed.nodes}
-    for host in topology.hosts:
-        if host not in names:
-            raise UserError(
-                f"the experiment needs a host {host}", where=f"testbed {testbed.name}", do=_ON_SIM
-            )
-    found: dict[str, str] = {}
-    for workload in topology.workloads:
-        if workload.client in found.values():
-            raise UserError(
-                f"workload {workload.name} and another would share node {workload.client}",
-                where=f"testbed {testbed.name}",
-                do=_ON_SIM,
-            )
-        if NFS not in names[workload.server or ""].roles:
-            where = f"testbed {testbed.name}"
-            raise UserError(f"node {workload.server} is no NFS server", where=where)
-        found[workload.name] = workload.client
-    return found
+def require_hosts(topology: Topology, testbed: Testbed) -> None:
+    """Raise UserError if a testbed lacks a host of an experiment, or a client for each workload."""
+    names, where = {node.name for node in testbed.nodes}, f"testbed {testbed.name}"
+    missing = next((host for host in topology.hosts if host not in names), None)
+    if missing is not None:
+        raise UserError(f"the experiment needs a host {missing}", where=where, do=_ON_SIM)
+    clients = Counter(workload.client for workload in topology.workloads)
+    client, count = clients.most_common(1)[0]
+    if count > 1:
+        raise UserError(f"{count} workloads would share node {client}", where=where, do=_ON_SIM)
 
 
 def _with_role(spec: TestbedSpec, role: str) -> list[GroupSpec]:
@@ -205,16 +185,9 @@ HDR_WIDTH = 1e-3
 
 
 def result_of(report: Mapping[str, Any], window_s: float, seconds: float) -> MeasuredRequests:
-    """Return a workload's result from its replayer's report.
-
-    In the report, a request without an answer counts with its waiting time; the result counts it
-    separately, as infinitely long.
-
-    Args:
-        report: output of `replay run`.
-        window_s: window of the series, in whole bins of the report.
-        seconds: length of the experiment.
-    """
+    """Return a workload's result from the output of `replay run`. There, a request without an
+    answer counts with its waiting time; the result counts it separately, as infinitely long.
+    `window_s` is whole bins of the report."""
     part = report["second_half"]
     counts = {(low, below): count for low, below, count in part["latency"].get("buckets") or ()}
     for low, below, count in part["unanswered"].get("buckets") or ():
@@ -272,9 +245,8 @@ def numbers_of(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
         found[f"max_outstanding.{workload}"] = float(report["max_outstanding"])
         found[f"max_backlog.{workload}"] = float(report["max_backlog"])
         found[f"started.{workload}"] = float(report["started"])
-    first = min((float(report["started"]) for report in reports.values()), default=0.0)
-    last = max((float(report["started"]) for report in reports.values()), default=0.0)
-    return found | {"start_spread_s": last - first}
+    started = [float(report["started"]) for report in reports.values()] or [0.0]
+    return found | {"start_spread_s": max(started) - min(started)}
 
 
 def conditions_of(
@@ -353,22 +325,11 @@ def _server_differs(behind: float | None, allowed: float) -> str | None:
     return f"the server was behind what it was charged by up to {1e3 * behind:.3g} ms, and {says}"
 
 
-def as_text(conditions: Mapping[str, Conditions]) -> str:
-    """Return JSON for a run's folder: why nothing is proven for each workload, or null."""
-    return json.dumps({name: one.why_not for name, one in conditions.items()}, indent=1) + "\n"
-
-
 LEAST_WAIT_S = 5.0
 MOST_WAIT_S = 30.0
 """Bounds of the waiting time for replies after the last arrival: three times the loosest SLO."""
 IDLE_S = 60.0
 """Seconds within which a server must answer the rest of an earlier run."""
-
-Say = Callable[[str], None]
-
-
-def silent(_: str) -> None:
-    """Ignore the message: a `Say` without output."""
 
 
 @runtime_checkable
@@ -385,26 +346,18 @@ class NfsTestbed:
 
     live: LiveTestbed
     places: NfsPlaces
-    enforcement: Enforcing
+    enforcement: NfsEnforcement
 
     @classmethod
     def of(cls, live: LiveTestbed) -> NfsTestbed:
-        """Return the NFS servers of a testbed.
-
-        Raises:
-            UserError: the testbed lacks an NFS server or a client.
-        """
+        """Return the NFS servers of a testbed; raise UserError if a server or a client is
+        missing."""
         return cls(live, places_of(live.spec), NfsEnforcement(live.testbed))
 
 
 class LocalGround:
-    """A `campaigns.papers.prioritymeister.cell.PmGround`.
-
-    Args:
-        nfs: the testbed.
-        machines: the machines that traces are made for.
-        limits: limits beyond which a run is spoiled.
-    """
+    """A `campaigns.papers.prioritymeister.cell.PmGround` on a testbed, for traces made for
+    `machines`; beyond `limits` a run is spoiled."""
 
     name = "local"
 
@@ -414,13 +367,8 @@ class LocalGround:
         self._limits = limits
 
     def carry_out(self, experiment: PmExperiment) -> PmOutcome:
-        """See `PmGround.carry_out`.
-
-        Raises:
-            UserError: the testbed lacks something that the experiment needs.
-            HotbedError: a node, a server or a replayer failed; the testbed is left as it was found.
-        """
-        client_nodes(experiment.topology, self._live.testbed)
+        """See `PmGround.carry_out`; after a failure the testbed is left as it was found."""
+        require_hosts(experiment.topology, self._live.testbed)
         loads = self._loads(experiment)
         self._clean()
         replays.check_clocks(loads, self._live.shell_to)
@@ -452,7 +400,8 @@ class LocalGround:
             frame=self._places.frame,
         )
         if conditions:
-            logs["bounds.json"] = as_text(conditions)
+            reasons = {name: one.why_not for name, one in conditions.items()}
+            logs["bounds.json"] = json.dumps(reasons, indent=1) + "\n"
         return PmOutcome(
             results={
                 workload: result_of(report, experiment.window_s, experiment.seconds)
@@ -512,29 +461,13 @@ class LocalGround:
                 text = (experiment.base / profile).read_text()
                 self._enforcement.put_profile(server, json.loads(text))
                 logs[f"profile-{server}.json"] = text
-            self._enforcement.apply(wanted.model_dump(mode="json"))
-            self._check(wanted)
+            given = wanted.model_dump(mode="json")
+            self._enforcement.apply(given)
+            for node, problems in differences_of(self._enforcement, given).items():
+                raise HotbedError(f"node {node} differs from the run's parameters: {problems[0]}")
             yield logs
         finally:
             self._enforcement.remove()
-
-    def _check(self, parameters: EnforcerParameters) -> None:
-        """Raise if the applied parameters differ from `parameters`."""
-        for queue, wanted in parameters.storage.items():
-            server = queue.split(":", 1)[0]
-            found = self._enforcement.parameters(server)
-            names = {one["name"] for one in found["workloads"]}
-            if found["policy"] != wanted["policy"] or names != {
-                one["name"] for one in wanted["workloads"]
-            }:
-                raise HotbedError(f"the proxy on node {server} does not have the run's parameters")
-        network = parameters.network.model_dump(mode="json")
-        for node, differences in self._enforcement.network_check(network).items():
-            if differences:
-                raise HotbedError(
-                    f"the network of node {node} differs from the run's parameters: "
-                    f"{differences[0]}"
-                )
 
     def _seen(self, experiment: PmExperiment) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Return the proxies' counts by server and as logs, before parameters are removed."""
@@ -564,17 +497,8 @@ class LocalGround:
 
 def parameters_on(experiment: PmExperiment, testbed: Testbed) -> EnforcerParameters:
     """Return the parameters of proxies and network for an experiment on a testbed's nodes."""
-    enforced = experiment.enforcement
-    return parameters_of(
-        experiment.topology,
-        experiment.plan,
-        policy=enforced.policy,
-        mode=enforced.mode,
-        depth=enforced.depth,
-        addresses={node.name: [node.address] for node in testbed.nodes},
-        cake=enforced.cake,
-        reservations=enforced.reservations or None,
-    )
+    addresses = {node.name: [node.address] for node in testbed.nodes}
+    return parameters_of(experiment.topology, experiment.plan, experiment.enforcement, addresses)
 
 
 def wait_s(experiment: PmExperiment) -> float:
@@ -584,16 +508,11 @@ def wait_s(experiment: PmExperiment) -> float:
 
 
 def laid_out(
-    nfs: NfsTestbed, say: Say = silent, servers: Collection[str] | None = None
+    nfs: NfsTestbed, say: Callable[[str], None], servers: Collection[str] | None = None
 ) -> PmMachines:
     """Return the machines that traces are made for. Files are made and disks measured once in a
-    testbed's life.
-
-    Args:
-        nfs: the testbed.
-        say: called before a long step.
-        servers: the servers that get requests; None means all.
-    """
+    testbed's life, on the servers that get requests (None: all); `say` is called before a long
+    step."""
     places, live = nfs.places, nfs.live
     made = machines_of(live.spec, places)
     for server, size in places.servers.items():
@@ -616,7 +535,13 @@ def laid_out(
 
 
 def _complete(
-    path: Path, nfs: NfsTestbed, server: NfsServer, *, size: int, link: float, say: Say
+    path: Path,
+    nfs: NfsTestbed,
+    server: NfsServer,
+    *,
+    size: int,
+    link: float,
+    say: Callable[[str], None],
 ) -> None:
     """Measure the times of requests on the live path, which fio cannot measure."""
     profile = json.loads(path.read_text())

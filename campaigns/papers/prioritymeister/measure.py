@@ -21,20 +21,22 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from campaigns.grounds.live import ShellTo
 from campaigns.papers.prioritymeister import replays
-from campaigns.papers.prioritymeister.replays import ClientLoad, NamedNode, NfsServer
+from campaigns.papers.prioritymeister.replays import ClientLoad, NfsServer
 from controllers.prioritymeister.estimators import parse_profile
 from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.contract import Agent
-from testbed.sites.contract import Testbed
+from testbed.deploy.enforcement import NfsEnforcement
+from testbed.sites.contract import Node, Testbed
 from testbed.ssh import Shell
 from testbed.stores.nfs.wire import ETHERNET_MTU
+from workloads.errors import WorkloadError
 from workloads.traces.files_profile import FILE_SIZES, FilesPlan, build_files
 from workloads.traces.requests import RequestBlock
 
@@ -65,26 +67,6 @@ SPREADS = 2.0
 """See `allowed`."""
 
 
-class Enforcing(Protocol):
-    """The used part of `testbed.deploy.enforcement.NfsEnforcement`: proxies by node, network."""
-
-    def apply(self, parameters: Mapping[str, Any]) -> object: ...
-
-    def remove(self) -> object: ...
-
-    def parameters(self, server: str) -> dict[str, Any]: ...
-
-    def put_profile(self, server: str, profile: Mapping[str, Any]) -> object: ...
-
-    def status(self, server: str) -> dict[str, Any]: ...
-
-    def metrics(self, server: str) -> str: ...
-
-    def network_check(self, network: Mapping[str, Any]) -> Mapping[str, Sequence[str]]: ...
-
-    def caches(self) -> object: ...
-
-
 def profile_path(testbed: Testbed, node: str) -> Path:
     """Return the file of a node's disk profile, which is kept as long as the testbed."""
     return testbed.directory / f"pm-profile-{node}.json"
@@ -99,18 +81,16 @@ def measured_profile(
     *,
     mtu: int = ETHERNET_MTU,
 ) -> Path:
-    """Return the profile of a node's disk; it is measured once in a testbed's life.
+    """Return the profile of the disk of a node, an NFS server; it is measured once in a testbed's
+    life.
 
     Args:
         testbed: a testbed that is up; its folder keeps the profile.
-        shell: shell of the node, an NFS server.
+        shell: shell of the node.
         files: paths on the node; their contents are destroyed.
         each: bytes of each file.
         say: called with a message about the measurement.
         mtu: bytes; MTU of the links that requests come by.
-
-    Raises:
-        HotbedError: fio is missing on the node, or fails.
     """
     path = profile_path(testbed, shell.node)
     if path.exists():
@@ -124,18 +104,28 @@ def measured_profile(
 
 def measure(plan: FilesPlan, shell: Shell, mtu: int = ETHERNET_MTU) -> dict[str, Any]:
     """Run fio and return the profile from its output."""
+    name = f"node {shell.node}"
+    document = build_files(plan, fio(shell, plan.job_file(), plan.total_s, name), mtu)
+    parse_profile(document, f"the profile of {name}")
+    return document
+
+
+def fio(shell: Shell, jobs: str, total_s: float, name: str) -> str:
+    """Run fio's jobs, which take about `total_s` seconds, and return its output.
+
+    Raises:
+        WorkloadError: fio failed; the message has `name`, the measured thing.
+    """
     done = shell.run(
         ["fio", "--output-format=json", "-"],
-        input=plan.job_file().encode(),
-        timeout_s=2 * plan.total_s + _SLACK_S,
+        input=jobs.encode(),
+        timeout_s=2 * total_s + _SLACK_S,
         check=False,
     )
     if done.returncode != 0:
         words = " ".join(done.stderr.decode(errors="replace").split())
-        raise HotbedError(f"fio failed on node {shell.node}: {words[:300]}")
-    document = build_files(plan, done.text, mtu)
-    parse_profile(document, f"the profile of node {shell.node}")
-    return document
+        raise WorkloadError(f"fio failed on {name}: {words[:300]}")
+    return done.text
 
 
 def measured_on_path(
@@ -143,13 +133,15 @@ def measured_on_path(
     server: NfsServer,
     size: int,
     *,
-    clients: Sequence[NamedNode],
+    clients: Sequence[Node],
     link: float,
     agent: Agent,
-    enforcement: Enforcing,
+    enforcement: NfsEnforcement,
     shell_to: ShellTo,
 ) -> dict[str, Any]:
-    """Return the profile of requests where they are enforced.
+    """Return the profile of requests where they are enforced: fio's profile if the proxy sends
+    several requests to the server at a time, because only one request's time and delay can be
+    measured.
 
     Args:
         profile: measured by fio, by size and kind; it limits the first rounds' load.
@@ -158,13 +150,6 @@ def measured_on_path(
         clients: nodes that send.
         link: bits per second of the server's link.
         agent, enforcement, shell_to: the testbed's.
-
-    Returns:
-        fio's profile if the proxy sends several requests to the server at a time. One request's
-        time and the server's delay can only be measured one at a time.
-
-    Raises:
-        HotbedError: a replayer failed, or the proxy answered no request.
     """
     found = {key: value for key, value in profile.items() if key not in ("overhead", "rounds")}
     enforcement.put_profile(server.name, found)
@@ -203,18 +188,13 @@ _KEPT = ("lag_seconds", "charged_seconds", "busy_seconds")
 
 
 def allowed(lags: Sequence[float]) -> float:
-    """Return the latency to allow for, from a server's delays in rounds of equal length. It is the
-    longest plus `SPREADS` times the difference between longest and shortest.
+    """Return the latency to allow for, from a server's delays (seconds) in at least two rounds of
+    equal length: the longest plus `SPREADS` times the difference between longest and shortest.
 
-    A run of six rounds' length stays within it 19 times of 20, under two conditions. The run is
-    like the rounds (same machines, disk no busier, charged no less than it takes). The probability
-    that a round's longest delay exceeds a length falls at least exponentially (Gumbel's
-    distribution; the longest of eight exponential ones is smaller). Stalls rarer than one in a few
-    minutes are not covered. Runs check this: a run with a longer delay proves nothing and reports
-    it (`live.conditions_of`).
-
-    Args:
-        lags: seconds, of at least two rounds.
+    A run of six rounds' length stays within it 19 times of 20 if the run is like the rounds, and if
+    long delays are at least exponentially rare (Gumbel's distribution). Stalls rarer than one in a
+    few minutes are not covered. A run with a longer delay proves nothing and reports it
+    (`live.conditions_of`).
     """
     longest = max(lags)
     return longest + SPREADS * (longest - min(lags))
@@ -231,15 +211,9 @@ def slower(rows: Sequence[Mapping[str, float]], factor: float) -> list[dict[str,
 def table_of(
     rows: Sequence[Mapping[str, float]], turns: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, float]]:
-    """Return a table of bandwidths by size and kind, from measured times of requests.
-
-    Args:
-        rows: fio's table: ``requestSize`` (bytes), ``readBandwidth``, ``writeBandwidth`` (bytes/s).
-        turns: turns of the proxy's status, of all rounds: kind, most bytes, calls and seconds.
-
-    Raises:
-        HotbedError: no size of a kind has enough requests.
-    """
+    """Return a table of bandwidths (bytes/s) by size and kind from measured times of requests, in
+    the form of fio's table `rows`. `turns` are of the proxy's status, of all rounds. Raise
+    HotbedError if no size of a kind has enough requests."""
     calls, seconds = Counter[tuple[str, float]](), Counter[tuple[str, float]]()
     for turn in turns:
         calls[turn["kind"], turn["most_bytes"]] += turn["calls"]
@@ -275,7 +249,7 @@ def _loads(
     profile: Mapping[str, Any],
     server: NfsServer,
     size: int,
-    clients: Sequence[NamedNode],
+    clients: Sequence[Node],
     *,
     link: float,
     seed: int,

@@ -130,23 +130,14 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class SentRequests:
-    """Requests that a workload really sends.
+    """Requests that a workload really sends: a file in the format ``plain`` with offsets, times
+    from 0.
 
-    Attributes:
-        name: the workload's name in the topology.
-        file: requests in the format ``plain`` with offsets, times from 0.
-        requests: lines of the file.
-        seconds: time of the last request.
-        span: bytes that are touched; offsets are in [0, span).
-        closed: 0 for an open loop, each request at its time (section 5.1). Otherwise the number of
-            requests in flight: the file's requests in turn, repeated until the end (workload L).
+    `closed` is 0 for an open loop, each request at its time (section 5.1). Otherwise it is the
+    number of requests in flight: the file's requests in turn, repeated until the end (workload L).
     """
 
-    name: str
     file: Path
-    requests: int
-    seconds: float
-    span: int
     closed: int = 0
 
 
@@ -237,7 +228,7 @@ class TraceMaker:
             server=server,
             device=device,
             trace=file,
-            replay=self._write(label, file, block),
+            replay=self._write(file, block),
             storage_load=work / self._parameters.seconds,
         )
 
@@ -258,7 +249,7 @@ class TraceMaker:
             server=self.machines.server,
             device=DISK,
             trace=f"{COPY}.csv",
-            replay=self._write(COPY, f"{COPY}.csv", block, self._parameters.copy_in_flight),
+            replay=self._write(f"{COPY}.csv", block, self._parameters.copy_in_flight),
             storage_load=bandwidth / size * each,
             completion_s=COPY_SLACK * seconds,
             required=bandwidth / COPY_SLACK,
@@ -267,7 +258,7 @@ class TraceMaker:
     def sends(self, load: MixLoad, label: str) -> MixLoad:
         """Return a workload that announces its own trace but sends another workload's."""
         block = self._cut(self.standin(self.row(label), self.disk).block)
-        return replace(load, replay=self._write(load.name, f"{load.name}-sent.csv", block))
+        return replace(load, replay=self._write(f"{load.name}-sent.csv", block))
 
     def floods(self, load: MixLoad) -> MixLoad:
         """Return a workload that floods, far above its announcement (section 3.2, figure 4)."""
@@ -286,7 +277,7 @@ class TraceMaker:
             seed=seed,
         )
         both = RequestBlock.joined([block, extra]).by_time()
-        return replace(load, replay=self._write(load.name, f"{load.name}-sent.csv", both))
+        return replace(load, replay=self._write(f"{load.name}-sent.csv", both))
 
     def write_constant(self) -> None:
         """Write figure 10's estimator. It has one base time for all requests, so that the sum of
@@ -324,16 +315,9 @@ class TraceMaker:
         kept = block.chosen(block.time_ns < np.int64(self._parameters.seconds * 1e9))
         return replace(kept, time_ns=kept.time_ns // TICK_NS * TICK_NS)
 
-    def _write(self, name: str, file: str, block: RequestBlock, closed: int = 0) -> SentRequests:
+    def _write(self, file: str, block: RequestBlock, closed: int = 0) -> SentRequests:
         save([block], self._folder / file)
-        return SentRequests(
-            name=name,
-            file=self._folder / file,
-            requests=len(block),
-            seconds=float(block.time_ns[-1]) * 1e-9,
-            span=int((block.offset + block.size).max()),
-            closed=closed,
-        )
+        return SentRequests(self._folder / file, closed)
 
 
 def seed_of(seed: int, what: str) -> int:
@@ -392,14 +376,9 @@ class Mix:
 def build(
     parameters: PmCell, seed: int, machines: PmMachines, folder: Path, *, block: int = 0
 ) -> Mix:
-    """Make the traces of a cell's scenario and write them into `folder`.
-
-    Args:
-        parameters: the cell's parameters; policy and k do not matter.
-        seed: the block's seed, so that every policy has the same traces.
-        machines: the ground's machines.
-        folder: an empty folder.
-        block: the campaign's block, from 0; it selects one of consecutive windows of a real trace.
+    """Make the traces of a cell's scenario and write them into an empty folder. Policy and k do not
+    matter: by the block's seed every policy has the same traces. `block` selects one of consecutive
+    windows of a real trace.
 
     Raises:
         UserError: a real trace cannot be read, or the device cannot get this load.
@@ -432,68 +411,36 @@ def labels_of(parameters: PmCell) -> tuple[str, ...]:
     }[parameters.scenario]
 
 
-def _on_the_disk(maker: TraceMaker, parameters: PmCell) -> list[MixLoad]:
-    """Return the loads, all on the one disk."""
-    return [
-        maker.load(label, maker.machines.client(label, index))
-        for index, label in enumerate(labels_of(parameters))
-    ]
-
-
-def _misbehave(maker: TraceMaker, parameters: Misbehave) -> list[MixLoad]:
-    """Return figure 8's loads: C, and D, which sends E's trace if it misbehaves."""
-    good, bad = _on_the_disk(maker, parameters)
-    return [good, maker.sends(bad, "E") if parameters.misbehaves else bad]
-
-
-def _buckets(maker: TraceMaker, parameters: Buckets) -> list[MixLoad]:
-    """Return figure 4's loads: B has the highest priority, and floods for 40 s."""
-    first, *rest = _on_the_disk(maker, parameters)
-    return [maker.floods(first) if parameters.misbehaves else first, *rest]
-
-
-def _network(maker: TraceMaker, parameters: Network) -> list[MixLoad]:
-    """Return figure 9's loads, each with its own device: on one server, or from one client host."""
-    egress, machines = parameters.bottleneck == "egress", maker.machines
+def _loads(maker: TraceMaker, parameters: PmCell) -> list[MixLoad]:
+    """Return the loads of a scenario, on the one disk unless noted."""
+    machines = maker.machines
     loads = []
     for index, label in enumerate(labels_of(parameters)):
-        on_ram = maker.row(label).storage_load is None
-        device = RAMDISK if on_ram else f"{DISK}-{label}"
-        usual = (machines.server if egress else f"s-{label}", device)
-        place: Place = machines.network.get(label, usual)
-        client = machines.client(label, index) if egress else ONE_CLIENT
+        client, place = machines.client(label, index), None
+        if parameters.scenario == "levels":
+            # Ramdisks of their own; all share the server's outgoing link.
+            place = (machines.server, f"{RAMDISK}-{label}")
+        if isinstance(parameters, Network):
+            # Figure 9: a device each, on one server, or from one client host.
+            egress = parameters.bottleneck == "egress"
+            device = RAMDISK if maker.row(label).storage_load is None else f"{DISK}-{label}"
+            usual = (machines.server if egress else f"s-{label}", device)
+            place = machines.network.get(label, usual)
+            client = client if egress else ONE_CLIENT
         loads.append(maker.load(label, client, place))
+    if isinstance(parameters, Misbehave) and parameters.misbehaves:
+        loads[1] = maker.sends(loads[1], "E")  # figure 8: D sends E's trace
+    if isinstance(parameters, Buckets) and parameters.misbehaves:
+        loads[0] = maker.floods(loads[0])  # figure 4: B, of the highest priority
     return loads
 
 
-def _levels(maker: TraceMaker, parameters: PmCell) -> list[MixLoad]:
-    """Return twelve loads with their own ramdisks that share the server's outgoing link."""
-    server = maker.machines.server
-    return [
-        maker.load(label, maker.machines.client(label, index), (server, f"{RAMDISK}-{label}"))
-        for index, label in enumerate(labels_of(parameters))
-    ]
-
-
-def _loads(maker: TraceMaker, parameters: PmCell) -> list[MixLoad]:
-    if isinstance(parameters, Misbehave):
-        return _misbehave(maker, parameters)
-    if isinstance(parameters, Buckets):
-        return _buckets(maker, parameters)
-    if isinstance(parameters, Network):
-        return _network(maker, parameters)
-    if parameters.scenario == "levels":
-        return _levels(maker, parameters)
-    return _on_the_disk(maker, parameters)
-
-
 def larger(mix: Mix) -> str | None:
-    """Return a workload that sends larger reads or writes than its announced trace; None if there
-    is none.
+    """Return a workload that sends larger reads or writes than its announced trace, or None.
 
     Token buckets limit a misbehaving workload, so that it breaks no bound of the others (section
-    3.2). A request larger than any announced request can break one: it holds the device longer
-    than the bound with blocking assumes, and passes a bucket that is smaller than the request.
+    3.2). A larger request than announced can break one: it holds the device longer than the bound
+    with blocking assumes, and passes a bucket that is smaller than the request.
     """
     for load in mix.loads:
         announced = mix.base / load.trace

@@ -1,14 +1,12 @@
 """Plans: measured traces and r-b curves, the plan of a topology, the placement of workloads on
-servers, and the parameters of enforcers at devices, at hosts and at the switch's ports.
-
-The parameters go to the NFS proxy and the network of a real testbed, and to the simulator.
-"""
+servers, and the parameters of enforcers at devices, at hosts and at the switch's ports. The
+parameters go to the NFS proxy and the network of a real testbed, and to the simulator."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,11 +60,7 @@ _RATES = "numbers of 0 or more, separated by commas"
 
 
 def parse_rates(text: str | None) -> tuple[float, ...]:
-    """Return the rates of the command line, which are separated by commas.
-
-    Raises:
-        UserError: a rate is not a number of 0 or more.
-    """
+    """Return the rates of the command line, separated by commas; UserError: one is below 0."""
     found = []
     for part in filter(None, (text or "").split(",")):
         try:
@@ -104,11 +98,8 @@ def measure_trace(
 
 
 class MeasuredTraces:
-    """Traces at the devices of a topology, each read once.
-
-    Args:
-        base: folder for relative file names.
-        tell: called with messages for the user (about malformed rows that were skipped).
+    """Traces at the devices of a topology, each read once; `base` is the folder of relative file
+    names, and `tell` is called with messages for the user about malformed rows that were skipped.
     """
 
     def __init__(self, base: Path, tell: Tell = lambda _: None) -> None:
@@ -137,13 +128,8 @@ class MeasuredTraces:
 def plan_of(
     topology: Topology, file: Path, tell: Tell = lambda _: None, *, links: Links | None = None
 ) -> PriorityPlan:
-    """Read every trace and profile of a topology, and return its plan.
-
-    Args:
-        topology: checked.
-        file: the topology's file; names in it are relative to its folder.
-        tell: see `MeasuredTraces`.
-        links: see `planned`.
+    """Read every trace and profile of a topology, and return its plan; names of files are relative
+    to the topology's `file`. See `MeasuredTraces` and `planned`.
 
     Raises:
         UserError: a file is wrong, a workload has no server, or a queue's load is above 100 %.
@@ -170,14 +156,8 @@ def planned(
     order: Sequence[str] | None = None,
     links: Links | None = None,
 ) -> PriorityPlan:
-    """Return the plan of some workloads on a topology's machines.
-
-    Args:
-        topology: hosts and links.
-        tenants: workloads with their announced traces.
-        order: see `make_plan`.
-        links: the network's limits for the plan, if not the topology's own `links`.
-    """
+    """Return the plan of some workloads on a topology's machines; see `make_plan`. `links` are the
+    network's limits for the plan, if not the topology's own."""
     kept = topology.kept if links is None else links
     devices = {f"{name}:{d}" for name, host in topology.hosts.items() for d in host.devices}
     queues = topology.queues()
@@ -195,10 +175,8 @@ def planned(
 def tenant_of(
     topology: Topology, workload: PmWorkload, demand: TraceDemand, speed: float = 1.0
 ) -> PlannedWorkload:
-    """Return a workload with its token buckets.
-
-    If the trace of a throughput SLO arrives at one instant, its span is the SLO's time.
-    """
+    """Return a workload with its token buckets. If the trace of a throughput SLO arrives at one
+    instant, its span is the SLO's time."""
     limiters, largest = {}, {}
     span = workload.duration or demand.seconds or workload.slo.completion
     for stage in STAGES:
@@ -254,13 +232,8 @@ def place(
 
     Workloads with a server stay there. A device admits a workload if, with it, every workload
     placed so far meets its SLO by its bound. If no device admits it, it has no place, and later
-    workloads are tried without it.
-
-    Args:
-        topology: checked.
-        file: the topology's file.
-        tell: see `MeasuredTraces`.
-        progress: called with a workload's name and the share of workloads that are done.
+    workloads are tried without it. `progress` is called with a workload's name and the share that
+    is done.
 
     Raises:
         UserError: a file is wrong, no host has a requested device, or the workloads with a server
@@ -328,13 +301,46 @@ POLICIES = ("pm", "ps", "cake", "edf", "byslo", "mclock", "none")
 PLANNED = frozenset({"pm", "mclock"})
 """Policies that take parameters from a plan."""
 MODES = ("hold", "best-effort")
+_DEEPEST = 65536  # the enforcer's limit
 
 NetworkMode = Literal["priority", "levels", "fifo"]
 NETWORK_OF: Mapping[str, NetworkMode] = {"pm": "priority", "byslo": "levels"}
 """Network enforcement by policy; the others have none (section 5.3)."""
 
+
+@dataclass(frozen=True)
+class EnforcedPolicy:
+    """A policy of the storage enforcers and its parameters.
+
+    Attributes:
+        policy: one of `POLICIES`.
+        mode: one of `MODES`, for pm.
+        depth: concurrent requests at a device; 0 means any number.
+        cake: Cake's own parameters (interval, percentile, step, upper, floor) that differ from the
+            default.
+        reservations: mClock's by workload, seconds of the device per second; None for the rate of
+            the slowest bucket, which is the workload's mean.
+
+    Raises:
+        UserError: policy or mode is unknown, or `depth` is out of range.
+    """
+
+    policy: str = "pm"
+    mode: str = "hold"
+    depth: int = 1
+    cake: Mapping[str, float] = field(default_factory=dict)
+    reservations: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise not_allowed("policy", self.policy, ", ".join(POLICIES))
+        if self.mode not in MODES:
+            raise not_allowed("mode", self.mode, ", ".join(MODES))
+        if not 0 <= self.depth <= _DEEPEST:
+            raise not_allowed("depth", self.depth, f"0 (any number) to {_DEEPEST}")
+
+
 _CLASSES = 7  # class selectors above best effort: cs1 to cs7
-_DEEPEST = 65536  # the enforcer's limit
 _MOST_LEVELS = 63  # DSCP has six bits, and 0 is best effort
 _ANY: Mapping[str, Sequence[str]] = {}
 
@@ -394,22 +400,8 @@ class EnforcerParameters(PmModel):
     network: NetworkParameters
 
 
-def check_policy(policy: str, mode: str, plan: PriorityPlan | None) -> None:
-    """Raise UserError if the policy or mode is unknown, or the policy needs a plan."""
-    if policy not in POLICIES:
-        raise not_allowed("policy", policy, ", ".join(POLICIES))
-    if mode not in MODES:
-        raise not_allowed("mode", mode, ", ".join(MODES))
-    if plan is None and policy in PLANNED:
-        raise UserError(f"policy {policy} takes its parameters from a plan", do="make a plan")
-
-
 def load_addresses(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return addresses by host or workload from a JSON file: ``{name: [address, ...]}``.
-
-    Raises:
-        UserError: the file cannot be read, or has other content.
-    """
+    """Return addresses by host or workload from a JSON file: ``{name: [address, ...]}``."""
     try:
         return TypeAdapter(dict[str, tuple[str, ...]]).validate_json(path.read_bytes())
     except OSError as error:
@@ -433,69 +425,36 @@ def device_queues(topology: Topology) -> tuple[str, ...]:
 def parameters_of(
     topology: Topology,
     plan: PriorityPlan | None,
-    *,
-    policy: str = "pm",
-    mode: str = "hold",
-    depth: int = 1,
+    enforced: EnforcedPolicy,
     addresses: Mapping[str, Sequence[str]] = _ANY,
-    cake: Mapping[str, float] | None = None,
-    reservations: Mapping[str, float] | None = None,
 ) -> EnforcerParameters:
-    """Return the parameters of all devices and of the network; see the two functions below.
-
-    Raises:
-        UserError: `depth` is out of range, or the plan is for other workloads.
-    """
-    if not 0 <= depth <= _DEEPEST:
-        raise not_allowed("depth", depth, f"0 (any number) to {_DEEPEST}")
+    """Return the parameters of all devices and of the network; see the two functions below."""
     storage = {
-        device: storage_parameters(
-            topology,
-            plan,
-            device,
-            policy=policy,
-            mode=mode,
-            depth=depth,
-            addresses=addresses,
-            cake=cake,
-            reservations=reservations,
-        )
+        device: storage_parameters(topology, plan, device, enforced, addresses)
         for device in device_queues(topology)
     }
-    network = network_parameters(topology, plan, policy=policy, addresses=addresses)
-    return EnforcerParameters(policy=policy, storage=storage, network=network)
+    network = network_parameters(topology, plan, policy=enforced.policy, addresses=addresses)
+    return EnforcerParameters(policy=enforced.policy, storage=storage, network=network)
 
 
 def storage_parameters(
     topology: Topology,
     plan: PriorityPlan | None,
     device: str,
-    *,
-    policy: str = "pm",
-    mode: str = "hold",
-    depth: int = 1,
+    enforced: EnforcedPolicy,
     addresses: Mapping[str, Sequence[str]] = _ANY,
-    cake: Mapping[str, float] | None = None,
-    reservations: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Return the ``parameters`` of nfsproxy's configuration, for the enforcer of a device.
+    """Return the ``parameters`` of nfsproxy's configuration for the enforcer of a device, by its
+    queue.
 
-    Args:
-        topology: with the workloads' SLOs; schedulers of requests ignore a completion SLO.
-        plan: priorities and token buckets (pm) and mean rates (mclock); other policies accept None.
-        device: queue of the device, ``server:device``.
-        policy: one of `POLICIES`.
-        mode: one of `MODES`, for pm.
-        depth: concurrent requests at the device; 0 means any number.
-        addresses: clients' addresses, by workload or by host; a workload's own take precedence.
-        cake: Cake's own parameters (interval, percentile, step, upper, floor).
-        reservations: mclock's by workload, seconds per second; by default the rate of the slowest
-            bucket, which is the workload's mean.
+    Schedulers of requests ignore a completion SLO. The plan has priorities and token buckets (pm)
+    and mean rates (mclock). Clients' addresses are by workload or by host; a workload's own take
+    precedence.
 
     Raises:
-        UserError: the policy, mode or device is unknown, or a plan is needed.
+        UserError: no workload uses the device, or a plan is needed.
     """
-    check_policy(policy, mode, plan)
+    policy, reserved = enforced.policy, enforced.reservations
     found = []
     for workload in topology.workloads:
         if workload.server is None or device_queue(topology, workload) != device:
@@ -512,17 +471,17 @@ def storage_parameters(
             entry |= {"priority": stage.priority, "pairs": [list(pair) for pair in stage.pairs]}
         if policy == "mclock":
             mean = min(rate for rate, _ in _stage(plan, workload.name, "storage").pairs)
-            given = {workload.name: mean} if reservations is None else reservations
+            given = {workload.name: mean} if reserved is None else reserved
             entry["reservation"] = float(given.get(workload.name, 0.0))
         found.append(entry)
     if not found:
         used = ", ".join(device_queues(topology))
         raise UserError("no workload uses it", where=f"device {device}", allowed=used)
-    made: dict[str, Any] = {"policy": policy, "depth": depth, "workloads": found}
+    made: dict[str, Any] = {"policy": policy, "depth": enforced.depth, "workloads": found}
     if policy == "pm":
-        made["mode"] = mode
-    if policy == "cake" and cake:
-        made["cake"] = dict(cake)
+        made["mode"] = enforced.mode
+    if policy == "cake" and enforced.cake:
+        made["cake"] = dict(enforced.cake)
     return made
 
 
@@ -538,14 +497,12 @@ def network_parameters(
 
     Levels and token buckets of pm are the plan's, separate for each direction. byslo has levels by
     SLO and no limits. All other policies do not enforce in the network (section 5.3); `mode` may
-    change that. Arguments are as in `storage_parameters`.
+    change that.
 
     Raises:
         UserError: a plan is needed, or there are more levels than DSCP has values.
     """
     chosen = NETWORK_OF.get(policy, "fifo") if mode is None else mode
-    if chosen == "priority" and plan is None:
-        raise UserError("the network's priorities come from a plan", do="make a plan")
     bandwidth = topology.queues()
     by_slo = _levels_by_slo(topology) if chosen == "levels" else {}
     flows: dict[str, list[NetworkFlow]] = {}
@@ -593,7 +550,9 @@ def network_parameters(
 
 
 def _stage(plan: PriorityPlan | None, workload: str, stage: str) -> StagePlan:
-    for one in plan.workloads if plan is not None else ():
+    if plan is None:
+        raise UserError("priorities and token buckets come from a plan", do="make a plan")
+    for one in plan.workloads:
         if one.name == workload:
             return next(s for s in one.stages if s.stage == stage)
     raise UserError(f"workload {workload} is not in the plan", do="make a plan with it")

@@ -12,12 +12,13 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from campaigns.grounds.live import ShellTo
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.agent.contract import Agent, UnitResult
 from testbed.agent.steady import SteadyClock
+from testbed.sites.contract import Node
 
 REPLAY = "/usr/local/bin/hotbed-replay"
 FOLDER = "/var/lib/hotbed/replay"
@@ -29,13 +30,6 @@ CLOCKS_S = 0.25
 """Allowed difference of clients' clocks from the engine's, plus half a round trip."""
 SLACK_S = 120.0
 PREPARE_S = 900.0
-
-
-class NamedNode(Protocol):
-    """The needed part of a node."""
-
-    @property
-    def name(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ class ClientLoad:
     """
 
     workload: str
-    client: NamedNode
+    client: Node
     server: NfsServer
     trace: bytes
     slo_s: float | None
@@ -89,14 +83,8 @@ def prepare_command(server: NfsServer, client: str, size: int) -> list[str]:
 
 
 def run_command(load: ClientLoad, *, start: float, seconds: float, wait_s: float) -> list[str]:
-    """Return the command of one client's replayer.
-
-    Args:
-        load: the client's load.
-        start: Unix time at which the trace begins.
-        seconds: seconds of sending requests.
-        wait_s: seconds of waiting for replies afterwards.
-    """
+    """Return the command of one client's replayer. The trace begins at the Unix time `start`,
+    requests are sent for `seconds`, and replies are awaited for `wait_s`."""
     made = [REPLAY, "run", *load.server.flags(), "--file", file_of(load.client.name)]
     made += ["--trace", trace_path(load), "--start-at", f"{start:.6f}", "--seed", str(load.seed)]
     made += ["--duration", f"{seconds:.6f}s", "--wait", f"{wait_s:.6f}s"]
@@ -113,15 +101,8 @@ def trace_path(load: ClientLoad) -> str:
 
 
 def prepare(agent: Agent, files: Sequence[tuple[NfsServer, str, int]]) -> None:
-    """Make and fill files, one after the other; a long enough file takes only seconds.
-
-    Args:
-        agent: the testbed's agent.
-        files: server, client node and bytes of each file.
-
-    Raises:
-        HotbedError: a server, which is named, does not accept the file.
-    """
+    """Make and fill files (server, client node and bytes), one after the other; a long enough file
+    takes only seconds. A HotbedError names the server that does not accept a file."""
     for server, client, size in files:
         argv = prepare_command(server, client, size)
         agent.unit_start(client, PREPARE_UNIT, argv, max_s=PREPARE_S)
@@ -152,11 +133,7 @@ def clear(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
 
 
 def check_clocks(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
-    """Raise if a client's clock is off, because each replayer begins by its own clock.
-
-    Raises:
-        UserError: a client's clock is off.
-    """
+    """Raise UserError if a client's clock is off, because each replayer begins by its own clock."""
     for load in loads:
         clock = SteadyClock()
         asked = clock()
@@ -174,14 +151,9 @@ def check_clocks(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
 def replay(
     agent: Agent, loads: Sequence[ClientLoad], *, seconds: float, wait_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Start all replayers at the same instant, and run them to their ends.
-
-    Returns:
-        The output of each replayer, by workload (docs/prioritymeister.md, "Load").
-
-    Raises:
-        HotbedError: a replayer failed; one sentence names it and the reason. All have ended.
-    """
+    """Start all replayers at the same instant, run them to their ends, and return the output of
+    each by workload (docs/prioritymeister.md, "Load"). If one failed, a HotbedError names it, and
+    all have ended."""
     start = time.time() + LEAD_S
     most = LEAD_S + seconds + wait_s + SLACK_S
 
@@ -203,11 +175,7 @@ def replay(
 
 
 def report_of(load: ClientLoad, done: UnitResult) -> dict[str, Any]:
-    """Return the report of a replayer.
-
-    Raises:
-        HotbedError: the replayer or some of its requests failed.
-    """
+    """Return the report of a replayer; raise HotbedError if it or some of its requests failed."""
     who = f"the replayer of {load.workload} on node {load.client.name}"
     if done.exit_code != 0:
         raise HotbedError(f"{who} failed: {_said(done)}")

@@ -22,9 +22,9 @@ from campaigns.papers.prioritymeister.mixes import PmMachines
 from campaigns.papers.prioritymeister.plan import (
     NETWORK_OF,
     PLANNED,
+    EnforcedPolicy,
     NetworkParameters,
     Tell,
-    check_policy,
     device_queue,
     measure_trace,
     network_parameters,
@@ -54,13 +54,10 @@ Trace = tuple[Path, str, int | None]
 
 
 @dataclass(frozen=True)
-class SimulationSetting:
-    """Settings for simulating a topology.
+class SimulationSetting(EnforcedPolicy):
+    """Policy and settings for simulating a topology.
 
     Attributes:
-        policy: policy of the storage enforcers.
-        mode: mode of pm: ``hold`` or ``best-effort``.
-        depth: concurrent requests at a device; 0 means any number.
         network: ``priority`` (levels and token buckets of the plan), ``levels`` (by SLO), ``fifo``,
             ``off`` (messages take no time); ``auto`` means the policy's own.
         seed: seed of noise.
@@ -73,13 +70,8 @@ class SimulationSetting:
         noise_cv: coefficient of variation of a lognormal factor, with mean 1, of service times.
         frame: bytes of a packet, infinite for whole messages; None means the topology's frames.
         series_s: length of the windows of `WorkloadResult.series`; 0 for none.
-        cake: Cake's own parameters, by the enforcer's names.
-        reservations: mclock's, by workload; by default mean rates.
     """
 
-    policy: str = "pm"
-    mode: str = "hold"
-    depth: int = 1
     network: str = "auto"
     seed: int = 1
     duration_s: float | None = None
@@ -89,8 +81,6 @@ class SimulationSetting:
     noise_cv: float = 0.0
     frame: float | None = None
     series_s: float = 0.0
-    cake: Mapping[str, float] = field(default_factory=dict)
-    reservations: Mapping[str, float] | None = None
 
 
 # Results.
@@ -280,21 +270,16 @@ class Scenario:
 def scenario_of(
     topology: Topology, file: Path, plan: PriorityPlan | None, setting: SimulationSetting
 ) -> Scenario:
-    """Return the scenario of a topology.
+    """Return the scenario of a checked topology; workloads without a server are left out.
 
-    Args:
-        topology: checked; workloads without a server are left out.
-        file: the topology's file; names in it are relative to its folder.
-        plan: plan of the topology, or of one that includes these workloads; pm, mclock and network
-            ``priority`` need it. With a plan, results have bounds.
-        setting: see `SimulationSetting`.
+    pm, mclock and network ``priority`` need a plan of the topology, or of one that includes these
+    workloads. With a plan, results have bounds.
 
     Raises:
         UserError: a name or number in the setting is unknown or out of range, or a profile cannot
             be read.
     """
     _check(topology, setting)
-    check_policy(setting.policy, setting.mode, plan)
     base = file.resolve().parent
     placed = tuple(w for w in topology.workloads if w.server is not None)
     if not placed:
@@ -316,13 +301,7 @@ def scenario_of(
     devices = {device_queue(topology, w): topology.device_of(w) for w in topology.workloads}
     links: list[dict[str, Any]] = []
     if mode != "off":
-        network = network_parameters(
-            topology,
-            plan,
-            policy=setting.policy,
-            mode=mode,  # type: ignore[arg-type]
-        )
-        links = _links(topology, network)
+        links = _links(topology, network_parameters(topology, plan, mode=mode))  # type: ignore[arg-type]
     document = {
         "schema": SCENARIO_SCHEMA,
         "seed": setting.seed,
@@ -377,11 +356,7 @@ def scenario_of(
 
 
 def closed_from(texts: Sequence[str]) -> dict[str, int]:
-    """Return closed loops from the command line's ``WORKLOAD=N``.
-
-    Raises:
-        UserError: a text has another form.
-    """
+    """Return closed loops from the command line's ``WORKLOAD=N``; UserError for any other form."""
     found = {}
     for text in texts:
         name, _, count = text.partition("=")
@@ -415,16 +390,7 @@ def _check(topology: Topology, setting: SimulationSetting) -> None:
 def _enforcer(
     topology: Topology, plan: PriorityPlan | None, setting: SimulationSetting, queue: str
 ) -> dict[str, Any]:
-    made = storage_parameters(
-        topology,
-        plan,
-        queue,
-        policy=setting.policy,
-        mode=setting.mode,
-        depth=setting.depth,
-        cake=setting.cake,
-        reservations=setting.reservations,
-    )
+    made = storage_parameters(topology, plan, queue, setting)
     for entry in made["workloads"]:
         del entry["clients"]
     return {"cake": {}, **made}
@@ -528,13 +494,8 @@ def simulate(
     limit_s: float = LIMIT_S,
     program: Path | None = None,
 ) -> Results:
-    """Simulate a scenario. Equal scenarios give equal results, except for real times.
-
-    Args:
-        scenario: see `scenario_of`.
-        progress: called regularly with the finished share of the arrivals' time.
-        limit_s: limit in real seconds.
-        program: the simulator; by default the one that `make setup` builds.
+    """Simulate a scenario. Equal scenarios give equal results, except for real times. `progress` is
+    called with the finished share of the arrivals' time; `limit_s` is a limit in real seconds.
 
     Raises:
         UserError: a trace or a number of the scenario is wrong.
@@ -576,14 +537,9 @@ def simulate_topology(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _share: None,
 ) -> Results:
-    """Plan a topology and simulate it.
-
-    Without a plan there are no bounds. A policy without need for a plan is simulated even if a
-    queue's load is too high for planning.
-
-    Raises:
-        UserError: as in `plan_of`, `scenario_of` and `simulate`.
-    """
+    """Plan a topology and simulate it. A policy without need for a plan is simulated without bounds
+    if a queue's load is too high for planning. Errors are those of `plan_of`, `scenario_of` and
+    `simulate`."""
     plan = None
     try:
         plan = plan_of(topology, file, tell)
@@ -608,39 +564,45 @@ def _plain_files(traces: Mapping[str, Trace], folder: Path) -> dict[str, Path]:
 
 
 def _run(program: Path, text: str, progress: Progress, limit_s: float) -> dict[str, Any]:
-    try:
-        process = subprocess.Popen(
-            [program, "run", "--progress"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    except OSError as error:
-        raise StoreError(
-            f"the simulator {program} cannot be started ({error.strerror}): run `make setup`."
-        ) from error
     late = threading.Event()
+    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as out:
+        given.write(text)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                [program, "run", "--progress"],
+                stdin=given,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        except OSError as error:
+            raise StoreError(
+                f"the simulator {program} cannot be started ({error.strerror}): run `make setup`."
+            ) from error
 
-    def stop() -> None:
-        late.set()
-        process.kill()
+        def stop() -> None:
+            late.set()
+            process.kill()
 
-    timer = threading.Timer(limit_s, stop)
-    timer.start()
-    try:
-        out, complaint = _talk(process, text, progress)
-    finally:
-        timer.cancel()
-        process.kill()  # after an interrupt it would compute in vain
-        process.wait()
+        timer = threading.Timer(limit_s, stop)
+        timer.start()
+        with process:
+            try:
+                complaint = _listen(process, progress)
+                process.wait()
+            finally:
+                timer.cancel()
+                process.kill()  # after an interrupt it would compute in vain
+        out.seek(0)
+        printed = out.read()
     if late.is_set():
         raise StoreError(f"the simulation did not end within {limit_s:g} s of real time.")
     # A crashed Go program has the same exit code.
     if process.returncode == 2 and complaint.startswith("pmsim: "):
         raise UserError(complaint.removeprefix("pmsim: "))
     try:
-        answer: dict[str, Any] = json.loads(out)
+        answer: dict[str, Any] = json.loads(printed)
     except ValueError as error:
         why = f": {complaint[:200]}" if complaint else ""
         raise StoreError(
@@ -649,27 +611,16 @@ def _run(program: Path, text: str, progress: Progress, limit_s: float) -> dict[s
     return answer
 
 
-def _talk(process: subprocess.Popen[str], text: str, progress: Progress) -> tuple[str, str]:
-    """Return the simulator's output, and its last error line."""
-    assert process.stdin and process.stdout and process.stderr
+def _listen(process: subprocess.Popen[str], progress: Progress) -> str:
+    """Report the simulator's progress, and return its error line."""
+    assert process.stderr
     complaint = ""
-    out: list[str] = []
-    stdout = process.stdout
-    reading = threading.Thread(target=lambda: out.append(stdout.read()), daemon=True)
-    reading.start()
-    try:
-        process.stdin.write(text)
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # the simulator's stderr has the reason
     for line in process.stderr:
         if line.startswith("progress "):
             progress(float(line.split()[1]))
         elif not complaint or line.startswith("pmsim: "):
             complaint = line.strip()
-    reading.join()
-    process.wait()
-    return "".join(out), complaint
+    return complaint
 
 
 class PmSimGround:
@@ -680,12 +631,10 @@ class PmSimGround:
 
     def carry_out(self, experiment: PmExperiment) -> PmOutcome:
         """See `PmGround.carry_out`."""
-        enforced, replays = experiment.enforcement, experiment.replays
+        replays = experiment.replays
         announced = {w.name: experiment.base / w.trace for w in experiment.topology.workloads}
         setting = SimulationSetting(
-            policy=enforced.policy,
-            mode=enforced.mode,
-            depth=enforced.depth,
+            **vars(experiment.enforcement),
             seed=experiment.seed,
             duration_s=experiment.seconds,
             closed={name: one.closed for name, one in replays.items() if one.closed},
@@ -693,8 +642,6 @@ class PmSimGround:
             service=experiment.serves,
             frame=experiment.frame,
             series_s=experiment.window_s,
-            cake=enforced.cake,
-            reservations=enforced.reservations or None,
         )
         file = experiment.base / TOPOLOGY_FILE
         results = simulate(scenario_of(experiment.topology, file, experiment.plan, setting))

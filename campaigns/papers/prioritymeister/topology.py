@@ -65,13 +65,9 @@ class Links:
 
 
 def htb_links(frame: int) -> Links:
-    """Return the limits of a testbed's hosts and switch (`testbed.stores.nfs.shaping`).
-
-    HTB charges a packet after sending it: with any token left it lets a whole packet through.
-
-    Args:
-        frame: bytes of the links' largest frame.
-    """
+    """Return the limits of a testbed's hosts and switch (`testbed.stores.nfs.shaping`) with a
+    largest frame of `frame` bytes. HTB charges a packet after sending it: with any token left it
+    lets a whole packet through."""
     return Links(LINK_SHARE, frame, float(frame), partial(bucket, frame=frame))
 
 
@@ -346,11 +342,8 @@ def _known(
 
 
 def load_topology(path: Path) -> Topology:
-    """Read and check a topology file; traces are not opened yet.
-
-    Raises:
-        UserError: one sentence with the file, the place and the error.
-    """
+    """Read and check a topology file; traces are not opened yet. A UserError names file and
+    place."""
     data = read_mapping(path, "a topology is a mapping with hosts and workloads")
     try:
         return Topology.model_validate(data)

@@ -68,11 +68,7 @@ def link_rate(link: float) -> float:
 def statistics(
     reader: TraceReader, profile: Path | None, link: float
 ) -> tuple[Statistics, ReadingReport]:
-    """Read a trace once, in bounded memory, and return its statistics.
-
-    Raises:
-        UserError: the file, the profile or the link is wrong.
-    """
+    """Read a trace once, in bounded memory, and return its statistics."""
     rate = link_rate(link)
     costs = StageCosts(None) if profile is None else load_profile(profile)
     network = ("network-in", "network-out")
@@ -123,13 +119,9 @@ def _written(blocks: Iterable[RequestBlock], out: Path) -> int:
 
 
 def convert(reader: TraceReader, out: Path) -> tuple[int, ReadingReport]:
-    """Write a trace of any format in the replayer's format ``plain``, and return the number of
-    requests and the reader's report. Times start at the first request; known offsets are kept;
-    `out` is compressed if it ends in ``.gz``. One block of requests is in memory at a time.
-
-    Raises:
-        UserError: the trace is wrong, or `out` exists or cannot be written.
-    """
+    """Write a trace of any format in the replayer's format ``plain``, block by block, and return
+    the number of requests and the reader's report. Times start at the first request; known offsets
+    are kept; `out`, a new file, is compressed if it ends in ``.gz``."""
     check_new(out)
     return _written(_from_zero(reader), out), reader.report
 
@@ -156,12 +148,9 @@ def make_trace(
     sequential_share: float,
     seed: int,
 ) -> Statistics:
-    """Write requests of one size that arrive by a process; see `workloads.traces.arrivals`.
-
-    Args:
-        process: ``poisson``, ``hyperexponential``, ``interrupted`` or ``copy``. A copy reads
-            (`read_share` of 0.5 or more) or writes `count` requests in a row, `rate` a second.
-        out: a new file.
+    """Write requests of one size that arrive by a process (see `workloads.traces.arrivals`) into a
+    new file: ``poisson``, ``hyperexponential``, ``interrupted``, or ``copy``, which reads
+    (`read_share` of 0.5 or more) or writes `count` requests in a row, `rate` a second.
 
     Raises:
         UserError: the process is unknown, the file exists or cannot be written, or a number is out
@@ -196,12 +185,8 @@ def make_trace(
 def make_standin(
     label: str, out: Path, profile: Path | None, link: float, *, seconds: float, seed: int
 ) -> MadeTrace:
-    """Write a stand-in for a workload of Table 2.
-
-    Raises:
-        UserError: the workload is unknown, the file exists or cannot be written, or the device
-            cannot get this load.
-    """
+    """Write a stand-in for a workload of Table 2 into a new file; raise UserError if the workload
+    is unknown, the file cannot be written, or the device cannot get this load."""
     check_new(out)
     _check_seed(seed)
     rate = link_rate(link)
@@ -238,10 +223,7 @@ SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz")
 
 def file_of(folder: Path, label: str) -> Path | None:
     """Return the folder's trace of a workload: ``A.csv``, ``A.txt.gz``; None if there is none.
-
-    Raises:
-        UserError: there is no such folder.
-    """
+    Raise UserError if there is no such folder."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder of traces", where="traces")
     found = (folder / f"{label}{suffix}" for suffix in SUFFIXES)
@@ -260,18 +242,11 @@ def window(
 ) -> RequestBlock | None:
     """Return `seconds` of a real trace; None if there is no file.
 
-    The trace is played faster or slower until all of it loads the device as in Table 2, which does
-    not change C_A^2. It is read twice, so that only the window of a long trace is kept in memory.
-
-    Args:
-        folder: folder of the traces.
-        label: the workload's label.
-        costs: costs of the device.
-        load: share of the device; None means the trace's own speed.
-        seconds: length of the window.
-        seed: seed of a random place; the trace repeats after its end and a mean gap.
-        place: 0 for the first `seconds` of the trace, 1 for the next, and so on, without overlap.
-            None means a random place.
+    The trace is played faster or slower until all of it loads the device by the share `load` (None:
+    its own speed), which does not change C_A^2. It is read twice, so that only the window of a long
+    trace is kept in memory. `place` is 0 for the first `seconds` of the trace, 1 for the next, and
+    so on, without overlap. None means a random place by `seed`; the trace then repeats after its
+    end and a mean gap.
 
     Raises:
         UserError: the trace cannot be read, is too short to have a rate, or has no such window.
@@ -324,16 +299,8 @@ class WholeTrace:
         return self.work / (self.span_ns * 1e-9) / load
 
     def require(self, count: int, *, load: float | None, seconds: float) -> None:
-        """Raise unless there are `count` consecutive windows of `seconds`.
-
-        Args:
-            count: number of windows, one for each block of a campaign.
-            load: see `slower`.
-            seconds: length of a window.
-
-        Raises:
-            UserError: there are fewer windows.
-        """
+        """Raise UserError unless there are `count` consecutive windows of `seconds`; see
+        `slower`."""
         lasts_ns = self.span_ns * self.slower(load)
         there = int(lasts_ns // (seconds * 1e9))
         if count > there:
@@ -346,11 +313,8 @@ class WholeTrace:
 
 
 def measured(path: Path, costs: StageCosts | None) -> WholeTrace:
-    """Read a trace once; `costs` are its device's.
-
-    Raises:
-        UserError: the trace cannot be read, or is too short to have a rate.
-    """
+    """Read a trace once; `costs` are its device's. Raise UserError if it cannot be read, or is too
+    short to have a rate."""
     estimator = None if costs is None else costs.estimator("storage")
     count, work, begin, end = 0, 0.0, 0, 0
     for block in TraceReader(path):
