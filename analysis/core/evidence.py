@@ -116,6 +116,15 @@ def difference(
     return mean((both["treated"] - both["baseline"]).tolist()) if len(both) else None
 
 
+def where(rows: pd.DataFrame, **values: Any) -> pd.DataFrame:
+    """Return the rows with these values of columns; the value ``...`` selects any."""
+    holds = pd.Series(True, index=rows.index)
+    for name, value in values.items():
+        if value is not ...:
+            holds &= rows[name] == value
+    return rows[holds]
+
+
 def values_of(rows: pd.DataFrame, parameter: str) -> list[Any]:
     """Return the values of a parameter that have runs, ascending."""
     return sorted(set(rows[parameter].dropna())) if parameter in rows.columns else []

@@ -3,11 +3,14 @@ next to figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from analysis.core.claims import Evidence
+from analysis.core.evidence import average
 from analysis.core.stats import Estimate
 
 
@@ -43,6 +46,47 @@ def interval_text(found: Estimate | None, digits: int = 3) -> str:
         return "–"
     value, low, high = (f"{x:.{digits}g}" for x in (found.value, found.low, found.high))
     return value if found.n < 2 else f"{value} [{low}, {high}]"
+
+
+Column = tuple[str, Callable[[pd.DataFrame], str]]
+"""Head of a table's column, and its text for a row's runs."""
+COUNT: Column = ("n", lambda rows: str(len(rows)))
+
+
+def interval(head: str, column: str, digits: int = 3) -> Column:
+    """Return a column with the mean over runs and its interval."""
+    return head, lambda rows: interval_text(average(rows, column), digits)
+
+
+def value(head: str, column: str, factor: float = 1.0) -> Column:
+    """Return a column with the mean over runs."""
+    return head, lambda rows: value_text(average(rows, column, factor))
+
+
+def total(head: str, column: str) -> Column:
+    """Return a column with the sum over runs; a dash if the runs lack the number."""
+    return head, lambda rows: f"{rows[column].sum():g}" if column in rows else "–"
+
+
+def tabulated(
+    name: str,
+    title: str,
+    keys: Sequence[str],
+    columns: Sequence[Column],
+    rows: Sequence[tuple[tuple[str, ...], pd.DataFrame]],
+) -> list[Table]:
+    """Return a table with a row per set of runs; no table without runs.
+
+    Args:
+        name: the table's id.
+        title: its title.
+        keys: heads of the columns before `columns`.
+        columns: the columns for the runs.
+        rows: texts for `keys`, and the runs.
+    """
+    texts = [(*key, *(text(its) for _, text in columns)) for key, its in rows if len(its)]
+    heads = (*keys, *(head for head, _ in columns))
+    return [Table(name, title, heads, tuple(texts))] if texts else []
 
 
 def bytes_text(count: int) -> str:

@@ -7,8 +7,9 @@ seconds. Samples and journals are read when a figure needs them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -185,9 +186,18 @@ def _hot_share(run: Run) -> float | None:
     return None if share is None else float(share)
 
 
+@lru_cache(maxsize=1024)
+def read_report(path: Path) -> dict[str, Any]:
+    """Return a run's report, which extends its summary. A finished run's folder never changes."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+ORIGIN = ("index", "run_id", "campaign", "block", "seed", "ground")
+
+
 def origin(index: int, run: Run) -> dict[str, Any]:
-    """Return columns with the origin of a table's row: index into the runs, run_id, campaign,
-    block, seed and ground."""
+    """Return the columns `ORIGIN` of a table's row; ``index`` is into the runs."""
     return {
         "index": index,
         "run_id": run.run_id,
@@ -196,6 +206,22 @@ def origin(index: int, run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "ground": run.ground,
     }
+
+
+def last_runs(
+    rows: Sequence[Mapping[str, Any]],
+    keys: Sequence[str],
+    *,
+    more: Sequence[str] = (),
+    order: Sequence[str] = ("run_id",),
+) -> pd.DataFrame:
+    """Return rows of runs as a table. Of rows with equal `keys` and seed the last by `order` stays,
+    which must not depend on folders. `more`: further columns of a table without rows."""
+    if not rows:
+        return pd.DataFrame(columns=[*ORIGIN, *more, *keys])
+    found = pd.DataFrame(rows).sort_values(list(order), kind="stable")
+    found = found.drop_duplicates([*keys, "seed"], keep="last")
+    return found.sort_values("index").reset_index(drop=True)
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:

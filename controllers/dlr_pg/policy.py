@@ -24,8 +24,7 @@ from controllers.common.affinity import sensed
 from controllers.common.closed_network import throughput
 from controllers.common.parameters import mapping, read
 from controllers.contract import State
-from controllers.dlr_pg.capacity import capacities
-from controllers.dlr_pg.parameters import DlrPgParameters
+from controllers.dlr_pg.capacity import DlrPgParameters, capacities
 from controllers.dlr_pg.swaps import SwapProblem, osd_loads, pg_loads, plan
 from testbed.stores.contract import (
     OSDS,

@@ -6,16 +6,12 @@ lateness, as in a load generator with a timetable.
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from frame import Row, row, show, unmeasured
 from scipy import stats
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from testbed.sites.local.awake import kept_awake, wanted
 from testbed.sites.local.cgroups import Cgroups, detect
@@ -62,27 +58,24 @@ def main() -> None:
                 break
             awake.append(lateness_ms())
     if refused:
-        print(json.dumps([row("p99 of lateness, awake over asleep", None, "", refused)]))
+        show([unmeasured("p99 of lateness, awake over asleep", refused)])
         return
     before, after = np.array(asleep), np.array(awake)
     machine = "a virtual machine" if wanted({}) else "no virtual machine: nothing to gain"
-    told = [
-        row("p99 of lateness, asleep", before[:, 0], "ms", machine),
-        row("p99 of lateness, awake", after[:, 0], "ms", machine),
-        row("p99 of lateness, awake over asleep", after[:, 0] / before[:, 0], "", machine),
-        row("stolen, asleep", 100 * before[:, 1], "%", machine),
-        row("stolen, awake", 100 * after[:, 1], "%", machine),
-    ]
-    print(json.dumps(told))
+    measures = (
+        ("p99 of lateness, asleep", before[:, 0], "ms"),
+        ("p99 of lateness, awake", after[:, 0], "ms"),
+        ("p99 of lateness, awake over asleep", after[:, 0] / before[:, 0], ""),
+        ("stolen, asleep", 100 * before[:, 1], "%"),
+        ("stolen, awake", 100 * after[:, 1], "%"),
+    )
+    show(averaged(name, values, unit, machine) for name, values, unit in measures)
 
 
-def row(name: str, values: np.ndarray | None, unit: str, note: str) -> dict[str, Any]:
-    """Return a result for `hotbed bench`, without a limit because machines differ."""
-    if values is None:
-        return {"name": name, "value": None, "unit": unit, "limit": None, "n": 0, "note": note}
-    note = f"95 %: {interval(values)}; {note}"
-    value = float(values.mean())
-    return {"name": name, "value": value, "unit": unit, "limit": None, "n": ROUNDS, "note": note}
+def averaged(name: str, values: np.ndarray, unit: str, machine: str) -> Row:
+    """Return a row without a limit, because machines differ."""
+    note = f"95 %: {interval(values)}; {machine}"
+    return row(name, float(values.mean()), unit, n=ROUNDS, note=note)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 import numpy as np
 import pandas as pd
+from frame import row, show
 from synthetic import cells, write_campaign
 
 from analysis.bundle.publish import build
@@ -106,15 +107,9 @@ def main() -> None:
         end = time.perf_counter()
         assert checked.ok, checked.differences
     parts = f"bundle {bundled - start:.1f} s, verify {end - bundled:.1f} s"
-    result = {
-        "name": f"bundle and verify {made.derived.runs} runs",
-        "value": end - start,
-        "unit": "s",
-        "limit": LIMIT_S,
-        "n": 1,
-        "note": f"{parts}; {made.bytes / 1e6:.0f} MB packed",
-    }
-    print(json.dumps([result]))
+    name = f"bundle and verify {made.derived.runs} runs"
+    note = f"{parts}; {made.bytes / 1e6:.0f} MB packed"
+    show([row(name, end - start, "s", LIMIT_S, note=note)])
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ is a stand-in (transport.py): monitor, store and policy are real.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from pathlib import Path
-from typing import Any
 
+from frame import Row, row, show, unmeasured
 from transport import Monitors, Probes, config
 
 from controllers import remote
@@ -31,20 +30,13 @@ STEPS = 5
 INTERVAL_S = 2.0
 
 
-def result(name: str, values: list[float], limit: float | None, note: str = "") -> dict[str, Any]:
+def largest(name: str, values: list[float], limit: float | None, note: str) -> Row:
     """Return a bench's result: the largest of `values` counts."""
-    median = f"median {statistics.median(values):.3g} s"
-    return {
-        "name": name,
-        "value": max(values),
-        "unit": "s",
-        "limit": limit,
-        "n": len(values),
-        "note": f"largest; {median}" + (f"; {note}" if note else ""),
-    }
+    note = f"largest; median {statistics.median(values):.3g} s; {note}"
+    return row(name, max(values), "s", limit, n=len(values), note=note)
 
 
-def on_testbed() -> list[dict[str, Any]]:
+def on_testbed() -> Row:
     """Measure sense, decide and act on a testbed; every step changes every OSD's affinity."""
     name = "sense + decide + act on a testbed"
     try:
@@ -63,15 +55,15 @@ def on_testbed() -> list[dict[str, Any]]:
         if not steps:
             raise HotbedError(f"no step came to an end: {journal.footer}")
     except HotbedError as error:
-        return [{"name": name, "value": None, "limit": 0.5, "unit": "s", "note": str(error)}]
+        return unmeasured(name, str(error), "s", 0.5)
     osds = len(steps[0]["observation"]["osds"])
     spans = {key: [step[key] for step in steps] for key in ("sense_s", "decide_s", "act_s")}
     totals = [sum(parts) for parts in zip(*spans.values(), strict=True)]
     parts = ", ".join(f"{key} {statistics.median(values):.3f}" for key, values in spans.items())
-    return [result(f"{name}, {osds} OSDs", totals, 0.5, parts)]
+    return largest(f"{name}, {osds} OSDs", totals, 0.5, parts)
 
 
-def at_scale(count: int) -> dict[str, Any]:
+def at_scale(count: int) -> Row:
     """Measure sense and decide with DLR over `count` nodes."""
     nodes = config(count)
     decider = ChildDecider("dlr", {}, 0)
@@ -94,10 +86,10 @@ def at_scale(count: int) -> dict[str, Any]:
         monitor.close()
         probes.close()
         decider.close()
-    return result(f"sense + decide, {count} nodes", values, 2.0, "stand-in transport")
+    return largest(f"sense + decide, {count} nodes", values, 2.0, "stand-in transport")
 
 
-def dlr_pg(osds: int, pgs: int) -> dict[str, Any]:
+def dlr_pg(osds: int, pgs: int) -> Row:
     """Measure a decision of dlr-pg with half of the OSDs hot, its most expensive case."""
     hot = {osd: 97.0 if osd % 2 else 5.0 for osd in range(osds)}
     store = FakeStore(osds, pgs, pressures=lambda _: hot)
@@ -112,13 +104,12 @@ def dlr_pg(osds: int, pgs: int) -> dict[str, Any]:
     finally:
         decider.close()
     note = f"{len(decision.actions)} swaps"
-    return result(f"dlr-pg decides, {osds} OSDs, {pgs} PGs", values, None, note)
+    return largest(f"dlr-pg decides, {osds} OSDs, {pgs} PGs", values, None, note)
 
 
 def main() -> None:
     """Print the results."""
-    results = [at_scale(8), at_scale(1000), dlr_pg(8, 128), dlr_pg(1000, 32768)]
-    print(json.dumps(results + on_testbed()))
+    show([at_scale(8), at_scale(1000), dlr_pg(8, 128), dlr_pg(1000, 32768), on_testbed()])
 
 
 if __name__ == "__main__":

@@ -5,13 +5,11 @@ second. cosdrive and swift-bench alternately write, read and delete objects of 6
 The store is memswift, in memory: it answers faster than any Swift, so the tools are the bottleneck.
 A run of a few requests measures the start of a process, which is subtracted. swift-bench comes from
 PyPI, pinned with hashes, into a temporary folder; if unavailable, its row says so.
-HOTBED_BENCH_SMALL=1 takes fewer requests.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 import statistics
@@ -22,13 +20,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-PROGRAMS = ROOT / "dataplane" / "bin"
+from frame import PROGRAMS, SMALL, Row, row, show
+
 LOCK = Path(__file__).with_name("swift-bench.lock")
-SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
 REQUESTS = 200 if SMALL else 2000
 ROUNDS = 1 if SMALL else 3
 STARTING = 8  # requests of a run that measures its start
@@ -256,54 +252,29 @@ def rows(
     what: str = "COSBench driver",
     note: str = "writes, reads and deletes of a store in memory",
     requests: int = REQUESTS,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Return the bench's rows from the costs of a request per round: of cosdrive, of swift-bench,
     of the user's COSBench."""
-    mine = median(ours)
-    n = len(ours) * 3 * requests
-    found: list[dict[str, Any]] = [
-        {
-            "name": f"{what}, processor time a request (64 KiB)",
-            "value": mine.processor_us,
-            "unit": "us",
-            "limit": None,
-            "n": n,
-            "note": note,
-        },
-        {
-            "name": f"{what}, times less processor time than swift-bench takes",
-            "value": None,
-            "unit": "times",
-            "limit": TIMES_FEWER,
-            "at_least": True,
-            "n": n,
-            "note": why,
-        },
-        {
-            "name": f"{what}, requests a second (4 at a time)",
-            "value": 1e6 / mine.clock_us,
-            "unit": "/s",
-            "limit": None,
-            "n": n,
-            "note": why,
-        },
+    mine, n = median(ours), len(ours) * 3 * requests
+
+    def fewer(tool: str, costs: list[Cost], missing: str | None) -> Row:
+        value, n_of, about = None, n, missing
+        if costs:
+            other = median(costs).processor_us
+            value, about = other / mine.processor_us, f"{tool} {other:.0f} us a request"
+        if tool == "COSBench":
+            n_of = len(costs) * 3 * requests
+        name = f"{what}, times less processor time than {tool} takes"
+        return row(name, value, "times", TIMES_FEWER, n=n_of, note=about, at_least=True)
+
+    rate = f"swift-bench {1e6 / median(theirs).clock_us:.0f} /s" if theirs else why
+    cost = f"{what}, processor time a request (64 KiB)"
+    return [
+        row(cost, mine.processor_us, "us", n=n, note=note),
+        fewer("swift-bench", theirs, why),
+        row(f"{what}, requests a second (4 at a time)", 1e6 / mine.clock_us, "/s", n=n, note=rate),
+        fewer("COSBench", real, real_why),
     ]
-    beside_real = found[1] | {
-        "name": f"{what}, times less processor time than COSBench takes",
-        "n": len(real) * 3 * requests,
-        "note": real_why,
-    }
-    found.append(beside_real)
-    if real:
-        other = median(real)
-        beside_real["value"] = other.processor_us / mine.processor_us
-        beside_real["note"] = f"COSBench {other.processor_us:.0f} us a request"
-    if theirs:
-        other = median(theirs)
-        found[1]["value"] = other.processor_us / mine.processor_us
-        found[1]["note"] = f"swift-bench {other.processor_us:.0f} us a request"
-        found[2]["note"] = f"swift-bench {1e6 / other.clock_us:.0f} /s"
-    return found
 
 
 class Measured(NamedTuple):
@@ -343,7 +314,7 @@ def measured(login: Login, requests: int = REQUESTS, rounds: int = ROUNDS) -> Me
 def main() -> None:
     """Print the rows."""
     with store() as login:
-        print(json.dumps(rows(*measured(login))))
+        show(rows(*measured(login)))
 
 
 if __name__ == "__main__":

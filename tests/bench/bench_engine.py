@@ -5,7 +5,6 @@ The ground is in memory; only the workload's own steps take time.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -14,9 +13,9 @@ import time
 from pathlib import Path
 
 import yaml
+from frame import ROOT, row, show
 
-HERE = Path(__file__).resolve().parent
-CAMPAIGNS = HERE.parent / "campaigns"
+CAMPAIGNS = ROOT / "tests" / "campaigns"
 sys.path.insert(0, str(CAMPAIGNS))
 LIMIT_S = 5.0
 CELLS = 5
@@ -48,15 +47,8 @@ def main() -> None:
         runs = list(RunStore(folder / "artifacts" / "tiny").runs())
         workload = statistics.fmean(found.phases_s["workload"] for found in runs)
     note = f"{CELLS} cells through papermill on a ground in memory, mean of the whole campaign"
-    entry = {
-        "name": "engine overhead per cell",
-        "value": round(whole / CELLS - workload, 3),
-        "unit": "s",
-        "limit": LIMIT_S,
-        "n": CELLS,
-        "note": note,
-    }
-    print(json.dumps([entry]))
+    value = round(whole / CELLS - workload, 3)
+    show([row("engine overhead per cell", value, "s", LIMIT_S, n=CELLS, note=note)])
 
 
 if __name__ == "__main__":

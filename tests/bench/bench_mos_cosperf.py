@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
+
+from frame import row, show
 
 from campaigns.papers.mos.profile.simulator import FITTED
 from campaigns.papers.mos.simulated import (
@@ -41,21 +42,16 @@ def once(policy: str, seed: int) -> float:
 
 def main() -> None:
     """Print the results."""
-    results = []
+    rows = []
     for policy, name in (("mos", "MOS"), ("mos-pp", "MOS++")):
         seconds = [once(policy, seed) for seed in SEEDS]
-        results.append(
-            {
-                "name": f"14 hours of COSPerf under {name}",
-                "value": statistics.median(seconds),
-                "unit": "s",
-                "limit": MOST_S,
-                "n": len(seconds),
-                "note": f"50 machines, 280 epochs of 100 slots; worst {max(seconds):.2f} s "
-                f"of processor time; {len(FITTED)} constants from runs were fitted before",
-            }
+        note = (
+            f"50 machines, 280 epochs of 100 slots; worst {max(seconds):.2f} s of processor time; "
+            f"{len(FITTED)} constants from runs were fitted before"
         )
-    print(json.dumps(results))
+        about = f"14 hours of COSPerf under {name}"
+        rows.append(row(about, statistics.median(seconds), "s", MOST_S, n=len(seconds), note=note))
+    show(rows)
 
 
 if __name__ == "__main__":

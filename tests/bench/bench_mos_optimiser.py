@@ -8,12 +8,12 @@ HOTBED_BENCH_SMALL=1 takes fewer.
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import statistics
 import time
 from typing import Any
+
+from frame import SMALL, row, show
 
 from controllers.microstores.optimiser import EXACT, HIGHS, plan
 from controllers.microstores.performance import (
@@ -33,7 +33,7 @@ from controllers.microstores.problem import (
 from testbed.simulated.cosperf.machines import STEP, paper_pool, total
 from testbed.stores.microstores import Resources
 
-INSTANCES = 4 if os.environ.get("HOTBED_BENCH_SMALL") else 24
+INSTANCES = 4 if SMALL else 24
 LIMIT_S = 1.0
 CLASSES = {  # bytes, writes, core seconds at proxies and storage servers, of an HDD, of an SSD
     "A": (65e3, 0.10, 0.0030, 0.0055, 0.009, 0.0004),
@@ -115,27 +115,18 @@ def main() -> None:
         apart += any(abs(a - b) > 1e-4 * max(1.0, abs(b)) for a, b in pairs)
         missed += bool(plans[HIGHS].violated)
     rows = [
-        {
-            "name": f"mos optimiser, 50 machines, 4 tenants, {solver}: slowest plan",
-            "value": max(times),
-            "unit": "s",
-            "limit": LIMIT_S,
-            "n": len(times),
-            "note": f"median {statistics.median(times):.3f} s; {missed} cannot meet every SLA",
-        }
+        row(
+            f"mos optimiser, 50 machines, 4 tenants, {solver}: slowest plan",
+            max(times),
+            "s",
+            LIMIT_S,
+            n=len(times),
+            note=f"median {statistics.median(times):.3f} s; {missed} cannot meet every SLA",
+        )
         for solver, times in seconds.items()
     ]
-    rows.append(
-        {
-            "name": "mos optimiser: plans on which the solvers disagree",
-            "value": float(apart),
-            "unit": "plans",
-            "limit": 0.0,
-            "n": INSTANCES,
-            "note": "SLAs met, least satisfaction, cost",
-        }
-    )
-    print(json.dumps(rows))
+    name, note = "mos optimiser: plans on which the solvers disagree", "SLAs, satisfaction, cost"
+    show([*rows, row(name, float(apart), "plans", 0.0, n=INSTANCES, note=note)])
 
 
 if __name__ == "__main__":

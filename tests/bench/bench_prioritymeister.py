@@ -1,24 +1,20 @@
 """PriorityMeister's planner: the r-b curve against a sweep of rates, plans against the paper's LP.
 
 The planner's times are this process's processor times, so that other load on the machine does not
-count. enforcement.py measures the data plane, simulating.py the simulator. HOTBED_BENCH_SMALL=1
-takes fewer traces, workloads and linear programs.
+count. enforcement.py measures the data plane, simulating.py the simulator.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import enforcement
 import numpy as np
 import numpy.typing as npt
 import simulating
+from frame import ROOT, SMALL, Row, row, show, unmeasured
 
 from controllers.jit import COMPILED, njit
 from controllers.prioritymeister import linear_program as lp
@@ -31,8 +27,7 @@ from workloads.traces.reader import load
 
 Floats = npt.NDArray[np.float64]
 
-TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "workloadcompactor"
-SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
+TRACES = ROOT.parent / "shared" / "traces" / "workloadcompactor"
 RATES = 1000
 REPEATS = 3
 EVERY = 7  # one in so many traces is also swept the slow way
@@ -101,7 +96,7 @@ def traces() -> tuple[list[tuple[Floats, Floats]], str]:
     return found, "made traces (../shared/traces is not there)"
 
 
-def curves() -> list[dict[str, Any]]:
+def curves() -> list[Row]:
     """Compare the exact curve of every trace with sweeps of 1000 rates."""
     given, source = traces()
     rb_curve(*given[0])
@@ -124,33 +119,28 @@ def curves() -> list[dict[str, Any]]:
     note = f"{source}: {requests} requests, {1e3 * sum(exact):.3g} ms against {sum(swept):.3g} s"
     note += f"; a trace {min(each):.0f} to {max(each):.0f} times; the quickest such sweep, no limit"
     slow, quick, some = (sum(column) for column in zip(*mapped, strict=True))
+    by_map_note = (
+        f"{some} requests, {1e3 * quick:.3g} ms against {slow:.3g} s; a std::map that C++ (g++ "
+        "-O2) looks up as often took 0.5 to 0.7 of this one's time"
+    )
     return [
-        {
-            "name": "r-b curve, times faster than a sweep by a map of buckets",
-            "value": slow / quick,
-            "unit": "times",
-            "limit": 200,
-            "at_least": True,
-            "n": len(mapped),
-            "note": f"{some} requests, {1e3 * quick:.3g} ms against {slow:.3g} s; "
-            "a std::map that C++ (g++ -O2) looks up as often took 0.5 to 0.7 of this one's time",
-        },
-        {
-            "name": "r-b curve, times faster than a sweep over arrays, rate by rate",
-            "value": sum(swept) / sum(exact),
-            "unit": "times",
-            "limit": None,
-            "n": len(given),
-            "note": note,
-        },
-        {
-            "name": "r-b curve, largest relative difference",
-            "value": worst,
-            "unit": "",
-            "limit": 1e-6,
-            "n": len(given) * RATES,
-            "note": "",
-        },
+        row(
+            "r-b curve, times faster than a sweep by a map of buckets",
+            slow / quick,
+            "times",
+            200,
+            n=len(mapped),
+            note=by_map_note,
+            at_least=True,
+        ),
+        row(
+            "r-b curve, times faster than a sweep over arrays, rate by rate",
+            sum(swept) / sum(exact),
+            "times",
+            n=len(given),
+            note=note,
+        ),
+        row("r-b curve, largest relative difference", worst, limit=1e-6, n=len(given) * RATES),
     ]
 
 
@@ -182,7 +172,7 @@ def tenants(
     return made, queues
 
 
-def plans() -> list[dict[str, Any]]:
+def plans() -> list[Row]:
     """Time a whole plan, and compare its bounds with linear programs."""
     count, programs = (40, 6) if SMALL else (200, 30)
     given, queues = tenants(count, 8, seed=1)
@@ -214,44 +204,35 @@ def plans() -> list[dict[str, Any]]:
             ratios.append(bound(where, flow, others) / exact - 1)
     met = sum(w.met for w in made.workloads)
     note = f"{met} of {count} SLOs met, {len(asked)} bounds"
+    mean_s = statistics.mean(spans)
     return [
-        {
-            "name": f"plan of {count} workloads, 8 buckets, 3 stages",
-            "value": span,
-            "unit": "s",
-            "limit": 2.0,
-            "n": 1,
-            "note": note,
-        },
-        {
-            "name": "plan, times faster than with the LP",
-            "value": statistics.mean(spans) * len(asked) / span,
-            "unit": "times",
-            "limit": 50,
-            "at_least": True,
-            "n": len(spans),
-            "note": f"{1e3 * statistics.mean(spans):.3g} ms a program",
-        },
-        {
-            "name": "bounds, least excess over the LP",
-            "value": min(ratios),
-            "unit": "",
-            "limit": -1e-7,
-            "at_least": True,
-            "n": len(ratios),
-            "note": f"largest {max(ratios):.2g}",
-        },
+        row(f"plan of {count} workloads, 8 buckets, 3 stages", span, "s", 2.0, note=note),
+        row(
+            "plan, times faster than with the LP",
+            mean_s * len(asked) / span,
+            "times",
+            50,
+            n=len(spans),
+            note=f"{1e3 * mean_s:.3g} ms a program",
+            at_least=True,
+        ),
+        row(
+            "bounds, least excess over the LP",
+            min(ratios),
+            limit=-1e-7,
+            n=len(ratios),
+            note=f"largest {max(ratios):.2g}",
+            at_least=True,
+        ),
     ]
 
 
 def main() -> None:
     """Print the results."""
-    if not COMPILED:
-        note = "numba is not installed"
-        planner = [{"name": "PriorityMeister's planner", "value": None, "note": note}]
-    else:
+    planner = [unmeasured("PriorityMeister's planner", "numba is not installed")]
+    if COMPILED:
         planner = curves() + plans()
-    print(json.dumps(planner + enforcement.rows() + simulating.rows(small=SMALL)))
+    show(planner + enforcement.rows() + simulating.rows(small=SMALL))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
+from frame import row, show
 from synthetic import cells, write_campaign
 
 from analysis.core.report import build
@@ -26,15 +26,7 @@ def main() -> None:
         start = time.perf_counter()
         report = build(artifacts, "dlr-full")
         seconds = time.perf_counter() - start
-    result = {
-        "name": f"report from {report.runs} runs",
-        "value": seconds,
-        "unit": "s",
-        "limit": 20.0,
-        "n": 1,
-        "note": None,
-    }
-    print(json.dumps([result]))
+    show([row(f"report from {report.runs} runs", seconds, "s", 20.0)])
 
 
 if __name__ == "__main__":

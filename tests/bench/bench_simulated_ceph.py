@@ -7,7 +7,6 @@ applies only to its own number of OSDs; other numbers have no limit.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import resource
@@ -15,7 +14,8 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+
+from frame import ROOT, Row, not_built, row, show, unmeasured
 
 from controllers.decide import InProcessDecider
 from controllers.journal import JournalWriter
@@ -24,11 +24,10 @@ from controllers.registry import create, find
 from controllers.saved import Saved
 from schemas.errors import StoreError
 from testbed.simulated import Benchmark, ModelParameters, SimulatedCeph, SimulatedClock
-from testbed.simulated.process import PROGRAM
 from testbed.spec import TestbedSpec, load_spec
 from testbed.stores.contract import OSDS, PGS, PRESSURE, SetPrimaryAffinity
 
-SPEC = Path(__file__).resolve().parents[2] / "testbed" / "specs" / "dlr.yaml"
+SPEC = ROOT / "testbed" / "specs" / "dlr.yaml"
 IN_FLIGHT = 16  # per OSD
 PGS_PER_OSD = 50  # Ceph's rule: a hundred, including replicas
 MOST_PGS = 65_536
@@ -83,7 +82,7 @@ def peak_gib(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 2**20
-    raise StoreError(f"process {pid} does not tell its memory.")
+    raise StoreError(f"process {pid} reports no memory.")
 
 
 def machine() -> str:
@@ -92,7 +91,7 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, load average before {load}"
 
 
-def speed(osds: int, seconds: float) -> dict[str, Any]:
+def speed(osds: int, seconds: float) -> Row:
     """Measure wall seconds for a benchmark of this many virtual seconds."""
     about = machine()
     began = time.perf_counter()
@@ -109,10 +108,10 @@ def speed(osds: int, seconds: float) -> dict[str, Any]:
     )
     name = f"modelled Ceph, {osds} OSDs, {IN_FLIGHT * osds} in flight, {seconds:g} virtual seconds"
     limit = 60.0 if (osds, seconds) == (1000, 180.0) else None
-    return {"name": name, "value": took, "unit": "s", "limit": limit, "n": 1, "note": note}
+    return row(name, took, "s", limit, note=note)
 
 
-def memory(osds: int, seconds: float) -> dict[str, Any]:
+def memory(osds: int, seconds: float) -> Row:
     """Measure the simulator's peak memory, including one report of the whole placement map."""
     about = machine()
     with opened(osds, loaded=True) as ceph:
@@ -124,14 +123,14 @@ def memory(osds: int, seconds: float) -> dict[str, Any]:
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     note = (
         f"peak resident, after {seconds:g} virtual seconds, {result.operations} reads and a map of "
-        f"{pgs} placement groups; Python beside it {own:.2f} GiB; {about}"
+        f"{pgs} placement groups; Python in addition {own:.2f} GiB; {about}"
     )
     name = f"modelled Ceph, {osds} OSDs, {IN_FLIGHT * osds} in flight, memory"
     limit = 3.0 if osds == 10_000 else None
-    return {"name": name, "value": peak, "unit": "GiB", "limit": limit, "n": 1, "note": note}
+    return row(name, peak, "GiB", limit, note=note)
 
 
-def step(osds: int, steps: int) -> list[dict[str, Any]]:
+def step(osds: int, steps: int) -> Row:
     """Measure sense and act of a policy's step on an idle store, without simulated load."""
     about = machine()
     senses, acts, works = [], [], []
@@ -157,14 +156,12 @@ def step(osds: int, steps: int) -> list[dict[str, Any]]:
     note = (
         f"median (sense {sense:.2f}, act {act:.2f}); largest {max(both):.1f} ms; processor time of "
         f"both programs {work:.2f} ms in the median, {max(works[1:]):.1f} ms at most; first step, "
-        f"which tells the whole map, {senses[0] + acts[0]:.0f} ms; sense with {len(seen.pgs)} "
+        f"which reports the whole map, {senses[0] + acts[0]:.0f} ms; sense with {len(seen.pgs)} "
         f"placement groups, {len(changed)} affinities changed, deciding left out; {about}"
     )
     name = f"modelled Ceph, {osds} OSDs, a policy's step over the bridge"
     limit = 5.0 if osds == 1000 else None
-    value = statistics.median(both)
-    row = {"name": name, "value": value, "unit": "ms", "limit": limit, "n": steps}
-    return [{**row, "note": note}]
+    return row(name, statistics.median(both), "ms", limit, n=steps, note=note)
 
 
 class Stopwatch(SimulatedClock):
@@ -192,7 +189,7 @@ class Stopwatch(SimulatedClock):
         return time.process_time() + running_s(self._pid), time.perf_counter()
 
 
-def loop(osds: int, steps: int) -> list[dict[str, Any]]:
+def loop(osds: int, steps: int) -> Row:
     """Measure everything that a step of DLR does in the control loop, including its journal."""
     about = machine()
     policy = create(find("dlr"), {}, 1)
@@ -222,8 +219,7 @@ def loop(osds: int, steps: int) -> list[dict[str, Any]]:
     )
     name = f"modelled Ceph, {osds} OSDs, a step of DLR with all that the loop does"
     limit = 5.0 if osds == 1000 else None
-    row = {"name": name, "value": statistics.median(walls), "unit": "ms", "limit": limit}
-    return [{**row, "n": len(walls), "note": note}]
+    return row(name, statistics.median(walls), "ms", limit, n=len(walls), note=note)
 
 
 def main() -> None:
@@ -236,20 +232,17 @@ def main() -> None:
     parser.add_argument("--step", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=50)
     asked = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    if not PROGRAM.exists():
-        note = f"{PROGRAM} is not built: make setup"
-        row = {"name": "modelled Ceph", "value": None, "unit": "s", "limit": None, "n": 0}
-        print(json.dumps([{**row, "note": note}]))
+    if why := not_built("hotbedsim"):
+        show([unmeasured("modelled Ceph", why, "s")])
         return
+    rows: list[Row] = []
     if asked.step:
-        rows += step(asked.step, asked.steps)
-        rows += loop(asked.step, asked.steps)
+        rows += [step(asked.step, asked.steps), loop(asked.step, asked.steps)]
     if asked.speed:
         rows.append(speed(asked.speed, asked.seconds))
     if asked.memory:
         rows.append(memory(asked.memory, asked.memory_seconds))
-    print(json.dumps(rows))
+    show(rows)
 
 
 if __name__ == "__main__":

@@ -6,53 +6,36 @@ The bench needs a running testbed with a deployed Swift; without one the row say
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from frame import SMALL, row, show, unmeasured, with_swift
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Testbed
+
 NAME = "Swift microstores, a reconfiguration applied (slowest)"
 LIMIT_S = 1.0
-TIMES = 6 if os.environ.get("HOTBED_BENCH_SMALL") else 40
+TIMES = 6 if SMALL else 40
+
+
+def changes(testbed: Testbed) -> list[float]:
+    """Return the seconds of many changes, ascending."""
+    from testbed.client import agent_client
+
+    agent = agent_client(testbed)
+    found = agent.call("swift-reconfigure", {"times": TIMES}, timeout_s=TIMES + 60)
+    return sorted(found["seconds"])
 
 
 def main() -> None:
-    """Print the rows."""
-    row: dict[str, object] = {"name": NAME, "value": None, "unit": "s", "limit": LIMIT_S, "n": 0}
+    """Print the row."""
     try:
-        row |= measured()
+        seconds = with_swift(changes, "testbed/specs/mos-quick.yaml")
     except LookupError as error:
-        row["note"] = str(error)
-    print(json.dumps([row]))
-
-
-def measured() -> dict[str, object]:
-    """Return the slowest of many changes, in seconds.
-
-    Raises:
-        LookupError: no testbed is available.
-    """
-    from schemas.errors import HotbedError
-    from testbed.choose import existing
-    from testbed.client import agent_client
-
-    hint = "hotbed up testbed/specs/mos-quick.yaml && hotbed deploy"
-    for site, name in existing():
-        testbed = site.find(name)
-        if testbed is None or not testbed.with_role("proxy"):
-            continue
-        try:
-            found = agent_client(testbed).call(
-                "swift-reconfigure", {"times": TIMES}, timeout_s=TIMES + 60
-            )
-        except HotbedError as error:
-            raise LookupError(f"testbed {name}: {error}") from error
-        seconds = sorted(found["seconds"])
-        median = seconds[len(seconds) // 2]
-        return {"value": seconds[-1], "n": len(seconds), "note": f"median {median * 1e3:.0f} ms"}
-    raise LookupError(f"no testbed with Swift is up: {hint}")
+        show([unmeasured(NAME, str(error), "s", LIMIT_S)])
+        return
+    note = f"median {seconds[len(seconds) // 2] * 1e3:.0f} ms"
+    show([row(NAME, seconds[-1], "s", LIMIT_S, n=len(seconds), note=note)])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ after a kill -9 of `up`. It needs root, and no other testbed may be up.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -12,12 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-TIMES = 1 if os.environ.get("HOTBED_BENCH_SMALL") else 3
+from frame import SMALL, row, show
+
+TIMES = 1 if SMALL else 3
 STATE = Path("/var/lib/hotbed-bench")
 LIMITS_S: dict[str, float | None] = {
     "up": None,
@@ -47,20 +46,14 @@ def main() -> None:
         times, why = measured(), ""
     except LookupError as error:
         times, why = {}, str(error)
-    print(json.dumps([row(name, times.get(name, ()), why) for name in LIMITS_S]))
-
-
-def row(name: str, seconds: Sequence[float], why: str) -> dict[str, object]:
-    """Return one row of the table."""
-    made = sorted(seconds)
-    return {
-        "name": f"nine nodes on this machine, {name} (slowest)",
-        "value": made[-1] if made else None,
-        "unit": "s",
-        "limit": LIMITS_S[name],
-        "n": len(made),
-        "note": f"median {made[len(made) // 2]:.1f} s" if made else why,
-    }
+    rows = []
+    for name, limit in LIMITS_S.items():
+        made = sorted(times.get(name, ()))
+        note = f"median {made[len(made) // 2]:.1f} s" if made else why
+        value = made[-1] if made else None
+        slowest = f"nine nodes on this machine, {name} (slowest)"
+        rows.append(row(slowest, value, "s", limit, n=len(made), note=note))
+    show(rows)
 
 
 def measured() -> dict[str, list[float]]:

@@ -5,7 +5,7 @@ to a storage node in section VI.A). Rounds with both strategies and with fixed p
 on the same servers: the paper reports 2 to 3 %. If a busy machine makes the rounds' interval wider,
 the result is void and the row says so. A second row is the time of probing per write: the full
 overhead of a write that stays at home, not a difference of two large numbers. Needs root, FUSE and
-loop devices. HOTBED_BENCH_SMALL=1 takes fewer rounds.
+loop devices.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ import json
 import math
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
-from bench_twochoice_protocol import PROGRAMS, SERVERS, SMALL, agents, program
+from bench_twochoice_protocol import SERVERS, agents
+from frame import SMALL, Row, answer, not_built, row, show, unmeasured
 
-ROOT = Path(__file__).resolve().parents[2]
 NAME = "two-choice, overhead at 4 MiB writes without stragglers"
 SHARE_NAME = "two-choice, what probing takes of 4 MiB writes without stragglers"
 LIMIT_PERCENT = 3.0
@@ -67,13 +64,13 @@ def mounted(folder: Path, number: int) -> Iterator[None]:
         yield
 
 
-def overhead(clusters: dict[str, Path]) -> dict[str, Any]:
+def overhead(clusters: dict[str, Path]) -> Row:
     """Measure the extra cost of a write over fixed placement; rounds alternate."""
     took: dict[str, list[float]] = {name: [] for name in clusters}
     redirected = 0
     for turn in range(ROUNDS):
         for name in sorted(clusters, reverse=turn % 2 == 1):
-            found = program(
+            found = answer(
                 *("twochoicebench", "write", "--cluster", str(clusters[name])),
                 *("--processes", "1", "--writes", str(WRITES), "--size", "4MiB"),
                 *("--file", f"overhead-{turn}"),
@@ -84,72 +81,59 @@ def overhead(clusters: dict[str, Path]) -> dict[str, Any]:
     mean, half = statistics.fmean(logs), 2 * statistics.stdev(logs) / math.sqrt(len(logs))
     low, high = (100 * (math.exp(mean + side * half) - 1) for side in (-1, 1))
     means = {name: 1e3 * statistics.fmean(times) for name, times in took.items()}
-    told = 100 * half <= LIMIT_PERCENT
-    why = "" if told else "the machine is too busy to tell: "
-    return {
-        "name": NAME,
-        "value": 100 * (math.exp(mean) - 1) if told else None,
-        "unit": "%",
-        "limit": LIMIT_PERCENT,
-        "n": len(logs),
-        "note": f"{why}paired rounds of {WRITES} writes to queue disks of 50 MB/s: "
-        f"{means['both']:.4g} ms beside {means['fixed']:.4g} ms fixed, mean ratio's 95 % interval "
+    sure = 100 * half <= LIMIT_PERCENT
+    why = "" if sure else "the machine is too busy for a result: "
+    return row(
+        NAME,
+        100 * (math.exp(mean) - 1) if sure else None,
+        "%",
+        LIMIT_PERCENT,
+        n=len(logs),
+        note=f"{why}paired rounds of {WRITES} writes to queue disks of 50 MB/s: "
+        f"{means['both']:.4g} ms against {means['fixed']:.4g} ms fixed, mean ratio's 95 % interval "
         f"{low:.2g} to {high:.2g} %; {redirected} writes redirected",
-    }
+    )
 
 
-def probing(cluster: Path, folder: Path) -> dict[str, Any]:
+def probing(cluster: Path, folder: Path) -> Row:
     """Measure the time of probing per write with both strategies, one after another."""
     plan = folder / "plan.json"
     app = {"name": "probing", "writes": ROUNDS * WRITES // 2, "size": 4 << 20}
     plan.write_text(json.dumps({"nodes": 1, "processes": 1, "apps": [app]}))
-    found = program("twochoicebench", "apps", "--cluster", str(cluster), "--plan", str(plan))
+    found = answer("twochoicebench", "apps", "--cluster", str(cluster), "--plan", str(plan))
     probe, write = found["steps"]["probe"], found["apps"][0]["latency"]
-    return {
-        "name": SHARE_NAME,
-        "value": 100 * probe["mean"] / (write["mean"] - probe["mean"]),
-        "unit": "%",
-        "limit": LIMIT_PERCENT,
-        "n": write["n"],
-        "note": f"probes {1e3 * probe['mean']:.3g} ms of writes of {1e3 * write['mean']:.4g} ms in "
-        f"the mean; {found['apps'][0]['redirected']} of them redirected",
-    }
+    share = 100 * probe["mean"] / (write["mean"] - probe["mean"])
+    note = (
+        f"probes {1e3 * probe['mean']:.3g} ms of writes of {1e3 * write['mean']:.4g} ms in the "
+        f"mean; {found['apps'][0]['redirected']} of them redirected"
+    )
+    return row(SHARE_NAME, share, "%", LIMIT_PERCENT, n=write["n"], note=note)
 
 
-def why_not() -> str | None:
+def why_not() -> str:
     """Return the reason why no measurement is possible here."""
-    for name in ("twochoiced", "twochoicebench", "queuedisk"):
-        if not (PROGRAMS / name).exists():
-            return f"{name} not built: make setup"
+    if why := not_built("twochoiced", "twochoicebench", "queuedisk"):
+        return why
     if os.geteuid() != 0:
         return "needs root, for disks that are queues"
-    if not Path("/dev/fuse").exists():
-        return "needs FUSE (no /dev/fuse): modprobe fuse"
-    return None
+    return "" if Path("/dev/fuse").exists() else "needs FUSE (no /dev/fuse): modprobe fuse"
 
 
 def main() -> None:
-    """Print the row as JSON."""
-    why = why_not()
-    if why is not None:
-        print(json.dumps([{"name": NAME, "value": None, "note": why}]))
+    """Print the rows."""
+    if why := why_not():
+        show([unmeasured(NAME, why)])
         return
-    sys.path.insert(0, str(ROOT))
     with tempfile.TemporaryDirectory(prefix="hotbed-bench-") as name:
         folder = Path(name)
         with mounted(folder, SERVERS), agents(folder, SERVERS) as clusters:
             # Only first writes do this: they load the tables of the file systems into memory.
             for path in clusters.values():
-                subprocess.run(
-                    [
-                        *(str(PROGRAMS / "twochoicebench"), "write", "--cluster", str(path)),
-                        *("--processes", "8", "--size", "4MiB", "--file", f"first-{path.stem}"),
-                    ],
-                    check=True,
-                    stdout=subprocess.DEVNULL,
+                answer(
+                    *("twochoicebench", "write", "--cluster", str(path), "--processes", "8"),
+                    *("--size", "4MiB", "--file", f"first-{path.stem}"),
                 )
-            rows = [overhead(clusters), probing(clusters["both"], folder)]
-    print(json.dumps(rows))
+            show([overhead(clusters), probing(clusters["both"], folder)])
 
 
 if __name__ == "__main__":

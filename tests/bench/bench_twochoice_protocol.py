@@ -1,5 +1,5 @@
 """An object server's probes on loopback (the paper's figure 11: below 10 ms for 4 pending writes),
-to eight agents, each in its own process. HOTBED_BENCH_SMALL=1 takes fewer probes."""
+to eight agents, each in its own process."""
 
 from __future__ import annotations
 
@@ -12,25 +12,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-PROGRAMS = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
-SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
+from frame import PROGRAMS, SMALL, Row, answer, not_built, row, show, unmeasured
+
 SERVERS = 8
 SCHEDULERS = (1, 4)
 PROBES = 50 if SMALL else 1000
 PROBE_LIMIT_MS = 2.0
-
-
-def program(name: str, *arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return the JSON output of a data plane program; an exit status of 1 is also a result."""
-    done = subprocess.run(
-        [str(PROGRAMS / name), *arguments], capture_output=True, text=True, check=False, env=env
-    )
-    if done.returncode not in (0, 1) or not done.stdout.strip():
-        raise RuntimeError(f"{name} {' '.join(arguments)}: {done.stderr.strip()[-200:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def free_port() -> int:
@@ -93,51 +81,35 @@ def wait_for(address: str) -> None:
             time.sleep(0.05)
 
 
-def probes(cluster: Path) -> list[dict[str, Any]]:
+def probes(cluster: Path) -> list[Row]:
     """Measure a collaborative probe of eight servers, as needed by four pending writes."""
     rows = []
     for schedulers in SCHEDULERS:
-        found = program(
+        found = answer(
             *("twochoicebench", "probe", "--cluster", str(cluster)),
             *("--servers", str(SERVERS), "--schedulers", str(schedulers)),
             *("--times", str(PROBES)),
         )
         p99 = found["p99_seconds"]
         note = f"mean, loopback, agents as processes; {found['lost']} unanswered"
-        if p99 is not None:
-            note += f"; 99th percentile {1e3 * p99:.2g} ms"
+        note += "" if p99 is None else f"; 99th percentile {1e3 * p99:.2g} ms"
         several = "" if schedulers == 1 else "s at the same time"
-        rows.append(
-            {
-                "name": f"probe of {SERVERS} servers for 4 pending writes, {schedulers} "
-                f"scheduler{several}",
-                "value": 1e3 * found["mean_seconds"],
-                "unit": "ms",
-                "limit": PROBE_LIMIT_MS,
-                "n": found["probes"],
-                "note": note,
-            }
-        )
+        name = f"probe of {SERVERS} servers for 4 pending writes, {schedulers} scheduler{several}"
+        mean_ms = 1e3 * found["mean_seconds"]
+        rows.append(row(name, mean_ms, "ms", PROBE_LIMIT_MS, n=found["probes"], note=note))
     return rows
 
 
-def served() -> list[dict[str, Any]]:
-    """Return the measurements on running agents."""
+def main() -> None:
+    """Print the rows."""
+    if why := not_built("twochoiced", "twochoicebench"):
+        show([unmeasured("two-choice protocol", why)])
+        return
     with (
         tempfile.TemporaryDirectory(prefix="hotbed-bench-") as name,
         agents(Path(name), SERVERS) as clusters,
     ):
-        return probes(clusters["both"])
-
-
-def main() -> None:
-    """Print the rows as JSON."""
-    missing = [name for name in ("twochoiced", "twochoicebench") if not (PROGRAMS / name).exists()]
-    if missing:
-        note = f"{', '.join(missing)} not built: make setup"
-        print(json.dumps([{"name": "two-choice protocol", "value": None, "note": note}]))
-        return
-    print(json.dumps(served()))
+        show(probes(clusters["both"]))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import simpy
+from frame import ROOT, Row, against_simpy, answer, equal, not_built, row, show, unmeasured
 
-ROOT = Path(__file__).resolve().parents[2]
-TCSIM = ROOT / "dataplane" / "bin" / "tcsim"
 LEAST = 100.0
 MOST_S = 120.0
 SEEDS = 5
@@ -31,11 +29,8 @@ LARGE = {"scheduler": "both", "servers": 10_000, "processes": 1_000_000, "stragg
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of `tcsim run`."""
-    done = subprocess.run(
-        [TCSIM, "run"], input=json.dumps(request), capture_output=True, text=True, check=True
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    found: dict[str, Any] = answer("tcsim", "run", request=json.dumps(request))
+    return found
 
 
 def simulate_with_simpy(trace: dict[str, Any]) -> tuple[int, int, float]:
@@ -82,7 +77,7 @@ def simulate_with_simpy(trace: dict[str, Any]) -> tuple[int, int, float]:
     return max(ends), sum(ends), time.process_time() - started
 
 
-def beside_simpy() -> dict[str, Any]:
+def against() -> Row:
     """Run the same burst in both, which must agree to the nanosecond."""
     ratios, rates = [], []
     for seed in range(SEEDS):
@@ -90,29 +85,19 @@ def beside_simpy() -> dict[str, Any]:
         last, total, simpy_s = simulate_with_simpy(one["trace"])
         ours = one["rounds"][0]
         writes = ours["messages"]["writes"]
-        if (last, round(total / writes)) != (
-            round(ours["response_s"] * 1e9),
-            round(ours["mean_s"] * 1e9),
-        ):
-            raise AssertionError(f"seed {seed}: SimPy {last}, {total}; tcsim {ours}")
+        reported = round(ours["response_s"] * 1e9), round(ours["mean_s"] * 1e9)
+        equal(seed, (last, round(total / writes)), reported)
         cost = simulate(CASE | {"seed": seed, "rounds": BURSTS})["cost"]
         ratios.append(simpy_s / (cost["cpu_s"] / BURSTS))
         rates.append(1000 * cost["cpu_s"] / BURSTS)
-    return {
-        "name": "bursts of writes against SimPy",
-        "unit": "times",
-        "at_least": True,
-        "limit": LEAST,
-        "n": SEEDS,
-        "value": round(statistics.median(ratios), 1),
-        "note": f"processor time of SimPy {simpy.__version__} over tcsim's; 10,000 processes write "
-        "1 MB each to 1,000 servers under native two-choice, the same loads and probes in both, "
-        f"responses equal to the nanosecond; median of {SEEDS} bursts in turns "
-        f"({min(ratios):.0f} to {max(ratios):.0f}); {statistics.median(rates):.2f} ms a burst",
-    }
+    note = (
+        "10,000 processes write 1 MB each to 1,000 servers under native two-choice, the same loads "
+        f"and probes in both; {statistics.median(rates):.2f} ms a burst"
+    )
+    return against_simpy("bursts of writes against SimPy", LEAST, ratios, note)
 
 
-def figure_3() -> dict[str, Any]:
+def figure_3() -> Row:
     """Run the campaign's cells for figure 3 at the paper's size, by the command line."""
     with tempfile.TemporaryDirectory(prefix="hotbed-bench-") as folder:
         words = ["run", "twochoice-full", "--figure", "3", "--artifacts", folder, "--json"]
@@ -126,37 +111,28 @@ def figure_3() -> dict[str, Any]:
             check=True,
         )
         took = time.monotonic() - started
-    result = json.loads(done.stdout)["result"]
-    return {
-        "name": "figure 3 of the two-choice paper",
-        "unit": "s",
-        "limit": MOST_S,
-        "n": 1,
-        "value": round(took, 1),
-        "note": f"hotbed run twochoice-full --figure 3: {result['ran']} runs of 10 bursts, after "
-        f"20 to learn in, on {len(os.sched_getaffinity(0))} processors",
-    }
+    runs = json.loads(done.stdout)["result"]["ran"]
+    note = (
+        f"hotbed run twochoice-full --figure 3: {runs} runs of 10 bursts, after 20 to learn in, on "
+        f"{len(os.sched_getaffinity(0))} processors"
+    )
+    return row("figure 3 of the two-choice paper", round(took, 1), "s", MOST_S, note=note)
 
 
-def large() -> dict[str, Any]:
+def large() -> Row:
     """Simulate a burst of the largest cluster, without a limit."""
     cost = simulate(LARGE | {"seed": 1, "rounds": 2})["cost"]
-    return {
-        "name": "burst of 1,000,000 processes on 10,000 servers",
-        "unit": "s",
-        "limit": None,
-        "n": 1,
-        "value": round(cost["cpu_s"] / 2, 2),
-        "note": f"processor time, both strategies; {cost['peak_mib']:.0f} MiB",
-    }
+    note = f"processor time, both strategies; {cost['peak_mib']:.0f} MiB"
+    name = "burst of 1,000,000 processes on 10,000 servers"
+    return row(name, round(cost["cpu_s"] / 2, 2), "s", note=note)
 
 
 def main() -> None:
-    if not TCSIM.exists():
-        row = {"name": "bursts of writes", "unit": "times", "limit": LEAST, "n": 0, "value": None}
-        print(json.dumps([row | {"note": f"{TCSIM} is not built: make setup"}]))
-        return
-    print(json.dumps([beside_simpy(), figure_3(), large()]))
+    """Print the rows."""
+    if why := not_built("tcsim"):
+        show([unmeasured("bursts of writes", why, "times", LEAST)])
+    else:
+        show([against(), figure_3(), large()])
 
 
 if __name__ == "__main__":

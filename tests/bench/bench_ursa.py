@@ -19,15 +19,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import osdmaptool
+from frame import Row, row, show
 
 from controllers.ursa.io import load_instance
 from controllers.ursa.run import generate_file, peak_rss_mib, plan_instance
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # also if it is run by its path
-import osdmaptool
 
 SIZE = ("10K", "10M")
 LARGE = ("100K", "100M")
@@ -57,13 +55,6 @@ GRACE_S = 300.0
 OTHERS = {"ilp": 60.0, "joint": 120.0, "algorithm1": 600.0, "htoc": 60.0, "sa": 60.0}
 """Methods compared with ALP in the same run, and the seconds for each."""
 SIZES = (("100", "100K"), ("300", "300K"), ("1K", "1M"), ("3K", "3M"), SIZE)
-
-Row = dict[str, Any]
-
-
-def row(name: str, value: float | None, unit: str, limit: float | None, **more: Any) -> Row:
-    """Return a bench's result."""
-    return {"name": name, "value": value, "unit": unit, "limit": limit, "n": 1, "note": "", **more}
 
 
 def child(path: Path, method: str, repeat: int, limit_s: float | None) -> None:
@@ -303,7 +294,7 @@ def main() -> None:
             points += [(100_000_000, seconds) for seconds in took if seconds is not None]
         if not chosen.no_scaling:
             rows.append(scaling(points))
-    print(json.dumps(rows))
+    show(rows)
 
 
 if __name__ == "__main__":

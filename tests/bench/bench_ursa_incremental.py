@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import sys
-from pathlib import Path
 from typing import Any
+
+from bench_ursa import say
+from frame import Row, row, show
 
 from controllers.research.ursa.rounds import RoundsOptions, in_rounds
 from controllers.ursa.generate import generate, shape
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # also if it is run by its path
-from bench_ursa import Row, row, say
 
 NODES, PARTITIONS = 10_000, 10_000_000
 SEED = 1
@@ -27,11 +24,11 @@ def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
     say(f"{kind}: generating")
     instance = generate(shape(kind, nodes, partitions), SEED)
     wanted = RoundsOptions(random=CHANGED, rounds=ROUNDS, seed=SEED, check=True, scratch=True)
-    told: list[Any] = []
+    made: list[Any] = []
     for one in in_rounds(instance, wanted):
         say(f"{kind}: round {one['round']}")
-        told.append(one)
-    later = told[1:]
+        made.append(one)
+    later = made[1:]
     seconds = [one["decision_seconds"]["total"] for one in later]
     scratch = [one["scratch"]["decision_seconds"]["total"] for one in later]
     update = statistics.median(one["update_seconds"] for one in later)
@@ -40,7 +37,7 @@ def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
     base = sum(one["scratch"]["cost"] for one in later)
     full_size = (nodes, partitions) == (NODES, PARTITIONS)
     name = f"ursa incremental {kind} {nodes}-{partitions}, {CHANGED:.0%} of the loads changed"
-    valid = sum(one["valid"] for one in told)
+    valid = sum(one["valid"] for one in made)
     hot = max(one["hot_after"] for one in later)
     return [
         row(
@@ -51,8 +48,8 @@ def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
             n=len(seconds),
             note=f"median, {min(seconds):.3f} to {max(seconds):.3f}; taking the changes "
             f"{update:.3f} s, applying the plan {apply:.3f} s, setting up once "
-            f"{told[0]['setup_seconds']:.2f} s; from scratch {statistics.median(scratch):.3f} s; "
-            f"{valid} of {len(told)} plans valid, at most {hot} nodes left hot",
+            f"{made[0]['setup_seconds']:.2f} s; from scratch {statistics.median(scratch):.3f} s; "
+            f"{valid} of {len(made)} plans valid, at most {hot} nodes left hot",
         ),
         row(
             f"{name}, cost over a plan from scratch",
@@ -74,7 +71,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", default=["s1", "s2", "s3"])
     chosen = parser.parse_args()
     sizes = chosen.nodes, chosen.partitions
-    print(json.dumps([each for kind in chosen.kinds for each in rows(kind, *sizes)]))
+    show(each for kind in chosen.kinds for each in rows(kind, *sizes))
 
 
 if __name__ == "__main__":

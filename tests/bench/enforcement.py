@@ -10,19 +10,15 @@ us for 64 KiB. A server that only copies memory is also shown, without a limit.
 from __future__ import annotations
 
 import json
-import os
-import re
 import statistics
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-DATAPLANE = Path(__file__).resolve().parents[2] / "dataplane"
-PROGRAMS = ("memnfs", "nfsproxy", "replay")
-SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
+from frame import PROGRAMS, SMALL, Row, answer, go_benchmarks, not_built, row, unmeasured
+
 ROUNDS = 2 if SMALL else 7
 SECONDS = 0.3 if SMALL else 1.0
 WORK = "30us"
@@ -36,39 +32,17 @@ PROFILE = {
 }
 
 
-def decisions() -> list[dict[str, Any]]:
+def decisions() -> Row:
     """Measure the slowest policy with 200 workloads of eight buckets (BenchmarkDecisions)."""
     name = "enforcer, decisions of the slowest policy with 200 workloads"
-    done = subprocess.run(
-        [
-            *("../tools/go", "test", "-run", "^$", "-bench", "Decisions/.*/200$"),
-            *("-benchtime", "2000x" if SMALL else "50000x", "./enforcer"),
-        ],
-        cwd=DATAPLANE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = re.findall(
-        r"BenchmarkDecisions/(\w+)/200\S*\s.*?([\d.e+]+) decisions/cpu-s", done.stdout
-    )
+    pattern, times = "Decisions/.*/200$", 2000 if SMALL else 50_000
+    found, problem = go_benchmarks("./enforcer", pattern, times)
     if not found:
-        note = "the Go benchmark did not run: " + (done.stdout + done.stderr).strip()[-200:]
-        return [{"name": name, "value": None, "note": note}]
-    rates = {policy: float(rate) for policy, rate in found}
-    slowest = min(rates, key=lambda policy: rates[policy])
+        return unmeasured(name, f"the Go benchmark did not run: {problem}", "1/s", 100_000)
+    rates = {bench.split("/")[1]: values["decisions/cpu-s"] for bench, values in found.items()}
     note = ", ".join(f"{policy} {1e-6 * rate:.2g} M/s" for policy, rate in rates.items())
-    return [
-        {
-            "name": name,
-            "value": rates[slowest],
-            "unit": "1/s",
-            "limit": 100_000,
-            "at_least": True,
-            "n": len(rates),
-            "note": f"a second of processor time; {note}",
-        }
-    ]
+    note = f"a second of processor time; {note}"
+    return row(name, min(rates.values()), "1/s", 100_000, n=len(rates), note=note, at_least=True)
 
 
 @contextmanager
@@ -83,7 +57,7 @@ def serving(folder: Path, work: str) -> Iterator[tuple[str, str]]:
         return running[-1]
 
     try:
-        server_process = start(str(DATAPLANE / "bin" / "memnfs"), "--work", work)
+        server_process = start(str(PROGRAMS / "memnfs"), "--work", work)
         assert server_process.stdout is not None
         server = server_process.stdout.readline().strip()
         workload = {"name": "a", "clients": ["127.0.0.1"], "pairs": [[100, 10], [50, 20]]}
@@ -95,12 +69,10 @@ def serving(folder: Path, work: str) -> Iterator[tuple[str, str]]:
             "parameters": parameters,
         }
         (folder / "config.json").write_text(json.dumps(config))
-        proxy_process = start(
-            str(DATAPLANE / "bin" / "nfsproxy"), "--config", str(folder / "config.json")
-        )
+        proxy_process = start(str(PROGRAMS / "nfsproxy"), "--config", str(folder / "config.json"))
         assert proxy_process.stderr is not None
         proxy = proxy_process.stderr.readline().rpartition(" ")[2].strip()
-        prepare = [str(DATAPLANE / "bin" / "replay"), "prepare", "--server", server]
+        prepare = [str(PROGRAMS / "replay"), "prepare", "--server", server]
         subprocess.run([*prepare, "--file", "f", "--size", FILE_SIZE], check=True)
         yield server, proxy
     finally:
@@ -111,16 +83,10 @@ def serving(folder: Path, work: str) -> Iterator[tuple[str, str]]:
 
 def load(server: str, mount: str, size: str, depth: int) -> tuple[float, float]:
     """Return operations per second and median latency in seconds of reads at random places."""
-    done = subprocess.run(
-        [
-            *(str(DATAPLANE / "bin" / "replay"), "load", "--server", server, "--mount", mount),
-            *("--file", "f", "--size", size, "--depth", str(depth), "--duration", f"{SECONDS}s"),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
+    result = answer(
+        *("replay", "load", "--server", server, "--mount", mount, "--file", "f"),
+        *("--size", size, "--depth", str(depth), "--duration", f"{SECONDS}s"),
     )
-    result = json.loads(done.stdout)
     if result["errors"]:
         raise RuntimeError(f"reads failed: {result['errors']}")
     return result["whole"]["requests"] / result["elapsed"], result["whole"]["latency"]["p50"]
@@ -143,45 +109,42 @@ def paths(work: str) -> dict[str, list[tuple[float, float, float, float]]]:
     return found
 
 
-def proxy_rows(work: str, *, limits: bool) -> list[dict[str, Any]]:
+def proxy_rows(work: str, *, limits: bool) -> list[Row]:
     """Return rows of the proxy before a server with calls of `work` processor time."""
     found = paths(work)
     kind = f"server with {work} a call" if limits else "server that only copies memory"
 
-    def share(name: str, limit: float, what: str) -> dict[str, Any]:
-        ratios = [through / direct for direct, through, _, _ in found[name]]
-        direct = statistics.median(row[0] for row in found[name])
-        return {
-            "name": f"NFS proxy, {name}: share of the direct path's {what}, {kind}",
-            "value": statistics.median(ratios),
-            "unit": "",
-            "limit": limit if limits else None,
-            "at_least": True,
-            "n": len(ratios),
-            "note": f"direct {direct:,.0f}/s; {min(ratios):.2f} to {max(ratios):.2f}",
-        }
+    def share(load: str, limit: float, what: str) -> Row:
+        ratios = [through / direct for direct, through, _, _ in found[load]]
+        direct = statistics.median(path[0] for path in found[load])
+        return row(
+            f"NFS proxy, {load}: share of the direct path's {what}, {kind}",
+            statistics.median(ratios),
+            limit=limit if limits else None,
+            n=len(ratios),
+            note=f"direct {direct:,.0f}/s; {min(ratios):.2f} to {max(ratios):.2f}",
+            at_least=True,
+        )
 
     single = found["4 KiB, 1 in flight"]
     added = [1e6 * (through - direct) for _, _, direct, through in single]
-    direct = 1e6 * statistics.median(row[2] for row in single)
+    direct = 1e6 * statistics.median(path[2] for path in single)
     return [
         share("4 KiB, 16", 0.8, "operations"),
         share("64 KiB, 16", 0.85, "bandwidth"),
-        {
-            "name": f"NFS proxy, 4 KiB, 1 in flight: added median latency, {kind}",
-            "value": statistics.median(added),
-            "unit": "us",
-            "limit": 40.0 if limits else None,
-            "n": len(added),
-            "note": f"direct {direct:.3g} us; {min(added):.3g} to {max(added):.3g}",
-        },
+        row(
+            f"NFS proxy, 4 KiB, 1 in flight: added median latency, {kind}",
+            statistics.median(added),
+            "us",
+            40.0 if limits else None,
+            n=len(added),
+            note=f"direct {direct:.3g} us; {min(added):.3g} to {max(added):.3g}",
+        ),
     ]
 
 
-def rows() -> list[dict[str, Any]]:
-    """Return all rows; rows of programs that are not built say so."""
-    missing = [name for name in PROGRAMS if not (DATAPLANE / "bin" / name).exists()]
-    if missing:
-        note = f"dataplane/bin/{missing[0]} is not built: run make setup"
-        return [*decisions(), {"name": "NFS proxy", "value": None, "note": note}]
-    return [*decisions(), *proxy_rows(WORK, limits=True), *proxy_rows("0s", limits=False)]
+def rows() -> list[Row]:
+    """Return all rows; a row says if programs are not built."""
+    if why := not_built("memnfs", "nfsproxy", "replay"):
+        return [decisions(), unmeasured("NFS proxy", why)]
+    return [decisions(), *proxy_rows(WORK, limits=True), *proxy_rows("0s", limits=False)]

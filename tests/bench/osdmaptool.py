@@ -18,9 +18,9 @@ import subprocess
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from frame import Row, row
 from numpy.typing import NDArray
 
 from controllers.ursa.check import check
@@ -40,7 +40,6 @@ FASTER = 100.0
 FLAT = ("--osd_crush_chooseleaf_type=0",)  # one host holds all: replicas on different OSDs
 
 Ints = NDArray[np.int64]
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def rows(folder: Path) -> list[Row]:
     name = f"ursa osdmaptool {OSDS} OSDs {OSDS << PG_BITS} PGs"
     if not command():
         note = "osdmaptool is neither installed (Debian: ceph-base) nor in a root image of hotbed's"
-        return [_row(f"{name}, times faster", None, "x", FASTER, note, at_least=True)]
+        return [row(f"{name}, times faster", None, "x", FASTER, note=note, at_least=True)]
     try:
         table = created(folder / "osdmap")
         start = _children_s()
@@ -67,7 +66,7 @@ def rows(folder: Path) -> list[Row]:
         return _unended(name, table, _children_s() - start)
     except (subprocess.SubprocessError, ValueError) as error:
         note = f"osdmaptool failed: {' '.join(str(error).split())[:200]}"
-        return [_row(f"{name}, times faster", None, "x", FASTER, note, at_least=True)]
+        return [row(f"{name}, times faster", None, "x", FASTER, note=note, at_least=True)]
     most = max(1, deviation(theirs.table))
     ours = by_count(table, most)
     loads = pareto(len(table))
@@ -77,30 +76,30 @@ def rows(folder: Path) -> list[Row]:
         "osdmaptool": heaviest(theirs.table, loads),
         "ours by number": heaviest(ours.table, loads),
     }
-    told = ", ".join(f"{what} {value:.3f}" for what, value in weights.items())
+    others = ", ".join(f"{what} {value:.3f}" for what, value in weights.items())
     return [
-        _row(
+        row(
             f"{name}, times faster",
             theirs.seconds / ours.seconds,
             "x",
             FASTER,
-            f"{theirs.seconds:.2f} s of processor time and {theirs.moves} moves against "
+            note=f"{theirs.seconds:.2f} s of processor time and {theirs.moves} moves against "
             f"{ours.seconds:.4f} s and {ours.moves}",
             at_least=True,
         ),
-        _row(
+        row(
             f"{name}, deviation of the number of PGs",
             deviation(ours.table),
             "PGs",
             float(most),
-            f"osdmaptool {deviation(theirs.table)}, before {deviation(table)}",
+            note=f"osdmaptool {deviation(theirs.table)}, before {deviation(table)}",
         ),
-        _row(
+        row(
             f"{name}, load of the heaviest OSD over the mean",
             heaviest(by_load.table, loads),
             "x",
             1 + LOAD_DEVIATION,
-            f"planned by load in {by_load.seconds:.4f} s, {by_load.moves} moves; {told}",
+            note=f"planned by load in {by_load.seconds:.4f} s, {by_load.moves} moves; {others}",
         ),
     ]
 
@@ -112,7 +111,8 @@ def _unended(name: str, table: Ints, seconds: float) -> list[Row]:
         f"osdmaptool had not ended after {seconds:.0f} s of processor time; ours took "
         f"{ours.seconds:.4f} s and {ours.moves} moves for a deviation of {deviation(ours.table)}"
     )
-    return [_row(f"{name}, times faster", seconds / ours.seconds, "x", FASTER, note, at_least=True)]
+    ratio = seconds / ours.seconds
+    return [row(f"{name}, times faster", ratio, "x", FASTER, note=note, at_least=True)]
 
 
 def created(path: Path) -> Ints:
@@ -130,10 +130,10 @@ def parsed(output: str) -> Ints:
     """Parse the table of `--test-map-pgs-dump`, by the PG's number in its pool."""
     found = re.findall(r"^\d+\.([0-9a-f]+)\s+\[([\d,]+)\]", output, re.MULTILINE)
     table = {int(pg, 16): [int(osd) for osd in osds.split(",")] for pg, osds in found}
-    rows_ = [table[pg] for pg in sorted(table)]
-    if not rows_ or {len(row) for row in rows_} != {3}:
+    replicas = [table[pg] for pg in sorted(table)]
+    if not replicas or {len(osds) for osds in replicas} != {3}:
         raise ValueError("its dump has no PG, or PGs that have not three replicas")
-    return np.array(rows_, dtype=np.int64)
+    return np.array(replicas, dtype=np.int64)
 
 
 def by_tool(path: Path, table: Ints) -> Levelled:
@@ -314,10 +314,3 @@ def _tool(*words: str) -> str:
     if done.returncode != 0:
         raise ValueError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
     return done.stdout
-
-
-def _row(
-    name: str, value: float | None, unit: str, limit: float, note: str, *, at_least: bool = False
-) -> Row:
-    more = {"at_least": True} if at_least else {}
-    return {"name": name, "value": value, "unit": unit, "limit": limit, "n": 1, "note": note} | more

@@ -7,8 +7,6 @@ processor time counts.
 from __future__ import annotations
 
 import json
-import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import simpy
+from frame import Row, against_simpy, answer, not_built, unmeasured
 
-PMSIM = Path(__file__).resolve().parents[2] / "dataplane" / "bin" / "pmsim"
 LEAST = 50.0
 LOAD = 0.8
 MEAN_SERVICE_NS = 10_000_000
@@ -110,19 +108,12 @@ def with_pmsim(arrivals: Times, services: Times, *, ranked: bool) -> tuple[int, 
             traces.append(Path(folder) / f"w{k}.csv")
             rows = zip(times.tolist(), works.tolist(), strict=True)
             traces[-1].write_text("".join(f"{at},{work:x},DiskRead\n" for at, work in rows))
-        done = subprocess.run(
-            [PMSIM, "run"],
-            input=json.dumps(scenario(traces, ranked=ranked)),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    answer = json.loads(done.stdout)
+        found = answer("pmsim", "run", request=json.dumps(scenario(traces, ranked=ranked)))
     waits = sum(
         round(w["device_wait"]["mean"] * w["device_wait"]["count"] * 1e9)
-        for w in answer["workloads"]
+        for w in found["workloads"]
     )
-    return waits, round(answer["end"] * 1e9), answer["cpu"]
+    return waits, round(found["end"] * 1e9), found["cpu"]
 
 
 def compare(customers: int, workloads: int, rounds: int, *, ranked: bool) -> list[float]:
@@ -148,27 +139,17 @@ def compare(customers: int, workloads: int, rounds: int, *, ranked: bool) -> lis
     return ratios
 
 
-def rows(*, small: bool) -> list[dict[str, Any]]:
+def rows(*, small: bool) -> list[Row]:
     """Return the bench's results."""
-    common: dict[str, Any] = {"unit": "times", "at_least": True}
     cases = (
         ("simulator against SimPy, first come first served", LEAST, 1, False),
         ("simulator against SimPy, three priorities", None, 3, True),
     )
-    if not PMSIM.exists():
-        note = f"{PMSIM} is not built: make setup"
-        missing = {**common, "value": None, "n": 0, "note": note}
-        return [{**missing, "name": name, "limit": limit} for name, limit, _, _ in cases]
+    if why := not_built("pmsim"):
+        return [unmeasured(name, why, "times", limit) for name, limit, _, _ in cases]
     customers, rounds = (30_000, 2) if small else (150_000, 5)
-    found = []
-    for name, limit, workloads, ranked in cases:
-        ratios = compare(customers, workloads, rounds, ranked=ranked)
-        note = (
-            f"processor time of SimPy {simpy.__version__} over pmsim's; {customers} customers at "
-            f"{LOAD:.0%} load, the same in both, median of {rounds} runs in turns "
-            f"({min(ratios):.0f} to {max(ratios):.0f}); waits equal to the nanosecond"
-        )
-        value = round(statistics.median(ratios), 1)
-        row = {**common, "name": name, "limit": limit, "value": value, "n": rounds, "note": note}
-        found.append(row)
-    return found
+    note = f"{customers} customers at {LOAD:.0%} load, the same in both"
+    return [
+        against_simpy(name, limit, compare(customers, workloads, rounds, ranked=ranked), note)
+        for name, limit, workloads, ranked in cases
+    ]

@@ -29,7 +29,6 @@ from tests.testbed.sites.conformance import SiteConformance
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(400)]
 
 
-@pytest.mark.xdist_group("conformance")  # these share a site
 class TestConformance(SiteConformance):
     """Contract of every site."""
 

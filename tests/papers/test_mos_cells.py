@@ -25,11 +25,11 @@ from campaigns.papers.mos.division import (
 from campaigns.papers.mos.kind import own
 from campaigns.papers.mos.loads import (
     COURSES,
+    Steps,
     layers,
     length_s,
     loads_of,
     measured,
-    workers_at,
 )
 from campaigns.papers.mos.profile import points as points_module
 from campaigns.papers.mos.profile.document import cross_validated, document, points_of, write
@@ -85,6 +85,10 @@ def test_campaigns_divide_a_pool_that_suffices(name: str) -> None:
             assert problem(division_of(cell, pool), pool, bounded=bounded) is None
 
 
+def workers_at(steps: Steps, minute: float) -> int:
+    return next(count for at, count in reversed(steps) if at <= minute)
+
+
 steps_of_load = st.lists(st.integers(0, 12), min_size=1, max_size=12).map(
     lambda counts: [(float(3 * at), count) for at, count in enumerate(counts)]
 )
@@ -123,7 +127,7 @@ def test_courses_are_section_8_1_s(name: str) -> None:
         assert course.stages == (0, 40, 230)
 
 
-def test_what_cells_send() -> None:
+def test_loads_of_cells() -> None:
     four = loads_of(MOS.of(experiment="setups", small_workers=6, large_workers=3))
     assert [(one.letter, one.workers) for one in four] == [("A", 6), ("B", 6), ("C", 3), ("D", 3)]
     assert [one.mix for one in four] == [(90, 5, 5), (5, 90, 5)] * 2
@@ -205,7 +209,7 @@ def test_the_real_loop_drives_it(policy: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_mos_pp_that_learns_nothing_is_told_so() -> None:
+def test_learning_can_be_switched_off() -> None:
     hosts = paper_pool(1)
     judge, _ = constants("local", "same", 4)
     store = SimulatedMicrostores(hosts, paper_stages(1), constants=judge)
@@ -316,11 +320,11 @@ def test_errors_are_of_configurations_that_were_held_out() -> None:
 
     errors = cross_validated(doubled, by_heart)
     assert len(seen) == len(doubled)
-    assert [one.workload for one in errors] == list("ABCD")
+    assert [one["workload"] for one in errors] == list("ABCD")
     assert relative_error(2.0, 1.0) == relative_error(1.0, 2.0) == pytest.approx(1.0)
     for one in errors:
-        assert one.median == one.low == one.high == pytest.approx(1.0)
-        assert one.configurations == len(points) / 4
+        assert [one["median"], *one["ci95"]] == pytest.approx([1.0] * 3)
+        assert one["configurations"] == len(points) / 4
 
 
 @pytest.mark.slow
@@ -386,7 +390,7 @@ def test_points_are_read_from_run_folders(tmp_path: Path) -> None:
     assert (disks.ssds, disks.hdds) == (1, 2)
 
 
-def test_nothing_to_profile_is_said(tmp_path: Path) -> None:
+def test_sources_without_runs_are_refused(tmp_path: Path) -> None:
     with raises(UserError, "no finished run", where=str(tmp_path), allowed="proxy"):
         points_of(str(tmp_path))
     with raises(UserError, where="nowhere", allowed="local, paper"):

@@ -157,7 +157,7 @@ def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
     assert found["A_qps_stage2"] > 0
 
 
-def test_what_is_promised_to_c_goes_with_its_workers() -> None:
+def test_the_promise_to_c_follows_its_workers() -> None:
     found = promised(MOS.of(experiment="adaptation", minute_s=1, bandwidth_sla_mb_s=2))
     at = (0, 9, 10, 18, 19, 32, 33, 41)
     assert [found[second] / 2e6 for second in at] == [12, 12, 2, 2, 4, 12, 6, 6]
@@ -212,7 +212,7 @@ def test_failures_count_and_objects_that_are_gone_are_written_again(tmp_path: Pa
     assert prepared(bed) == 2
 
 
-def test_objects_that_were_not_all_written_are_told(tmp_path: Path) -> None:
+def test_objects_that_were_not_all_written_are_an_error(tmp_path: Path) -> None:
     """The driver cosdrive still ends with 0."""
     bed = FakeBed(tmp_path / "site", START, 6)
     bed.prepared = "failed"
@@ -411,7 +411,7 @@ def test_a_setup_that_is_not_for_the_pool_is_refused(
     assert "swift-layout" not in bed.agent.verbs()
 
 
-def test_what_is_held_counts_machines_that_were_just_given() -> None:
+def test_held_resources_count_machines_that_were_just_given() -> None:
     holds = {"proxy_cores": 0.2, "storage_cores": 0.2, "network": 12.5e6, "ssds": 0, "hdds": 0}
     machines = [
         {"name": "proxy0", "holds": holds, "microstore": "small"},

@@ -18,7 +18,6 @@ from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.papers.twochoice import cell as cell_module
 from campaigns.papers.twochoice.bench import (
     BenchOptions,
-    BenchTestbed,
     answer,
     joined,
     new_folder,
@@ -26,6 +25,7 @@ from campaigns.papers.twochoice.bench import (
     run,
 )
 from campaigns.papers.twochoice.cell import MESSAGES, make, numbers, simulate
+from campaigns.papers.twochoice.servers import PLAN_FILE, Agents
 from hotbed import cli
 from schemas.campaign import BurstCampaign
 from schemas.cells.twochoice import BURSTS, Learning
@@ -33,12 +33,11 @@ from schemas.errors import HotbedError, StoreError, UserError
 from schemas.run import Run, Summary
 from testbed.agent.contract import UnitResult
 from testbed.deploy import parts
-from testbed.spec import CephSpec, TestbedSpec
 from tests.campaigns.tiny_kinds import job
 from tests.errors import raises
 from tests.hotbed.processes import kill_when
 from tests.hotbed.processes import run as hotbed
-from tests.testbed.fake_site import FakeSite
+from tests.papers.twochoice_fakes import RecordingAgent, live_of, printed
 
 ROUND: dict[str, Any] = {
     "response_s": 0.5,
@@ -247,7 +246,6 @@ def test_results_do_not_depend_on_the_workers(tmp_path: Path) -> None:
 
 SPREAD = {"n": 4, "mean": 0.5, "p50": 0.4, "p90": None, "p99": None, "max": 2.0}
 OPTIONS = BenchOptions(schedulers=("fixed", "both"), nodes=3, processes=2, size=1000, writes=2)
-SETTINGS = "/etc/hotbed/twochoice.json"
 
 
 def report_of(name: str, *, failed: int = 0, bad: Sequence[str] = ()) -> dict[str, Any]:
@@ -265,67 +263,37 @@ def report_of(name: str, *, failed: int = 0, bad: Sequence[str] = ()) -> dict[st
     return {"apps": [app], "verified": verified}
 
 
-class AgentsInMemory:
-    """Two OSD nodes with agents, and client nodes; it records every request."""
+class AgentsInMemory(RecordingAgent):
+    """Two OSD nodes with agents, and client nodes; `history` has the schedulers of the agents and
+    of the plan of each load."""
 
     def __init__(self, tmp_path: Path, clients: int = 1) -> None:
+        super().__init__()
         disk = {"size": "2GiB", "scratch": 0}
-        spec = TestbedSpec.model_validate(
-            {
-                "name": "t",
-                "groups": [
-                    {"name": "admin", "roles": ["admin", "mon", "mgr"]},
-                    {"name": "osd", "count": 2, "roles": ["osd"], "disk": disk},
-                    {"name": "client", "count": clients, "roles": ["client"]},
-                ],
-                "store": {"pools": [], "twochoice": {"scheduler": "prequal"}},
-            }
-        )
-        assert isinstance(spec.store, CephSpec)
-        self.calls: list[tuple[str, Mapping[str, Any]]] = []
-        self.commands: list[tuple[str, str]] = []
-        self.files: dict[tuple[str, str], Any] = {}
-        self.history: list[tuple[str, str]] = []  # scheduler of the agents and of the plan
-        self.running: list[str] = []
-        self.results: dict[str, UnitResult] = {}
-        self.machines = BenchTestbed(
-            testbed=FakeSite(tmp_path / "site").provision(spec),
-            store=spec.store,
-            shell_to=lambda name: ShellInMemory(self, name),  # type: ignore[arg-type, return-value]
-            call=self.call,
-            start=self.start,
-            wait=lambda node, unit, timeout_s: self.results[node],
-            stop=lambda node, unit: self.running.remove(node),
-        )
+        spec = {
+            "name": "t",
+            "groups": [
+                {"name": "admin", "roles": ["admin", "mon", "mgr"]},
+                {"name": "osd", "count": 2, "roles": ["osd"], "disk": disk},
+                {"name": "client", "count": clients, "roles": ["client"]},
+            ],
+            "store": {"pools": [], "twochoice": {"scheduler": "prequal"}},
+        }
+        live, self.shells = live_of(tmp_path, spec, self)
+        self.machines = Agents(live.testbed, live.spec, self, live.shell_to)
+        self.history: list[tuple[str, str]] = []
 
-    def call(self, verb: str, payload: Mapping[str, Any], timeout_s: float) -> Any:
-        self.calls.append((verb, payload))
-        return {"ceph": "16.2.15"} if verb == "versions" else {}
-
-    def start(self, node: str, unit: str, argv: Sequence[str], max_s: float) -> None:
-        name = argv[argv.index("--plan") + 1]
-        self.results[node] = self.generate(node, self.files[node, name])
-        self.running.append(node)
+    def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
+        super().unit_wait(node, name, timeout_s=timeout_s)
+        plan = json.loads(self.shells[node].files[PLAN_FILE])
+        self.history.append((self.deployed("osd0"), plan["apps"][0]["scheduler"]))
+        return self.generate(node, plan)
 
     def generate(self, node: str, plan: Mapping[str, Any]) -> UnitResult:
-        self.history.append((self.deployed("osd0"), plan["apps"][0]["scheduler"]))
-        text = json.dumps(report_of(plan["apps"][0]["name"]))
-        return UnitResult(node, "u", 0, 0.0, 1.0, text, "")
+        return printed(json.dumps(report_of(plan["apps"][0]["name"])))
 
     def deployed(self, node: str) -> str:
-        return str(self.files[node, SETTINGS]["scheduler"]["scheduler"])
-
-
-class ShellInMemory:
-    def __init__(self, world: AgentsInMemory, node: str) -> None:
-        self.world, self.node = world, node
-
-    def run(self, argv: Sequence[str], **_: Any) -> Any:  # the used part of testbed.ssh.Done
-        self.world.commands.append((self.node, " ".join(argv)))
-        return type("Done", (), {"returncode": 0, "text": '{"agents": []}'})
-
-    def put(self, data: bytes, path: str) -> None:
-        self.world.files[self.node, path] = json.loads(data)
+        return str(self.shells[node].document()["scheduler"]["scheduler"])
 
 
 @pytest.fixture
@@ -346,12 +314,12 @@ def test_each_scheduler_runs_on_empty_agents_with_its_settings(tmp_path: Path) -
     emptied = [payload for verb, payload in world.calls if verb == "pinned-empty"]
     assert emptied == [{"prefix": "twochoice.", "osds": [0, 1]}] * 3  # including once at the end
     assert world.deployed("client") == "prequal"
-    assert world.running == []
+    assert not world.units()
     assert seen == sorted(seen)
     files = {path.stem for path in tmp_path.glob("*.json")}
     assert files == {"bench", "fixed", "both", "result"}
     # Agents stop before their pools are replaced and start afterwards.
-    verbs = [command.split()[1] for node, command in world.commands if node == "osd0"]
+    verbs = [argv[2].split()[1] for argv in world.shells["osd0"].ran]
     assert verbs == ["stop", "start"] * 3
 
 
@@ -361,8 +329,8 @@ def test_the_bench_reports_a_scheduler_that_fails_and_runs_the_others(tmp_path: 
 
     def generate(node: str, plan: Mapping[str, Any]) -> UnitResult:
         if plan["apps"][0]["scheduler"] == "fixed":
-            return UnitResult(node, "u", 1, 0.0, 1.0, "", "twochoicebench: no agent answers\n")
-        return UnitResult(node, "u", 1, 0.0, 1.0, json.dumps(report_of("both", bad=["x"])), "")
+            return printed("", 1, "twochoicebench: no agent answers\n")
+        return printed(json.dumps(report_of("both", bad=["x"])), 1)
 
     world.generate = generate  # type: ignore[method-assign]
     outcome = run(world.machines, OPTIONS, tmp_path, lambda phase, share: None)
@@ -370,21 +338,23 @@ def test_the_bench_reports_a_scheduler_that_fails_and_runs_the_others(tmp_path: 
     assert outcome.failed["fixed"].endswith("failed: no agent answers")
     assert outcome.rows[0].bad == 1
     with raises(HotbedError, "on c failed", "stopped"):
-        answer("c", UnitResult("c", "u", None, 0.0, 1.0, "", ""))
+        answer("c", printed(code=None))
 
 
 @pytest.mark.usefixtures("built")
 def test_an_interrupted_bench_stops_the_load_and_keeps_results(tmp_path: Path) -> None:
     world = AgentsInMemory(tmp_path)
 
-    def wait(node: str, unit: str, timeout_s: float) -> UnitResult:
+    def generate(node: str, plan: Mapping[str, Any]) -> UnitResult:
         if len(world.history) == 2:
+            world.live[node] = ["load-twochoice"]  # it still runs
             raise KeyboardInterrupt
-        return world.results[node]
+        return printed(json.dumps(report_of(plan["apps"][0]["name"])))
 
+    world.generate = generate  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        run(replace(world.machines, wait=wait), OPTIONS, tmp_path, lambda phase, share: None)
-    assert world.running == []
+        run(world.machines, OPTIONS, tmp_path, lambda phase, share: None)
+    assert not world.units()
     assert (tmp_path / "fixed.json").exists()
     assert not (tmp_path / "result.json").exists()
     assert world.deployed("osd1") == "prequal"

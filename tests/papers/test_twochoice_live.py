@@ -27,22 +27,14 @@ from campaigns.papers.twochoice.objects import (
     ticks,
     too_busy,
 )
-from campaigns.papers.twochoice.servers import (
-    ObjectServer,
-    ObjectServers,
-    RadosServers,
-    places_of,
-    servers_of,
-)
-from controllers import registry
+from campaigns.papers.twochoice.servers import ObjectServers
 from schemas.campaign import ObjectCampaign
 from schemas.cells.twochoice import OBJECTS, ObjectCell, Scheduler
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run, Summary
-from testbed.agent.contract import Agent, UnitResult
+from testbed.agent.contract import Agent
 from testbed.deploy import parts
 from testbed.deploy.inventory import SCRATCH_PATH
-from testbed.spec import TestbedSpec
 from tests.campaigns.read_settings import (
     SET_BY_HAND,
     SPEC_S,
@@ -52,10 +44,17 @@ from tests.campaigns.read_settings import (
 )
 from tests.campaigns.testbed_jobs import job_with
 from tests.errors import raises
-from tests.testbed.fake_site import FakeSite
+from tests.papers.twochoice_fakes import (
+    CLUSTER_FILE,
+    JOURNAL,
+    RecordingAgent,
+    RecordingShell,
+    Shells,
+    live_of,
+    printed,
+)
 
 SMALL: dict[str, Any] = {"experiment": "burst", "nodes": 2, "processes": 2}
-CLUSTER_FILE = "/etc/hotbed/twochoice.json"
 
 SERVERS = 4
 CLIENTS = [
@@ -74,90 +73,12 @@ ON_OSDS: dict[str, Any] = {
     "groups": [*CLIENTS, OSDS],
     "store": {"kind": "ceph", "pools": [{"name": "bench", "size": 2}], "twochoice": {}},
 }
-HEADER = {"schema": 1, "header": True, "policy": "dlr", "parameters": {}, "seed": 1}
-JOURNAL = json.dumps(HEADER | {"code_hash": registry.code_hash(registry.find("dlr"))}) + "\n"
-
-
-def status(agent: int = 0, fragments: int = 0) -> UnitResult:
-    has = {"fragments": fragments, "entries": 0, "in_flight": 0}
-    text = json.dumps({"agents": [{"agent": agent, "has": has}]})
-    return UnitResult("client", "u", 0, 0.0, 1.0, text, "")
-
-
-class RecordingAgent(Agent):
-    """Agent with units that print the given output; it accepts all verbs, recorded in `called`."""
-
-    def __init__(self, printed: UnitResult | None = None) -> None:
-        self.printed = printed or status()
-        self.called: list[str] = []
-        self.live: dict[str, list[str]] = {}
-        self.started: list[tuple[str, str, list[str]]] = []
-        self.stopped: list[tuple[str, str]] = []
-        self.stray: dict[str, list[str]] = {}
-
-    def call(
-        self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
-    ) -> Any:
-        self.called.append(verb)
-        return {
-            "clean": {"put_right": []},
-            "control-stop": {"was_running": True, "code": 0, "reason": "stopped"},
-            "control-log": {"text": JOURNAL, "offset": len(JOURNAL), "size": len(JOURNAL)},
-        }.get(verb, {})
-
-    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
-        self.started.append((node, name, list(argv)))
-        self.live.setdefault(node, []).append(name)
-
-    def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
-        self.live[node].remove(name)
-        return self.printed
-
-    def unit_stop(self, node: str, name: str) -> UnitResult | None:
-        self.stopped.append((node, name))
-        if name in self.live.get(node, ()):
-            self.live[node].remove(name)
-        return None
-
-    def units(self) -> Mapping[str, Sequence[str]]:
-        return {node: list(names) for node, names in self.live.items() if names}
-
-    def strays(self) -> Mapping[str, Sequence[str]]:
-        return self.stray
-
-
-class RecordingShell:
-    """Shell that records its commands and files."""
-
-    def __init__(self) -> None:
-        self.ran: list[list[str]] = []
-        self.files: dict[str, bytes] = {}
-
-    def run(self, argv: Sequence[str], **_: object) -> None:
-        self.ran.append(list(argv))
-
-    def put(self, data: bytes, path: str) -> None:
-        self.files[path] = data
-
-
-Shells = dict[str, RecordingShell]
-
-
-def live_of(
-    folder: Path, spec: Mapping[str, Any] = ON_FILES, agent: Agent | None = None
-) -> tuple[LiveTestbed, Shells]:
-    site, checked = FakeSite(folder / "site"), TestbedSpec.model_validate(spec)
-    testbed = site.provision(checked)
-    shells = {node.name: RecordingShell() for node in testbed.nodes}
-    shell_to: Any = shells.__getitem__
-    return LiveTestbed(site, testbed, checked, agent or RecordingAgent(), shell_to), shells
 
 
 def on_files(folder: Path, agent: Agent | None = None) -> tuple[ObjectServers, Shells]:
     """Return two nodes with two servers each, and the nodes' shells."""
-    live, shells = live_of(folder, agent=agent)
-    servers = [ObjectServer(n, f"server{n // 2}", f"/objects/{n}") for n in range(SERVERS)]
-    return ObjectServers(live, servers), shells
+    live, shells = live_of(folder, ON_FILES, agent)
+    return ObjectServers(live), shells
 
 
 def spread(n: int, mean: float) -> dict[str, Any]:
@@ -229,8 +150,8 @@ class AnsweringServers(ObjectServers):
     """Servers that answer at once. They record the generator's arguments (`asked`), limits and
     plans, and the servers where fio ran (`slowed`, by `commands`)."""
 
-    def __init__(self, live: LiveTestbed, servers: Sequence[ObjectServer]) -> None:
-        super().__init__(live, servers)
+    def __init__(self, live: LiveTestbed) -> None:
+        super().__init__(live)
         self.cleaned: list[Mapping[str, Any]] = []
         self.asked: list[list[str]] = []
         self.limits: list[float] = []
@@ -239,8 +160,9 @@ class AnsweringServers(ObjectServers):
         self.commands: list[list[str]] = []
         self.busy_s = 0.0
 
-    def clean(self, settings: Mapping[str, Any]) -> None:
+    def clean(self, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         self.cleaned.append(settings)
+        return []
 
     def bench(
         self, arguments: Sequence[str], *, max_s: float, plan: Mapping[str, Any] | None = None
@@ -266,20 +188,12 @@ class AnsweringServers(ObjectServers):
         }
 
 
-class AnsweringRados(AnsweringServers, RadosServers):
-    """The same in front of OSDs; controllers start as the real ones do."""
-
-
 def made(
     folder: Path, agent: Agent | None = None, **parameters: Any
 ) -> tuple[AnsweringServers, Run, dict[str, float]]:
     """Make a cell in ``folder/run``; return its servers, record and numbers."""
-    if agent is None:
-        real, _ = on_files(folder)
-        servers = AnsweringServers(real.live, real.servers)
-    else:
-        live, _ = live_of(folder, ON_OSDS, agent)
-        servers = AnsweringRados(live, places_of(live))
+    live, _ = live_of(folder, ON_FILES if agent is None else ON_OSDS, agent)
+    servers = AnsweringServers(live)
     out = folder / "run"
     out.mkdir(parents=True)
     record = ObjectCells(servers).make(
@@ -480,7 +394,7 @@ def test_a_cell_that_does_not_fit_its_testbed_is_refused(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"store": {"kind": "ceph", "pools": []}}, "no object servers"),
+        ({"store": {"kind": "ceph", "pools": []}}, "no agents of the two-choice scheduler"),
         (
             {"groups": [*CLIENTS, OSDS | {"disk": {"size": "2GiB", "scratch": 0}}]},
             "1 OSDs and no scratch part",
@@ -491,32 +405,33 @@ def test_a_testbed_without_servers_or_scratch_is_refused(
     tmp_path: Path, changes: dict[str, Any], says: str
 ) -> None:
     with raises(UserError, says):
-        places_of(live_of(tmp_path, ON_OSDS | changes)[0])
+        ObjectServers(live_of(tmp_path, ON_OSDS | changes)[0])
 
 
 def test_a_clean_state_is_empty_folders_and_the_cells_settings(tmp_path: Path) -> None:
     agent = RecordingAgent()
     servers, shells = on_files(tmp_path, agent)
-    agent.live = {"client": ["load-objects"]}
+    agent.live = {"client": ["load-twochoice"]}
     servers.clean({"scheduler": {"scheduler": "both"}})
-    assert ("client", "load-objects") in agent.stopped
+    assert ("client", "load-twochoice") in agent.stopped
     for place in range(2):
         ran = shells[f"server{place}"].ran
-        assert f"'/objects/{2 * place}'" in ran[0][2]
+        assert all(f"/{number}'" in ran[0][2] for number in (2 * place, 2 * place + 1))
         assert "lost+found" in ran[0][2]
         assert "hotbed-twochoice@" in ran[-1][2]
-    (text,) = {shell.files[CLUSTER_FILE] for shell in shells.values() if shell.files}
-    document = json.loads(text)
+    document = shells["client"].document()
+    assert all(shell.document() == document for shell in shells.values() if shell.files)
     assert (len(document["agents"]), document["scheduler"]) == (SERVERS, {"scheduler": "both"})
 
 
 def test_a_clean_state_is_empty_pools_and_the_cells_settings(tmp_path: Path) -> None:
     agent = RecordingAgent()
     live, shells = live_of(tmp_path, ON_OSDS, agent)
-    servers_of(live).clean(objects.settings(OBJECTS.of(experiment="burst", copies=2)))
+    ObjectServers(live).clean(objects.settings(OBJECTS.of(experiment="burst", copies=2)))
     assert {"control-stop", "disturb-stop"} <= set(agent.called)
     assert agent.called.index("pinned-empty") < agent.called.index("clean")
-    assert shells["client"].ran == [["rados", "purge", "bench", "--yes-i-really-really-mean-it"]]
+    purge = ["rados", "purge", "bench", "--yes-i-really-really-mean-it"]
+    assert shells["client"].ran[0] == purge
     # Includes fio's file next to the OSD from an earlier cell.
     wrote = objects.fio_command(SCRATCH_PATH, 1.0)[2].removeprefix("--filename=")
     for place in range(4):
@@ -524,14 +439,14 @@ def test_a_clean_state_is_empty_pools_and_the_cells_settings(tmp_path: Path) -> 
             f"systemctl stop 'hotbed-twochoice@*.service' && rm -f {wrote}",
             f"systemctl start hotbed-twochoice@{place}.service",
         ]
-    (text,) = {shell.files[CLUSTER_FILE] for shell in shells.values() if shell.files}
-    document = json.loads(text)
+    document = shells["client"].document()
     assert (len(document["agents"]), document["copies"]) == (SERVERS, 2)
 
 
 def test_servers_that_are_not_clean_are_an_error(tmp_path: Path) -> None:
-    agent = RecordingAgent(status(agent=3, fragments=1))
-    servers, _ = on_files(tmp_path, agent)
+    agent = RecordingAgent()
+    servers, shells = on_files(tmp_path, agent)
+    shells["client"].has = RecordingShell.has | {"fragments": 1}
     with raises(HotbedError, "object server 3 is not empty"):
         servers.clean({})
     agent.stray = {"server1": ["fio"]}
@@ -567,7 +482,7 @@ def test_deployed_settings_are_restored_as_the_role_writes_them(
 def test_a_failed_run_is_a_sentence_and_its_plan_is_removed(
     tmp_path: Path, code: int | None, stdout: str, stderr: str, says: str
 ) -> None:
-    agent = RecordingAgent(UnitResult("client", "u", code, 0.0, 1.0, stdout, stderr))
+    agent = RecordingAgent(printed(stdout, code, stderr))
     servers, shells = on_files(tmp_path, agent)
     with raises(HotbedError, says):
         servers.bench(["apps"], max_s=1.0, plan={"apps": []})

@@ -15,7 +15,7 @@ import yaml
 from campaigns.grounds.testbed import open_live, read_facts
 from campaigns.papers.twochoice.bench import BenchOptions, bench_testbed, run
 from campaigns.papers.twochoice.objects import JOURNAL_FILE, REPORT_FILE, ObjectCells
-from campaigns.papers.twochoice.servers import PLAN_FILE, ObjectServers, servers_of
+from campaigns.papers.twochoice.servers import PLAN_FILE, ObjectServers
 from schemas.cells.twochoice import OBJECTS
 from schemas.run import Summary
 from testbed.client import agent_client
@@ -156,7 +156,7 @@ def test_cells_of_dlr_and_agents_leave_nothing(agents: Testbed, tmp_path: Path) 
     burst = {"experiment": "burst", "backend": "rados", "copies": 2, "stragglers": "fio"}
     burst |= {"straggler_share": 0.25, "start_s": 8.0, "nodes": 2, "processes": 2, "writes": 3}
     restore = ObjectServers.restore
-    with open_live(agents.name, path, servers_of, say=print, restore=restore) as servers:
+    with open_live(agents.name, path, ObjectServers, say=print, restore=restore) as servers:
         assert read_facts(servers.live).osd_count == 4
         assert set(servers.disk_counters()) == {0, 1, 2, 3}
         for scheduler in ("dlr", "both"):

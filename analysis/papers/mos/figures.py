@@ -15,7 +15,17 @@ import pandas as pd
 from analysis.core import style
 from analysis.core.claims import Evidence
 from analysis.core.evidence import average, values_of
-from analysis.core.figures import FigureEntry, Missing, Table, interval_text, value_text
+from analysis.core.figures import (
+    COUNT,
+    FigureEntry,
+    Missing,
+    Table,
+    interval,
+    tabulated,
+    total,
+    value,
+    value_text,
+)
 from analysis.core.panels import GREY, Look, bars, errors, lines, points
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
@@ -31,7 +41,6 @@ from analysis.papers.mos.claims import (
 from analysis.papers.mos.gateway import GATEWAY
 from analysis.papers.mos.runs import (
     DEFAULT,
-    EXPERIMENTS,
     FAVORS_LARGE,
     FAVORS_SMALL,
     LARGE,
@@ -576,132 +585,111 @@ def _shares(panel: Axes, course: Report, key: str) -> None:
 
 # ---- Tables ----
 
-SETUP_HEADS = (
-    *("setup", "n", "A QPS", "B QPS", "C MB/s", "D MB/s"),
-    *("A mean ms", "B mean ms", "C mean s", "D mean s", "failed requests"),
-    *("proxies' CPU ms a request", "storage's CPU ms a request"),
+FAILED = total("failed requests", "failed")
+PROXY_MS = value("proxies' CPU ms a request", "proxy_ms_per_op")
+STORAGE_MS = value("storage's CPU ms a request", "storage_ms_per_op")
+_SETUPS = (
+    COUNT,
+    *(interval(f"{letter} QPS", f"{letter}_qps") for letter in "AB"),
+    *(interval(f"{letter} MB/s", f"{letter}_mb_s") for letter in "CD"),
+    *(value(f"{letter} mean ms", f"{letter}_mean_s", 1e3) for letter in "AB"),
+    *(value(f"{letter} mean s", f"{letter}_mean_s") for letter in "CD"),
+    FAILED,
+    PROXY_MS,
+    STORAGE_MS,
 )
-LOAD_HEADS = (
-    *("workers of A/C", "setup", "n", "overall QPS", "overall MB/s", "A p95 ms", "C p95 s"),
-    *("failed requests", "proxies' CPU ms a request"),
+_LOADS = (
+    COUNT,
+    interval("overall QPS", "qps"),
+    interval("overall MB/s", "mb_s"),
+    value("A p95 ms", "A_p95_s", 1e3),
+    value("C p95 s", "C_p95_s"),
+    FAILED,
+    PROXY_MS,
 )
-COURSE_HEADS = (
-    *("setup", "n", "A QPS", "A at the spike", "A in stage 3", "C MB/s", "C in stage 1"),
-    *("A's SLA held, % of the time", "C's", "failed requests", "changes", "decided to applied s"),
+_COURSES = (
+    COUNT,
+    interval("A QPS", "A_qps"),
+    interval("A at the spike", "A_qps_spike"),
+    interval("A in stage 3", "A_qps_stage3"),
+    interval("C MB/s", "C_mb_s"),
+    interval("C in stage 1", "C_mb_s_stage1"),
+    value("A's SLA held, % of the time", "A_sla_met", 100.0),
+    value("C's", "C_sla_met", 100.0),
+    FAILED,
+    value("changes", "changes"),
+    value("decided to applied s", "act_s_max"),
 )
-ALONE_HEADS = (
-    *("experiment", "workload", "parameters", "n", "QPS", "MB/s", "mean ms", "proxy busy %"),
-    *("proxies' CPU ms a request", "storage's CPU ms a request", "failed requests"),
+
+
+def _mean_ms(rows: pd.DataFrame) -> str:
+    """Format the mean latency of the rows' workload."""
+    return value_text(average(rows, f"{rows['workload'].iloc[0]}_mean_s", 1e3))
+
+
+_ALONE = (
+    COUNT,
+    interval("QPS", "qps"),
+    interval("MB/s", "mb_s"),
+    ("mean ms", _mean_ms),
+    value("proxy busy %", "proxy_busy", 100.0),
+    PROXY_MS,
+    STORAGE_MS,
+    FAILED,
 )
-VARIED: Mapping[str, tuple[str, ...]] = {
-    "sizes": ("object_kb",),
-    "proxy": ("proxies", "proxy_cores", "proxy_workers"),
-    "storage": ("storage_cores",),
-    "network": ("ssds", "hdds", "network_mbit"),
-    "disks": ("ssds", "hdds", "network_mbit"),
+VARIED: Mapping[str, list[str]] = {
+    "sizes": ["object_kb"],
+    "proxy": ["proxies", "proxy_cores", "proxy_workers"],
+    "storage": ["storage_cores"],
+    "network": ["ssds", "hdds", "network_mbit"],
+    "disks": ["ssds", "hdds", "network_mbit"],
 }
 """Experiments of one workload alone, with the parameters that they vary."""
-
-Line = tuple[str, ...]
 
 
 def tables(rows: pd.DataFrame) -> list[Table]:
     """Return tables with means over runs and 95 % intervals."""
-    made = (
-        ("setups", "Four workloads at once (figure 1)", SETUP_HEADS, _setups(rows)),
-        ("load", "Two tenants at several loads (figures 8 to 10)", LOAD_HEADS, _loads(rows)),
-        ("course", "Two tenants with changing load (figures 11, 12)", COURSE_HEADS, _courses(rows)),
-        ("alone", "One workload alone (figures 2 to 5)", ALONE_HEADS, _alone(rows)),
-    )
-    return [Table(f"mos-{name}", title, heads, of) for name, title, heads, of in made if of]
 
+    def by_setup(its: pd.DataFrame) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
+        return [((label(setup),), its[its["setup"] == setup]) for setup in shown(its)]
 
-def _sure(rows: pd.DataFrame, *columns: str) -> Line:
-    return tuple(interval_text(average(rows, column)) for column in columns)
-
-
-def _plain(rows: pd.DataFrame, *columns: str, factor: float = 1.0) -> Line:
-    return tuple(value_text(average(rows, column, factor)) for column in columns)
-
-
-def _failed(rows: pd.DataFrame) -> str:
-    return f"{rows['failed'].sum():g}" if "failed" in rows else "–"
-
-
-def _setups(rows: pd.DataFrame) -> tuple[Line, ...]:
-    found = cells(rows, "setups")
-    return tuple(
-        (
-            label(setup),
-            str(len(its)),
-            *_sure(its, "A_qps", "B_qps", "C_mb_s", "D_mb_s"),
-            *_plain(its, "A_mean_s", "B_mean_s", factor=1e3),
-            *_plain(its, "C_mean_s", "D_mean_s"),
-            _failed(its),
-            *_plain(its, "proxy_ms_per_op", "storage_ms_per_op"),
-        )
-        for setup in shown(found)
-        if len(its := found[found["setup"] == setup])
-    )
-
-
-def _loads(rows: pd.DataFrame) -> tuple[Line, ...]:
-    found = cells(rows, "load")
-    return tuple(
-        (
-            f"{small:g}/" + "/".join(f"{value:g}" for value in values_of(its, "large_workers")),
-            label(setup),
-            str(len(its)),
-            *_sure(its, "qps", "mb_s"),
-            *_plain(its, "A_p95_s", factor=1e3),
-            *_plain(its, "C_p95_s"),
-            _failed(its),
-            *_plain(its, "proxy_ms_per_op"),
-        )
-        for small in values_of(found, "small_workers")
-        for setup in shown(found)
-        if len(its := cells(found, "load", small_workers=small, setup=setup))
-    )
-
-
-def _courses(rows: pd.DataFrame) -> tuple[Line, ...]:
-    found = cells(rows, "adaptation")
-    return tuple(
-        (
-            label(setup),
-            str(len(its)),
-            *_sure(its, "A_qps", "A_qps_spike", "A_qps_stage3", "C_mb_s", "C_mb_s_stage1"),
-            *_plain(its, "A_sla_met", "C_sla_met", factor=100.0),
-            _failed(its),
-            *_plain(its, "changes", "act_s_max"),
-        )
-        for setup in shown(found)
-        if len(its := found[found["setup"] == setup])
-    )
-
-
-def _alone(rows: pd.DataFrame) -> tuple[Line, ...]:
-    found: list[Line] = []
-    for experiment in EXPERIMENTS:
-        varied = VARIED.get(experiment)
-        every = cells(rows, experiment)
-        if varied is None or every.empty:
-            continue
-        for (letter, *values), its in every.groupby(["workload", *varied], sort=True):
-            found.append(
-                (
-                    experiment,
-                    str(letter),
-                    ", ".join(f"{n} {v:g}" for n, v in zip(varied, values, strict=True)),
-                    str(len(its)),
-                    *_sure(its, "qps", "mb_s"),
-                    *_plain(its, f"{letter}_mean_s", factor=1e3),
-                    *_plain(its, "proxy_busy", factor=100.0),
-                    *_plain(its, "proxy_ms_per_op", "storage_ms_per_op"),
-                    _failed(its),
-                )
-            )
-    return tuple(found)
+    load = cells(rows, "load")
+    loads = []
+    for small in values_of(load, "small_workers"):
+        its = load[load["small_workers"] == small]
+        for key, part in by_setup(its):
+            large = "/".join(f"{workers:g}" for workers in values_of(part, "large_workers"))
+            loads.append(((f"{small:g}/{large}", *key), part))
+    alone = []
+    for experiment, varied in VARIED.items():
+        for (letter, *at), its in cells(rows, experiment).groupby(["workload", *varied], sort=True):
+            setting = ", ".join(f"{n} {v:g}" for n, v in zip(varied, at, strict=True))
+            alone.append(((experiment, str(letter), setting), its))
+    course = "Two tenants with changing load (figures 11, 12)"
+    return [
+        *tabulated(
+            "mos-setups",
+            "Four workloads at once (figure 1)",
+            ("setup",),
+            _SETUPS,
+            by_setup(cells(rows, "setups")),
+        ),
+        *tabulated(
+            "mos-load",
+            "Two tenants at several loads (figures 8 to 10)",
+            ("workers of A/C", "setup"),
+            _LOADS,
+            loads,
+        ),
+        *tabulated("mos-course", course, ("setup",), _COURSES, by_setup(cells(rows, "adaptation"))),
+        *tabulated(
+            "mos-alone",
+            "One workload alone (figures 2 to 5)",
+            ("experiment", "workload", "parameters"),
+            _ALONE,
+            alone,
+        ),
+    ]
 
 
 # ---- Catalogue ----

@@ -19,7 +19,7 @@ import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Claim, Evidence, declared
-from analysis.core.evidence import Pair, quotient
+from analysis.core.evidence import Pair, quotient, where
 from analysis.core.figures import FigureEntry, Missing
 from analysis.core.load import LoadedRun, origin
 from analysis.core.panels import Look, bars
@@ -69,8 +69,7 @@ def _row(index: int, loaded: LoadedRun) -> dict[str, Any]:
 
 def cells(rows: pd.DataFrame, letter: str, arm: Arm) -> pd.DataFrame:
     """Return the runs of one workload with the controller's default parameters."""
-    chosen = rows[(rows["workload"] == letter) & (rows["variant"] == "{}")]
-    return chosen[(chosen["scenario"] == arm[0]) & (chosen["controller"] == arm[1])]
+    return where(rows, workload=letter, variant="{}", scenario=arm[0], controller=arm[1])
 
 
 def acted(rows: pd.DataFrame, letter: str, arm: Arm) -> pd.DataFrame:

@@ -6,17 +6,15 @@ All setups of a block have the same objects and draws. n counts runs, never requ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from analysis.core import style
-from analysis.core.evidence import Rows
-from analysis.core.load import LoadedRun, origin
+from analysis.core.evidence import Rows, where
+from analysis.core.load import LoadedRun, last_runs, origin, read_report
 from analysis.core.panels import GREY, Look
 from schemas.cells.mos import MOS as MOS_CELLS
 
@@ -34,8 +32,6 @@ LABELS = {
 }
 """Setups with their names in the paper, in the paper's order."""
 
-EXPERIMENTS = ("setups", "sizes", "proxy", "storage", "network", "disks", "load", "adaptation")
-COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec", "folder")
 SMALL, LARGE = "small", "large"
 """Tenants, and their microstores."""
 Report = Mapping[str, Any]
@@ -45,7 +41,7 @@ controller, with ``t_s`` from the start of the load and the resources of each mi
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """Return one row per run: `COLUMNS`, the cell's parameters, and every number of the summary;
+    """Return one row per run: origin, spec, folder, parameters and every number of the summary;
     ``qps`` and ``mb_s`` also for small and large objects (``small_qps``, ``large_mb_s``). If
     several campaigns ran a cell on one testbed, the last run counts. ``seed`` identifies a block on
     one testbed: equal draws on two testbeds are not paired."""
@@ -55,12 +51,9 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         spec = str(run.provenance.calibration.get("spec", ""))
         row = origin(index, run) | {"spec": spec, "folder": loaded.folder}
         rows.append(row | MOS_CELLS.row(run.parameters) | numbers | _sums(numbers))
-    if not rows:
-        return pd.DataFrame(columns=[*COLUMNS, *MOS_CELLS.fields])
-    found = pd.DataFrame(rows).sort_values(["seed", "run_id"], kind="stable")
-    found = found.drop_duplicates([*MOS_CELLS.fields, "seed", "spec"], keep="last")
+    found = last_runs(rows, (*MOS_CELLS.fields, "spec"), more=("folder",))
     found["seed"] = found["seed"].astype(str) + " on " + found["spec"]
-    return found.sort_values("index").reset_index(drop=True)
+    return found
 
 
 def _sums(numbers: Mapping[str, float]) -> dict[str, float]:
@@ -75,10 +68,7 @@ def _sums(numbers: Mapping[str, float]) -> dict[str, float]:
 
 def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
     """Return the runs of an experiment with these values of parameters."""
-    holds = rows["experiment"] == experiment
-    for name, value in setting.items():
-        holds &= rows[name] == value
-    return rows[holds]
+    return where(rows, experiment=experiment, **setting)
 
 
 def of(experiment: str, **setting: Any) -> Rows:
@@ -86,11 +76,9 @@ def of(experiment: str, **setting: Any) -> Rows:
     return lambda rows: cells(rows, experiment, **setting)
 
 
-@lru_cache(maxsize=512)
 def report(folder: Path) -> Report:
-    """Return a run's report, which extends its summary. A finished run's folder never changes."""
-    found: Report = json.loads((folder / REPORT_FILE).read_text())
-    return found
+    """Return a run's report."""
+    return read_report(folder / REPORT_FILE)
 
 
 def label(setup: str) -> str:

@@ -8,7 +8,6 @@ as the 15 minutes with the largest lead of MOS++, on average over all blocks.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -28,9 +27,10 @@ from analysis.core.evidence import (
     mean_over,
     pairs,
     quotient,
+    where,
 )
 from analysis.core.figures import FigureEntry, Missing, Table
-from analysis.core.load import LoadedRun, origin
+from analysis.core.load import LoadedRun, last_runs, origin, read_report
 from analysis.core.panels import errors as error_bars
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, mean
@@ -64,14 +64,12 @@ CROWDED = (420.0, 500.0)
 MODELLED = tuple(set(Modelled.model_fields) - set(RulesOfThumb.model_fields))
 """Parameters that only MOS++ has."""
 
-COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "policy")
-
 Span = tuple[float, float]
 """Begin and end, in the paper's minutes."""
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """Return one row per run: `COLUMNS`, the cell's parameters, all summary numbers, ``folder``."""
+    """Return one row per run: origin, ``folder``, the cell's parameters, all summary numbers."""
     rows = [
         origin(index, loaded.run)
         | {"folder": loaded.folder}
@@ -79,11 +77,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         | loaded.summary.extra
         for index, loaded in enumerate(runs)
     ]
-    if not rows:
-        return pd.DataFrame(columns=[*COLUMNS, "folder", *STANDARD])
-    found = pd.DataFrame(rows).sort_values("run_id", kind="stable")
-    found = found.drop_duplicates(["policy", *STANDARD, "seed"], keep="last")
-    return found.sort_values("index").reset_index(drop=True)
+    return last_runs(rows, ("policy", *STANDARD), more=("folder",))
 
 
 def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
@@ -92,17 +86,12 @@ def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
     wanted = STANDARD | setting
     if policy != MOS_PP:
         wanted = {k: v for k, v in wanted.items() if k not in MODELLED}
-    holds = rows["policy"] == policy
-    for name, value in wanted.items():
-        holds &= rows[name] == value
-    return rows[holds]
+    return where(rows, policy=policy, **wanted)
 
 
-@lru_cache(maxsize=1024)
 def series(folder: Path) -> dict[str, Any]:
-    """Return a run's report, which extends its summary. A finished run's folder never changes."""
-    found: dict[str, Any] = json.loads((folder / SERIES_FILE).read_text())
-    return found
+    """Return a run's report."""
+    return read_report(folder / SERIES_FILE)
 
 
 def measure(tenant: str) -> str:

@@ -18,7 +18,17 @@ import pandas as pd
 from analysis.core import style
 from analysis.core.claims import Evidence
 from analysis.core.evidence import average, quotient, values_of
-from analysis.core.figures import FigureEntry, Missing, Table, interval_text, value_text
+from analysis.core.figures import (
+    COUNT,
+    FigureEntry,
+    Missing,
+    Table,
+    interval,
+    interval_text,
+    tabulated,
+    total,
+    value,
+)
 from analysis.core.panels import MARKERS, Look, Points, counts, errors, lines, points
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, mean
@@ -583,53 +593,16 @@ def on_rados(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     return _bar_panels(panels, folder, name)
 
 
-Column = tuple[str, Callable[[pd.DataFrame], str]]
-"""Head of a table's column, and its text for a scheduler's runs."""
-
-
-def _interval(head: str, column: str, digits: int = 3) -> Column:
-    return head, lambda rows: interval_text(average(rows, column), digits)
-
-
-def _value(head: str, column: str, factor: float = 1.0) -> Column:
-    return head, lambda rows: value_text(average(rows, column, factor))
-
-
-def _total(head: str, column: str) -> Column:
-    return head, lambda rows: f"{rows[column].sum():g}" if column in rows else "–"
-
-
-def _table(
-    name: str,
-    title: str,
-    keys: Sequence[str],
-    columns: Sequence[Column],
-    rows: Sequence[tuple[tuple[str, ...], pd.DataFrame]],
-) -> list[Table]:
-    """Return a table with a row per set of runs; no table without runs.
-
-    Args:
-        name: the table's id.
-        title: its title.
-        keys: heads of the columns before `columns`.
-        columns: the columns for the runs.
-        rows: texts for `keys`, and the runs.
-    """
-    texts = [(*key, *(text(its) for _, text in columns)) for key, its in rows if len(its)]
-    heads = (*keys, *(head for head, _ in columns))
-    return [Table(name, title, heads, tuple(texts))] if texts else []
-
-
 _BURST_COLUMNS = (
-    ("n", lambda rows: str(len(rows))),
-    _total("bursts", "rounds"),
-    _interval("response s", "response_s", 4),
-    _interval("over the best possible", "over_best", 4),
-    _value("mean process s", "mean_s"),
-    _value("most on a server", "most"),
-    _value("most on a straggler", "straggler_most"),
-    _value("redirected %", "redirected_share", 100.0),
-    _value("messages a write", "messages_per_write"),
+    COUNT,
+    total("bursts", "rounds"),
+    interval("response s", "response_s", 4),
+    interval("over the best possible", "over_best", 4),
+    value("mean process s", "mean_s"),
+    value("most on a server", "most"),
+    value("most on a straggler", "straggler_most"),
+    value("redirected %", "redirected_share", 100.0),
+    value("messages a write", "messages_per_write"),
 )
 
 
@@ -645,21 +618,21 @@ def burst_tables(table: pd.DataFrame) -> list[Table]:
         for ratio in values_of(its, "straggler_ratio")
     ]
     title, keys = "Results by scheduler", ("scheduler", "stragglers %")
-    return _table("schedulers", title, keys, _BURST_COLUMNS, rows)
+    return tabulated("schedulers", title, keys, _BURST_COLUMNS, rows)
 
 
 _JOB_COLUMNS = (
-    ("n", lambda rows: str(len(rows))),
-    _interval("last process s", "seconds"),
-    _interval("mean process s", "process_mean_s"),
-    _interval("fullest server, of the mean", "fullest"),
-    _value("redirected %", "redirected_share", 100.0),
-    _value("probes a write", "probes_per_write"),
-    _total("read back", "read_back"),
-    _total("redirected ones", "read_redirected"),
-    _total("read back wrong", "read_bad"),
-    _value("disks busy %", "disk_busy_mean", 100.0),
-    _value("processors busy %", "processors_busy", 100.0),
+    COUNT,
+    interval("last process s", "seconds"),
+    interval("mean process s", "process_mean_s"),
+    interval("fullest server, of the mean", "fullest"),
+    value("redirected %", "redirected_share", 100.0),
+    value("probes a write", "probes_per_write"),
+    total("read back", "read_back"),
+    total("redirected ones", "read_redirected"),
+    total("read back wrong", "read_bad"),
+    value("disks busy %", "disk_busy_mean", 100.0),
+    value("processors busy %", "processors_busy", 100.0),
 )
 
 
@@ -709,14 +682,14 @@ def object_tables(table: pd.DataFrame) -> list[Table]:
     keys = ("stragglers", "scheduler")
     return [
         *table1,
-        *_table(
+        *tabulated(
             "objects",
             f"{title} object servers",
             ("experiment", *keys),
             _JOB_COLUMNS,
             objects,
         ),
-        *_table("rados", f"{title} a Ceph of eight OSDs", ("kept", *keys), _JOB_COLUMNS, rados),
+        *tabulated("rados", f"{title} a Ceph of eight OSDs", ("kept", *keys), _JOB_COLUMNS, rados),
     ]
 
 

@@ -7,17 +7,15 @@ stragglers and homes, or jobs and files. n counts runs, never bursts, processes,
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
-from pathlib import Path
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from analysis.core.claims import Evidence
-from analysis.core.evidence import average, values_of
-from analysis.core.load import LoadedRun, origin
+from analysis.core.evidence import average, values_of, where
+from analysis.core.load import LoadedRun, last_runs, origin, read_report
 from analysis.core.panels import GREY, MARKERS, Look, points
 from analysis.core.stats import Estimate
 from schemas.cells.twochoice import BURSTS, OBJECTS
@@ -115,7 +113,8 @@ def burst_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         }
         rows.append(row | BURSTS.row({"learn_rounds": 0, **parameters}) | loaded.summary.extra)
     keys = [name for name in BURSTS.fields if name != "rounds"]
-    return _table(rows, ("size", "series", "rounds"), keys)
+    order = ("rounds", "run_id")
+    return last_runs(rows, keys, more=("size", "series", "rounds"), order=order)
 
 
 def object_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
@@ -127,19 +126,7 @@ def object_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         # Parameters come last: `writes` of a burst is per process, but the summary's is the total.
         row = {**origin(index, loaded.run), "spec": spec} | OBJECTS.row(loaded.run.parameters)
         rows.append(loaded.summary.extra | row)
-    return _table(rows, (), (*OBJECTS.fields, "spec"))
-
-
-def _table(
-    rows: Sequence[Mapping[str, Any]], more: Sequence[str], keys: Sequence[str]
-) -> pd.DataFrame:
-    if not rows:
-        columns = ("index", "run_id", "campaign", "block", "seed", "ground", *more, *keys)
-        return pd.DataFrame(columns=list(columns))
-    # Sorted by run id too: the choice among equal runs must not depend on folders.
-    found = pd.DataFrame(rows).sort_values(["rounds", "run_id"], kind="stable")
-    found = found.drop_duplicates([*keys, "seed"], keep="last")
-    return found.sort_values("index").reset_index(drop=True)
+    return last_runs(rows, (*OBJECTS.fields, "spec"))
 
 
 def simulated(rows: pd.DataFrame, series: str, **setting: Any) -> pd.DataFrame:
@@ -148,13 +135,13 @@ def simulated(rows: pd.DataFrame, series: str, **setting: Any) -> pd.DataFrame:
     asked = {"learn_rounds": LEARN_ROUNDS, **BURST_STANDARD, "series": series, **setting}
     if series not in LEARNERS:
         del asked["learn_rounds"]
-    return _where(rows, asked)
+    return where(rows, **asked)
 
 
 def on_servers(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
     """Return the runs of an experiment on object servers with the paper's parameters, except for
     `setting`; the value ``...`` selects any."""
-    return _where(rows, {"experiment": experiment, **OBJECT_STANDARD, **setting})
+    return where(rows, **{"experiment": experiment, **OBJECT_STANDARD, **setting})
 
 
 def on_osds(rows: pd.DataFrame, stragglers: str, **setting: Any) -> pd.DataFrame:
@@ -162,14 +149,6 @@ def on_osds(rows: pd.DataFrame, stragglers: str, **setting: Any) -> pd.DataFrame
     with the other values in `setting`, such as ``copies``."""
     usual = RADOS | RADOS_AMONG[stragglers]
     return on_servers(rows, "burst", **(usual | {"stragglers": stragglers} | setting))
-
-
-def _where(rows: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
-    holds = pd.Series(True, index=rows.index)
-    for name, value in values.items():
-        if value is not ...:
-            holds &= rows[name] == value
-    return rows[holds]
 
 
 def shared_ratios(*rows: pd.DataFrame) -> list[float]:
@@ -180,13 +159,7 @@ def shared_ratios(*rows: pd.DataFrame) -> list[float]:
 
 def reports(evidence: Evidence, rows: pd.DataFrame, file: str) -> list[dict[str, Any]]:
     """Return the reports of the rows' runs, which extend their summaries."""
-    return [_report(evidence.runs[int(index)].folder / file) for index in rows["index"]]
-
-
-@lru_cache(maxsize=1024)  # a finished run's folder never changes
-def _report(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    return [read_report(evidence.runs[int(index)].folder / file) for index in rows["index"]]
 
 
 STRAGGLERS = -1

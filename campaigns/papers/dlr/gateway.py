@@ -207,21 +207,10 @@ def total(
         every: all kinds, including those that only failed.
         seconds: measured time.
     """
-    timed = [one for one in done if one.op in TIMED]
-    count = sum(one.operations for one in timed)
-    moved = sum(one.bytes for one in timed)
-    total = sum(one.operations for one in done)
-    return OpSummary(
-        op=OP,
-        seconds=seconds,
-        operations=total,
-        bytes=moved,
-        throughput_mb_s=moved / seconds / 1e6,
-        iops=total / seconds,
-        latency_mean_s=sum((one.mean_s or 0.0) * one.operations for one in timed) / count,
-        latency_max_s=max((one.max_s or 0.0) for one in timed),
-        errors=sum(sum(one.failed.values()) for one in every),
-    )
+    errors = sum(sum(one.failed.values()) for one in every)
+    found = _summary(done, seconds, errors)
+    most = max((one.max_s or 0.0) for one in done if one.op in TIMED)
+    return found.model_copy(update={"latency_max_s": most})
 
 
 def steady(archive: Archive, began: float, from_s: float) -> OpSummary:
@@ -231,25 +220,33 @@ def steady(archive: Archive, began: float, from_s: float) -> OpSummary:
         HotbedError: nothing was measured after that time.
     """
     rows = [(t_s, one) for t_s, one in _measured(archive, began) if t_s >= from_s - 1e-6]
-    span = float(len({t_s for t_s, _ in rows}))
-    timed = [one for _, one in rows if one.op in TIMED and one.mean_s is not None]
-    count = sum(one.operations for one in timed)
-    if not span or not count:
+    done = [one for _, one in rows]
+    if not any(one.op in TIMED and one.mean_s is not None and one.operations for one in done):
         raise HotbedError(
             f"no object was read or written after the first {from_s:.1f} s: make the workload "
             "longer or the control interval shorter."
         )
-    moved = sum(one.bytes for _, one in rows if one.op in TIMED)
-    total = sum(one.operations for _, one in rows)
+    span = float(len({t_s for t_s, _ in rows}))
+    return _summary(done, span, sum(one.failed for one in done))
+
+
+def _summary(
+    done: Sequence[MeasuredOperation] | Sequence[OperationSecond], seconds: float, errors: int
+) -> OpSummary:
+    timed = [one for one in done if one.op in TIMED]
+    known = [one for one in timed if one.mean_s is not None]
+    moved = sum(one.bytes for one in timed)
+    operations = sum(one.operations for one in done)
+    spent = sum((one.mean_s or 0.0) * one.operations for one in known)
     return OpSummary(
         op=OP,
-        seconds=span,
-        operations=total,
+        seconds=seconds,
+        operations=operations,
         bytes=moved,
-        throughput_mb_s=moved / span / 1e6,
-        iops=total / span,
-        latency_mean_s=sum((one.mean_s or 0.0) * one.operations for one in timed) / count,
-        errors=sum(one.failed for _, one in rows),
+        throughput_mb_s=moved / seconds / 1e6,
+        iops=operations / seconds,
+        latency_mean_s=spent / sum(one.operations for one in known),
+        errors=errors,
     )
 
 

@@ -88,11 +88,6 @@ def _stretches(steps: Steps, ends: float, level: int) -> list[tuple[float, float
     return found if since is None else [*found, (since, ends)]
 
 
-def workers_at(steps: Steps, minute: float) -> int:
-    """Return the number of workers at a minute."""
-    return next(count for at, count in reversed(steps) if at <= minute)
-
-
 TENANT = {"A": "small", "B": "small", "C": "large", "D": "large"}
 """Tenant of each workload."""
 MIX = {"A": (90, 5, 5), "B": (5, 90, 5), "C": (90, 5, 5), "D": (5, 90, 5)}

@@ -4,31 +4,20 @@ are kept as they come."""
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from campaigns.grounds.live import at_once
-from campaigns.papers.twochoice.servers import (
-    BENCH,
-    CLUSTER_FILE,
-    KEY_FILE,
-    SERVES_S,
-    reason_of,
-)
+from campaigns.papers.twochoice.servers import Agents, reason_of
 from schemas.cells.twochoice import Scheduler
 from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError, not_allowed
 from testbed.agent.contract import UnitResult
-from testbed.deploy import twochoice_variables
-from testbed.sites.contract import Node, Progress, Testbed
-from testbed.spec import CephSpec, ObjectsSpec, TestbedSpec, TwoChoiceSpec
-from testbed.ssh import Shell
+from testbed.sites.contract import Progress, Testbed
+from testbed.spec import TestbedSpec
 
 SCHEDULERS: tuple[str, ...] = get_args(Scheduler)
 CHOICES = ("home+random", "random+random")
@@ -40,10 +29,7 @@ FOREVER = 1_000_000
 """Writes of a rank that continues until its time is over."""
 PATIENCE_S = 60.0
 """Seconds that a client waits for an answer, because queues of a burst are long."""
-GENERATE_S, SLACK_S = 3600.0, 300.0
-
-PLAN_FILE = "/var/lib/hotbed/twochoice-bench.json"
-UNIT = "load-twochoice"
+GENERATE_S, BEYOND_S = 3600.0, 300.0
 
 
 @dataclass(frozen=True)
@@ -98,11 +84,10 @@ class BenchOptions:
                 f"{self.duration_s:g} s are not allowed", where="--duration", allowed="1 s to 24 h"
             )
 
-    def settings(self, scheduler: str, copies: int) -> dict[str, Any]:
+    def settings(self, scheduler: str) -> dict[str, Any]:
         """Return the cluster file's settings other than agents and key. Agents use them too,
         because their load detectors preassign only for some schedulers (section III.C)."""
         return {
-            "copies": copies,
             # Agents have no oracle, because an oracle probes no server.
             "scheduler": {
                 "scheduler": "fixed" if scheduler == "oracle" else scheduler,
@@ -210,120 +195,6 @@ def joined(scheduler: str, reports: Sequence[Mapping[str, Any]]) -> SchedulerRes
     )
 
 
-@dataclass(frozen=True)
-class BenchTestbed:
-    """A deployed testbed with agents.
-
-    `call` calls a verb of the node agent; `start`, `wait` and `stop` are for a unit on a node.
-    """
-
-    testbed: Testbed
-    store: CephSpec | ObjectsSpec
-    shell_to: Callable[[str], Shell]
-    call: Callable[[str, Mapping[str, Any], float], Any]
-    start: Callable[[str, str, Sequence[str], float], None]
-    wait: Callable[[str, str, float], UnitResult]
-    stop: Callable[[str, str], object]
-
-    @property
-    def clients(self) -> tuple[Node, ...]:
-        """Nodes with client processes."""
-        return self.testbed.with_role("client")
-
-    @property
-    def agents(self) -> dict[str, tuple[int, ...]]:
-        """The agents' numbers by node."""
-        return twochoice_variables.agents(self.testbed, self.store)
-
-    @property
-    def asked(self) -> TwoChoiceSpec:
-        """The agents as the testbed's spec asks for them."""
-        spec = twochoice_variables.asked(self.store)
-        assert spec is not None
-        return spec
-
-    @property
-    def backend(self) -> str:
-        """Place of the agents' bytes: ``file`` or ``rados``."""
-        return "rados" if self.store.kind == "ceph" else "file"
-
-    def fresh(self, settings: Mapping[str, Any]) -> None:
-        """Empty all agents, clean up earlier runs, and start the agents with `settings`.
-
-        Raises:
-            HotbedError: a node cannot be reached, or an agent does not start.
-        """
-        nodes = tuple(self.agents)
-        self._everywhere(nodes, ["systemctl", "stop", "hotbed-twochoice@*.service"])
-        if isinstance(self.store, CephSpec):
-            osds = [number for numbers in self.agents.values() for number in numbers]
-            payload = {"prefix": twochoice_variables.POOL_PREFIX, "osds": osds}
-            self.call("pinned-empty", payload, SERVES_S)
-        else:
-            for node, numbers in self.agents.items():
-                paths = twochoice_variables.folders(self.testbed.node(node), numbers)
-                folders = " ".join(f"'{path}'" for path in paths)
-                script = f'for f in {folders}; do rm -rf "$f"/*; done; sync'
-                self.shell_to(node).run(["sh", "-c", script], timeout_s=SERVES_S)
-        peers = twochoice_variables.peers(self.testbed, self.store, self.asked.port)
-        document = {"agents": peers, "key_file": KEY_FILE, **settings}
-        text = twochoice_variables.cluster_text(document)
-        names = dict.fromkeys([*nodes, *(node.name for node in self.clients)])
-        at_once(*(partial(self.shell_to(name).put, text, CLUSTER_FILE) for name in names))
-        self._everywhere(nodes, ["systemctl", "start", "hotbed-twochoice.target"])
-        self.status(SERVES_S)
-
-    def restore(self) -> None:
-        """Restore the deployed settings, and empty the agents."""
-        self.fresh(twochoice_variables.variables_of(self.testbed, self.store)["twochoice_settings"])
-
-    def status(self, wait_s: float = 0.0) -> list[dict[str, Any]]:
-        """Return every agent's status. Raise HotbedError if one does not answer within `wait_s`."""
-        argv = [BENCH, "status", "--cluster", CLUSTER_FILE, "--wait", f"{wait_s:g}s"]
-        done = self.shell_to(self.clients[0].name).run(argv, check=False, timeout_s=wait_s + 60)
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise HotbedError(said[-1].removeprefix("twochoicebench: "))
-        found: list[dict[str, Any]] = json.loads(done.text)["agents"]
-        return found
-
-    def generate(self, plans: Sequence[Mapping[str, Any]], max_s: float) -> list[dict[str, Any]]:
-        """Run a plan on each client node, all at the same time, and return the reports.
-
-        The starts differ by at most the time for an ssh connection. An interruption stops all.
-
-        Raises:
-            HotbedError: a load generator failed, with its own message.
-        """
-        with self._running(plans, max_s) as nodes:
-            end = time.monotonic() + max_s
-            return [
-                answer(node, self.wait(node, UNIT, max(1.0, end - time.monotonic())))
-                for node in nodes
-            ]
-
-    @contextmanager
-    def _running(self, plans: Sequence[Mapping[str, Any]], max_s: float) -> Iterator[list[str]]:
-        nodes = [node.name for node in self.clients]
-        argv = [BENCH, "apps", "--cluster", CLUSTER_FILE, "--plan", PLAN_FILE]
-        for node, plan in zip(nodes, plans, strict=True):
-            self.shell_to(node).run(["mkdir", "-p", str(Path(PLAN_FILE).parent)])
-            self.shell_to(node).put(json.dumps(plan).encode(), PLAN_FILE)
-        started: list[str] = []
-        try:
-            for node in nodes:
-                self.start(node, UNIT, argv, max_s)
-                started.append(node)
-            yield nodes
-        finally:
-            for node in started:
-                self.stop(node, UNIT)
-                self.shell_to(node).run(["rm", "-f", PLAN_FILE])
-
-    def _everywhere(self, nodes: Sequence[str], argv: Sequence[str]) -> None:
-        at_once(*(partial(self.shell_to(node).run, argv, timeout_s=SERVES_S) for node in nodes))
-
-
 def answer(node: str, done: UnitResult) -> dict[str, Any]:
     """Return a load generator's report, also after failed writes or differing objects, which the
     report names. Raise HotbedError if there is none."""
@@ -334,8 +205,8 @@ def answer(node: str, done: UnitResult) -> dict[str, Any]:
         raise HotbedError(f"the load generator on {node} failed: {reason_of(done)}") from error
 
 
-def bench_testbed(testbed: Testbed, spec: TestbedSpec) -> BenchTestbed:
-    """Return a testbed for the bench.
+def bench_testbed(testbed: Testbed, spec: TestbedSpec) -> Agents:
+    """Return a testbed's agents for the bench.
 
     Raises:
         UserError: the testbed's spec has no agents.
@@ -343,23 +214,8 @@ def bench_testbed(testbed: Testbed, spec: TestbedSpec) -> BenchTestbed:
     from testbed.client import agent_client
     from testbed.reach import shell_to
 
-    store = spec.store
-    if not isinstance(store, (CephSpec, ObjectsSpec)) or twochoice_variables.asked(store) is None:
-        raise UserError(
-            "no agents of the two-choice scheduler",
-            where=f"testbed {testbed.name}",
-            do="bring up a spec with them, such as testbed/specs/twochoice-rados.yaml",
-        )
     agent = agent_client(testbed)
-    return BenchTestbed(
-        testbed=testbed,
-        store=store,
-        shell_to=lambda name: shell_to(testbed, testbed.node(name)),
-        call=lambda verb, payload, timeout_s: agent.call(verb, payload, timeout_s=timeout_s),
-        start=lambda node, unit, argv, max_s: agent.unit_start(node, unit, argv, max_s=max_s),
-        wait=lambda node, unit, timeout_s: agent.unit_wait(node, unit, timeout_s=timeout_s),
-        stop=agent.unit_stop,
-    )
+    return Agents(testbed, spec, agent, lambda name: shell_to(testbed, testbed.node(name)))
 
 
 @dataclass(frozen=True)
@@ -399,7 +255,7 @@ def new_folder(out: Path | None) -> Path:
     return path
 
 
-def refuse(machines: BenchTestbed, options: BenchOptions) -> None:
+def refuse(machines: Agents, options: BenchOptions) -> None:
     """Raise if the options are impossible, before a folder is made or an agent emptied.
 
     Raises:
@@ -415,9 +271,7 @@ def refuse(machines: BenchTestbed, options: BenchOptions) -> None:
         )
 
 
-def run(
-    machines: BenchTestbed, options: BenchOptions, folder: Path, progress: Progress
-) -> BenchOutcome:
+def run(machines: Agents, options: BenchOptions, folder: Path, progress: Progress) -> BenchOutcome:
     """Run every scheduler, one after another, each on empty agents.
 
     Each report is written at once, so that an interruption keeps finished results. Afterwards the
@@ -429,18 +283,19 @@ def run(
     """
     refuse(machines, options)
     _write(folder / "bench.json", _facts(machines, options))
-    max_s = (options.duration_s or 0.0) + (GENERATE_S if options.writes else SLACK_S)
+    max_s = (options.duration_s or 0.0) + (GENERATE_S if options.writes else BEYOND_S)
     rows: list[SchedulerResult] = []
     failed: dict[str, str] = {}
     try:
         for place, scheduler in enumerate(options.schedulers):
             share = place / len(options.schedulers)
             progress(f"{scheduler}: emptying the agents", share)
-            machines.fresh(options.settings(scheduler, machines.asked.copies))
+            machines.clean(options.settings(scheduler))
             progress(f"{scheduler}: writing", share + 0.3 / len(options.schedulers))
             try:
                 plans = options.plans(scheduler, len(machines.clients))
-                reports = machines.generate(plans, max_s)
+                done = machines.generate(["apps"], max_s=max_s, plans=plans)
+                reports = [answer(node, one) for node, one in done.items()]
             except HotbedError as error:
                 failed[scheduler] = str(error)
                 continue
@@ -453,7 +308,7 @@ def run(
     outcome = BenchOutcome(
         testbed=machines.testbed.name,
         backend=machines.backend,
-        agents=sum(len(numbers) for numbers in machines.agents.values()),
+        agents=sum(len(numbers) for numbers in machines.numbers.values()),
         client_nodes=len(machines.clients),
         options=options,
         rows=tuple(rows),
@@ -465,18 +320,18 @@ def run(
     return outcome
 
 
-def _facts(machines: BenchTestbed, options: BenchOptions) -> dict[str, Any]:
+def _facts(machines: Agents, options: BenchOptions) -> dict[str, Any]:
     """Return the facts about the results: testbed, agents, options and versions."""
     facts: dict[str, Any] = {}
     with suppress(HotbedError):
-        facts = dict(machines.call("versions", {}, 60.0))
+        facts = dict(machines.agent.call("versions", {}, timeout_s=60.0))
     return {
         "began": datetime.now(UTC).isoformat(),
         "testbed": machines.testbed.name,
         "site": machines.testbed.site,
         "spec_hash": machines.testbed.spec_hash,
         "backend": machines.backend,
-        "agents": {node: list(numbers) for node, numbers in machines.agents.items()},
+        "agents": {node: list(numbers) for node, numbers in machines.numbers.items()},
         "clients": [node.name for node in machines.clients],
         "options": asdict(options),
         "versions": facts,

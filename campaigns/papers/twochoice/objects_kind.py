@@ -50,13 +50,13 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
     end."""
     from campaigns.grounds.testbed import open_live, read_facts
     from campaigns.papers.twochoice.objects import ObjectCells
-    from campaigns.papers.twochoice.servers import ObjectServers, servers_of
+    from campaigns.papers.twochoice.servers import ObjectServers
 
     assert prepared.spec_file is not None
     with open_live(
         prepared.testbed,
         prepared.spec_file,
-        servers_of,
+        ObjectServers,
         say=shown.message,
         restore=ObjectServers.restore,
     ) as servers:

@@ -5,11 +5,9 @@ configurations that it was not fitted to.
 from __future__ import annotations
 
 import json
-import math
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,14 +88,10 @@ def document(points: Points, seed: int) -> dict[str, Any]:
         "simulator": calibrated(judge, points.replicas).canonical(),
         "cospurf": cospurf.to_json(),
         "errors": {
-            "simulator": _errors(points, by_simulator(points.replicas), seed),
-            "cospurf": _errors(points, by_cospurf, seed),
+            "simulator": cross_validated(points.runs, by_simulator(points.replicas), seed),
+            "cospurf": cross_validated(points.runs, by_cospurf, seed),
         },
     }
-
-
-def _errors(points: Points, predictions: Any, seed: int) -> list[dict[str, Any]]:
-    return [one.as_json() for one in cross_validated(points.runs, predictions, seed)]
 
 
 def write(profile: Mapping[str, Any], path: Path) -> None:
@@ -123,30 +117,6 @@ Predict = Callable[[Sequence[MeasuredPoint], Sequence[MeasuredPoint]], list[floa
 """Function of runs to fit and runs to predict; returns the latter's requests a second."""
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Relative errors of one workload on held-out configurations: median, its interval (a bootstrap
-    over configurations; NaN for one), worst, and number of configurations."""
-
-    workload: str
-    median: float
-    low: float
-    high: float
-    worst: float
-    configurations: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the errors as JSON; a missing interval is null."""
-        interval = None if math.isnan(self.low) else [self.low, self.high]
-        return {
-            "workload": self.workload,
-            "median": self.median,
-            "ci95": interval,
-            "worst": self.worst,
-            "configurations": self.configurations,
-        }
-
-
 def by_cospurf(fitted: Sequence[MeasuredPoint], held_out: Sequence[MeasuredPoint]) -> list[float]:
     """Return the predictions of the piecewise linear cospurf."""
     model = fit(fitted, most_of([*fitted, *held_out]), "")
@@ -166,8 +136,10 @@ def by_simulator(replicas: int) -> Predict:
 
 def cross_validated(
     points: Sequence[MeasuredPoint], predictions: Predict, seed: int = 0
-) -> list[Errors]:
-    """Return errors by workload; each configuration is predicted by a fit to the other folds.
+) -> list[dict[str, Any]]:
+    """Return relative errors by workload; each configuration is predicted by a fit to the other
+    folds: ``median``, ``ci95`` (a bootstrap over configurations; None for one), ``worst``, and the
+    number of ``configurations``.
 
     Folds consist of configurations, not runs: repetitions of one are held out together.
     """
@@ -195,14 +167,19 @@ def cross_validated(
     return [_summarised(workload, values) for workload, values in sorted(found.items())]
 
 
-def _summarised(workload: str, values: Sequence[float]) -> Errors:
-    median = statistics.median(values)
-    low = high = math.nan
+def _summarised(workload: str, values: Sequence[float]) -> dict[str, Any]:
+    interval = None
     if len(values) > 1:
         rng = random.Random(f"bootstrap-{workload}")
         medians = sorted(
             statistics.median(rng.choices(values, k=len(values))) for _ in range(RESAMPLES)
         )
         tail = (1 - CONFIDENCE) / 2
-        low, high = (medians[int(part * (RESAMPLES - 1))] for part in (tail, 1 - tail))
-    return Errors(workload, median, low, high, max(values), len(values))
+        interval = [medians[int(part * (RESAMPLES - 1))] for part in (tail, 1 - tail)]
+    return {
+        "workload": workload,
+        "median": statistics.median(values),
+        "ci95": interval,
+        "worst": max(values),
+        "configurations": len(values),
+    }
