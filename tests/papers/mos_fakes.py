@@ -15,6 +15,7 @@ from campaigns.papers.mos.swift import Swift
 from testbed.agent.contract import UnitResult
 from testbed.spec import load_spec
 from testbed.ssh import Completed
+from tests.papers.live_fakes import RecordingAgent, printed
 from tests.testbed.fake_site import FakeSite
 
 SPEC = Path("testbed/specs/mos.yaml")
@@ -135,49 +136,30 @@ class FakeShell:
         return buffer.getvalue()
 
 
-class FakeAgent:
-    """Verbs of the admin node; units end at once."""
+class FakeAgent(RecordingAgent):
+    """Verbs of the admin node; units end at once with `exit_code`."""
 
     def __init__(self, bed: FakeBed) -> None:
+        super().__init__()
         self._bed = bed
-        self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.scripts: list[tuple[str, list[str]]] = []
-        self.live: dict[str, list[str]] = {}
         self.exit_code: int | None = 0
 
     def call(
         self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
     ) -> Any:
         given = dict(payload or {})
-        self.calls.append((verb, given))
         if verb == "swift-layout":
             self._bed.layout = given
-        if verb == "recorder-fetch":
-            return {"samples": self._bed.samples()}
-        if verb == "control-stop":
-            return {"was_running": True, "code": 0, "reason": "stopped"}
         if verb == "control-log":
+            self.calls.append((verb, given))
             text = self._bed.journal()
             return {"text": text[given["offset"] :], "offset": len(text), "size": len(text)}
-        return {}
-
-    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
-        self.scripts.append((node, list(argv)))
+        answer = super().call(verb, given)
+        return {"samples": self._bed.samples()} if verb == "recorder-fetch" else answer
 
     def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
-        return UnitResult(node, name, self.exit_code, 0.0, 1.0, "", "")
-
-    def unit_stop(self, node: str, name: str) -> None:
-        self.live.get(node, []).clear()
-
-    def units(self) -> Mapping[str, Sequence[str]]:
-        return self.live
-
-    def strays(self) -> Mapping[str, Sequence[str]]:
-        return {}
-
-    def verbs(self) -> list[str]:
-        return [verb for verb, _ in self.calls]
+        super().unit_wait(node, name, timeout_s=timeout_s)
+        return printed(code=self.exit_code)
 
 
 class FakeBed:

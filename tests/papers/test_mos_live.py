@@ -65,7 +65,7 @@ def made(
 
 def prepared(bed: FakeBed) -> int:
     """Return the number of times that objects were written."""
-    return len([one for one in bed.agent.scripts if one[1][0] != "bash"])
+    return len([argv for _, _, argv in bed.agent.started if argv[0] != "bash"])
 
 
 def test_a_cell_is_divided_driven_and_counted(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_cell_is_divided_driven_and_counted(tmp_path: Path) -> None:
     assert found["proxy_busy"] == pytest.approx(0.5)
     assert found["proxy_ms_per_op"] == pytest.approx(1e3 * 0.4 / found["qps"])
     assert found["storage_servers"] == 2
-    verbs = bed.agent.verbs()
+    verbs = bed.agent.called
     assert verbs.index("recorder-start") < verbs.index("recorder-fetch")
     assert "control-start" not in verbs
     layout = bed.layout
@@ -126,7 +126,7 @@ def test_no_key_is_left_or_shown(tmp_path: Path) -> None:
         assert not shell.files
         assert all(mode == 0o600 for path, mode in shell.modes.items() if path.endswith(".xml"))
         assert "secret" not in json.dumps(shell.ran)
-    assert "secret" not in json.dumps(bed.agent.scripts)
+    assert "secret" not in json.dumps(bed.agent.started)
     for file in (tmp_path / "attempt-1").rglob("*"):
         assert file.is_dir() or b"secret-of" not in file.read_bytes(), file
 
@@ -142,7 +142,7 @@ def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
         latency_sla_ms=30,
         bandwidth_sla_mb_s=100,
     )
-    verbs = bed.agent.verbs()
+    verbs = bed.agent.called
     order = [verbs.index(v) for v in ("recorder-start", "control-start", "recorder-fetch")]
     assert order == sorted(order)
     started = next(payload for verb, payload in bed.agent.calls if verb == "control-start")
@@ -386,7 +386,7 @@ def test_drivers_follow_machines_that_come_and_go(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "other", START, 8, MACHINES)
     run_on(bed, tmp_path / "static", setup="static", **LOAD)
     assert bed.layout["layout"] == "static"  # the machines that microstores begin with
-    assert "control-start" not in bed.agent.verbs()
+    assert "control-start" not in bed.agent.called
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_a_setup_that_is_not_for_the_pool_is_refused(
     bed = FakeBed(tmp_path / "site", START, 8, spec)
     with raises(UserError, said):
         run_on(bed, tmp_path / "run", **parameters)
-    assert "swift-layout" not in bed.agent.verbs()
+    assert "swift-layout" not in bed.agent.called
 
 
 def test_held_resources_count_machines_that_were_just_given() -> None:

@@ -37,7 +37,7 @@ from tests.campaigns.tiny_kinds import job
 from tests.errors import raises
 from tests.hotbed.processes import kill_when
 from tests.hotbed.processes import run as hotbed
-from tests.papers.twochoice_fakes import RecordingAgent, live_of, printed
+from tests.papers.live_fakes import RecordingAgent, live_of, printed
 
 ROUND: dict[str, Any] = {
     "response_s": 0.5,

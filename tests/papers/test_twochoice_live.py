@@ -44,7 +44,7 @@ from tests.campaigns.read_settings import (
 )
 from tests.campaigns.testbed_jobs import job_with
 from tests.errors import raises
-from tests.papers.twochoice_fakes import (
+from tests.papers.live_fakes import (
     CLUSTER_FILE,
     JOURNAL,
     RecordingAgent,

@@ -1,4 +1,4 @@
-"""Testbeds with two-choice agents in memory: an agent, and shells that record."""
+"""Testbeds in memory: an agent of the admin node, and nodes' shells, that record."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RecordingAgent(Agent):
 
 
 class RecordingShell:
-    """Shell that records its commands and files; all agents have the status `has`."""
+    """Shell that records its commands and files; all two-choice agents have the status `has`."""
 
     has: Mapping[str, int] = {"fragments": 0, "entries": 0, "in_flight": 0}
 
