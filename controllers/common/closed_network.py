@@ -15,13 +15,9 @@ _MAX_ROUNDS = 500
 
 
 def throughput(demands: Sequence[float], in_flight: float) -> float:
-    """Return the requests per second that `in_flight` circulating requests reach.
-
-    Args:
-        demands: seconds of service that a request needs on each server, on average over all
-            requests (its share of the requests times its service time).
-        in_flight: requests in the network, at least 1.
-    """
+    """Return the requests per second that `in_flight` circulating requests reach. `demands`:
+    seconds of service that a request needs on each server, on average over all requests (its share
+    of the requests times its service time). `in_flight`: requests in the network, at least 1."""
     busy = [demand for demand in demands if demand > 0]
     if not busy:
         return math.inf

@@ -53,11 +53,8 @@ def number_of(
 def keys_of(
     data: object, where: str, allowed: Collection[str], needed: Collection[str] = ()
 ) -> Mapping[str, Any]:
-    """Return `data`, a mapping with all `needed` keys and only `allowed` ones.
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Return `data`, a mapping with all `needed` keys and only `allowed` ones. UserError: it is
+    something else."""
     if not isinstance(data, Mapping):
         raise not_allowed(where, data, f"a mapping with {', '.join(allowed)}")
     for name in data:

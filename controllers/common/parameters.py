@@ -47,11 +47,8 @@ def structure(doc: str) -> Any:
 
 
 def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
-    """Return `given` over the defaults of `cls`.
-
-    Raises:
-        UserError: an unknown parameter, a wrong type, a value out of range.
-    """
+    """Return `given` over the defaults of `cls`. UserError: an unknown parameter, a wrong type, a
+    value out of range."""
     known: dict[str, Field[Any]] = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
     values: dict[str, object] = {}
     for name, value in given.items():

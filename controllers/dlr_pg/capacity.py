@@ -47,12 +47,9 @@ def target(pressure: float, p: DlrPgParameters) -> float:
 def capacities(
     before: Mapping[int, float], pressure: Mapping[int, float], p: DlrPgParameters
 ) -> dict[int, float]:
-    """Return the capacity of every OSD, 1 for a calm OSD.
-
-    Args:
-        before: the previous interval's capacities; an OSD that is absent had 1.
-        pressure: percent, of the OSDs that are up and could be sensed; the others keep theirs.
-    """
+    """Return the capacity of every OSD, 1 for a calm OSD. `before`: the previous interval's
+    capacities; an OSD that is absent had 1. `pressure`: percent, of the OSDs that are up and could
+    be sensed; the others keep theirs."""
     after = dict(before)
     if not pressure:
         return after

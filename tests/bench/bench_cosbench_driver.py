@@ -142,11 +142,7 @@ def swift_bench(tool: Path, login: Login, folder: Path, requests: int) -> Took:
 
 
 def installed(folder: Path) -> Path:
-    """Install swift-bench in its own folder.
-
-    Raises:
-        LookupError: it is unavailable here.
-    """
+    """Install swift-bench in its own folder. LookupError: it is unavailable here."""
     uv = str(Path(sys.executable).with_name("uv"))
     python = str(folder / "bin" / "python")
     for command in (
@@ -165,11 +161,8 @@ def installed(folder: Path) -> Path:
 
 
 def java_s(release: Path) -> float:
-    """Return the processor seconds of the release's processes so far.
-
-    Raises:
-        LookupError: none runs here.
-    """
+    """Return the processor seconds of the release's processes so far. LookupError: none runs
+    here."""
     ticks: list[int] = []
     for process in Path("/proc").iterdir():
         try:
@@ -185,11 +178,8 @@ def java_s(release: Path) -> float:
 
 
 def cosbench(release: Path, login: Login, folder: Path, requests: int) -> Took:
-    """Run the same requests with a running COSBench.
-
-    Raises:
-        LookupError: it does not run, or did not finish the workload.
-    """
+    """Run the same requests with a running COSBench. LookupError: it does not run, or did not
+    finish the workload."""
     from schemas.errors import HotbedError
     from testbed.agent.reach import LocalShell
     from workloads.cosbench.real import ArchiveSource, ControllerClient, run

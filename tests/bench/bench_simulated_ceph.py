@@ -176,7 +176,6 @@ class Stopwatch(SimulatedClock):
         self.walls: list[float] = []
 
     def wait(self, seconds: float) -> bool:
-        """See `Clock`."""
         if self._began is not None:
             worked, began = self._now()
             self.works.append(1e3 * (worked - self._began[0]))

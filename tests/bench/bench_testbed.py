@@ -57,11 +57,7 @@ def main() -> None:
 
 
 def measured() -> dict[str, list[float]]:
-    """Return the seconds of each verb, by name.
-
-    Raises:
-        LookupError: no measurement is possible here.
-    """
+    """Return the seconds of each verb, by name. LookupError: no measurement is possible here."""
     from testbed.choose import existing
 
     if os.geteuid() != 0:

@@ -36,10 +36,7 @@ def simulate(request: dict[str, Any]) -> dict[str, Any]:
 def simulate_with_simpy(trace: dict[str, Any]) -> tuple[int, int, float]:
     """Simulate one burst under native two-choice and return three numbers. They are the time of the
     last acknowledgement and the sum over writes, in nanoseconds, and the processor time in seconds.
-
-    Args:
-        trace: the servers' loads, and the servers that each node's processes probe, two each.
-    """
+    `trace`: the servers' loads, and the servers that each node's processes probe, two each."""
     started = time.process_time()
     env = simpy.Environment()
     held = list(trace["loads"])  # pending writes of a server

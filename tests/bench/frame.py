@@ -102,11 +102,8 @@ def go_benchmarks(package: str, pattern: str, times: int) -> tuple[Found, str]:
 
 
 def with_swift(use: Callable[[Testbed], T], hint: str) -> T:
-    """Return the result of `use` for a running testbed with a deployed Swift.
-
-    Raises:
-        LookupError: no such testbed is up, or it failed.
-    """
+    """Return the result of `use` for a running testbed with a deployed Swift. LookupError: no such
+    testbed is up, or it failed."""
     from schemas.errors import HotbedError
     from testbed.choose import existing
 

@@ -64,15 +64,12 @@ class SocketChannel:
         self._socket = sock
 
     def fileno(self) -> int:
-        """See `Channel`."""
         return self._socket.fileno()
 
     def send(self, data: bytes) -> None:
-        """See `Channel`."""
         self._socket.sendall(data)
 
     def close(self) -> None:
-        """See `Channel`."""
         self._socket.close()
 
 

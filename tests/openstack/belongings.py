@@ -74,13 +74,9 @@ def wipe(user: Rest) -> None:
 
 
 def end_lease(user: Rest, within_s: float | None = None) -> str:
-    """End the project's only lease, as its owner may, and return its id.
-
-    Args:
-        user: the lease's owner.
-        within_s: end at the last full minute within this time, because Blazar's dates have no
-            seconds; None: at once, with Blazar's own keyword.
-    """
+    """End the project's only lease, as its owner may, and return its id. `user`: the lease's owner.
+    `within_s`: end at the last full minute within this time, because Blazar's dates have no
+    seconds; None: at once, with Blazar's own keyword."""
     (lease,) = leases(user)
     end = "now"
     if within_s is not None:

@@ -16,11 +16,8 @@ exec {erts}/erlexec "$@"
 
 
 class Broker:
-    """Broker at `address`.
-
-    Args:
-        ports: ports of AMQP, of Erlang's port mapper and of its distribution protocol.
-    """
+    """Broker at `address`. `ports`: ports of AMQP, of Erlang's port mapper and of its distribution
+    protocol."""
 
     def __init__(
         self,

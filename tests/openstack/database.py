@@ -18,11 +18,7 @@ _MOST_PATH = 100  # of a socket's name, which the kernel truncates at 107 bytes
 
 
 class Database:
-    """Server with its data in `folder`.
-
-    Args:
-        folder: short enough for a socket's name.
-    """
+    """Server with its data in `folder`. `folder`: short enough for a socket's name."""
 
     def __init__(self, parts: Parts, processes: Processes, folder: Path) -> None:
         self._parts, self._processes = parts, processes

@@ -51,11 +51,8 @@ systemctl restart ssh
 
 
 class Machines:
-    """See the module.
-
-    Args:
-        spec: spec of the testbed to request; the names of its nodes assign the machines.
-    """
+    """See the module. `spec`: spec of the testbed to request; the names of its nodes assign the
+    machines."""
 
     def __init__(self, spec: TestbedSpec) -> None:
         self._admin: Rest
@@ -81,12 +78,8 @@ class Machines:
         run("ip", "route", "replace", FLOATING, "dev", self._places.uplink(NAME))
 
     def follow(self, admin: Rest, project: str) -> None:
-        """Start to watch a cloud.
-
-        Args:
-            admin: an operator of the cloud.
-            project: id of the user's project; other projects' servers have no machines.
-        """
+        """Start to watch a cloud. `admin`: an operator of the cloud. `project`: id of the user's
+        project; other projects' servers have no machines."""
         self._admin, self._project = admin, project
         self._watcher.start()
 

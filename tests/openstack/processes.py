@@ -60,11 +60,8 @@ class Processes:
         return self._running[name].pid
 
     def wait(self, name: str, healthy: Callable[[], bool], timeout_s: float = 180.0) -> None:
-        """Wait until `healthy`.
-
-        Raises:
-            NotHealthy: the process ended, or `timeout_s` passed; with the end of its log.
-        """
+        """Wait until `healthy`. NotHealthy: the process ended, or `timeout_s` passed; with the end
+        of its log."""
         end = time.monotonic() + timeout_s
         while not healthy():
             code = self._running[name].poll()

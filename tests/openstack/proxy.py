@@ -78,12 +78,8 @@ class Rule:
 
 
 class Proxy:
-    """Proxies of all services, a port each.
-
-    Args:
-        targets: service -> (address, port).
-        ports: fixed ports of services.
-    """
+    """Proxies of all services, a port each. `targets`: service -> (address, port). `ports`: fixed
+    ports of services."""
 
     def __init__(
         self,

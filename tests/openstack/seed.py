@@ -39,11 +39,8 @@ FLOATING = "198.51.100.0/24"
 
 
 def identities(admin: Rest, urls: Mapping[str, Mapping[str, str]]) -> None:
-    """Create accounts of services and users, and the catalogue.
-
-    Args:
-        urls: interface -> service type -> address, with its path.
-    """
+    """Create accounts of services and users, and the catalogue. `urls`: interface -> service type
+    -> address, with its path."""
     roles = {role["name"]: role["id"] for role in admin.get("identity", "/roles")["roles"]}
     service = _project(admin, "service", "default")
     for region in REGIONS[1:]:

@@ -124,11 +124,8 @@ def discover(place: Place, processes: Processes) -> None:
 
 
 def moved(urls: Mapping[str, Mapping[str, str]]) -> str:
-    """Return SQL that gives keystone the current addresses of the services.
-
-    Args:
-        urls: interface -> service type -> address, with its path.
-    """
+    """Return SQL that gives keystone the current addresses of the services. `urls`: interface ->
+    service type -> address, with its path."""
     return "".join(
         "update keystone.endpoint join keystone.service on endpoint.service_id = service.id "
         f"set endpoint.url = '{url}' "

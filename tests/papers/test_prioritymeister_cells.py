@@ -432,7 +432,6 @@ class AnsweringGround:
         self.carried: list[PmExperiment] = []
 
     def carry_out(self, experiment: PmExperiment) -> PmOutcome:
-        """See `campaigns.papers.prioritymeister.cell.PmGround`."""
         self.carried.append(experiment)
         slower = 1.5 if len(experiment.replays) > 1 else 1.0
         results = {}

@@ -121,11 +121,8 @@ class Curve:
 
 
 def stretches(ends: Sequence[tuple[float, float]]) -> tuple[Stretch, ...]:
-    """Return the parts of an axis where a value is above zero.
-
-    Args:
-        ends: (x, value) by x, x above zero; NaN (no interval) counts as not above.
-    """
+    """Return the parts of an axis where a value is above zero. `ends`: (x, value) by x, x above
+    zero; NaN (no interval) counts as not above."""
     found: list[Stretch] = []
     start: float | None = None
     previous: tuple[float, float] | None = None

@@ -151,18 +151,10 @@ class CellContext:
 
 
 def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContext) -> Run:
-    """Run one cell and write its folder, `run.json` last.
-
-    Args:
-        parameters: the cell's parameters; None uses the job's.
-        context: from `campaigns.by_hand`, or constructed by hand.
-
-    Returns:
-        The record, with status ``done``, ``spoiled``, or ``failed`` if the code changed meanwhile.
-
-    Raises:
-        HotbedError: the cell failed; its record has the reason. KeyboardInterrupt likewise.
-    """
+    """Run one cell and write its folder, `run.json` last. `parameters`: the cell's parameters; None
+    uses the job's. `context`: from `campaigns.by_hand`, or constructed by hand. Return the record,
+    with status ``done``, ``spoiled``, or ``failed`` if the code changed meanwhile. HotbedError: the
+    cell failed; its record has the reason. KeyboardInterrupt likewise."""
     typed = _typed(parameters, context)
     phases = Phases()
     job = context.job

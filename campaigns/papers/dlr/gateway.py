@@ -72,11 +72,8 @@ def workload_of(setting: CellSetting) -> CosbenchWorkload:
 
 
 def tenant_of(spec: TestbedSpec) -> str:
-    """Return the tenant of the load: the first user of the gateway.
-
-    Raises:
-        UserError: the spec has no user.
-    """
+    """Return the tenant of the load: the first user of the gateway. UserError: the spec has no
+    user."""
     tenants = spec.ceph().tenants
     if not tenants:
         raise UserError(
@@ -118,7 +115,6 @@ class GatewayServices(BenchServices):
             self._live.put_right()
 
     def workload(self) -> None:
-        """See `Services.workload`."""
         phases: list[str] = []
 
         def begun(phase: str, _share: float) -> None:
@@ -130,7 +126,6 @@ class GatewayServices(BenchServices):
         self._archive = self._drive(load, begun)
 
     def collect(self) -> Summary:
-        """See `Services.collect`."""
         archive = self._archive
         assert archive is not None
         samples, log = self.fetch()
@@ -215,10 +210,7 @@ def total(
 
 def steady(archive: Archive, began: float, from_s: float) -> OpSummary:
     """Return the same from `from_s` seconds after `began` (epoch) on, from the driver's seconds.
-
-    Raises:
-        HotbedError: nothing was measured after that time.
-    """
+    HotbedError: nothing was measured after that time."""
     rows = [(t_s, one) for t_s, one in _measured(archive, began) if t_s >= from_s - 1e-6]
     done = [one for _, one in rows]
     if not any(one.op in TIMED and one.mean_s is not None and one.operations for one in done):

@@ -70,13 +70,11 @@ class BenchServices:
         self._result: BenchResult | None = None
 
     def signal(self) -> str | None:
-        """See `Services.signal`."""
         named = {"osd": "osd_pressure", "op_r_latency": "op_r_latency"}
         found = named.get(self._setting.parameters.signal)
         return found or self._live.testbed.with_role("osd")[0].signal
 
     def clean(self) -> None:
-        """See `Services.clean`."""
         self._live.quiet("controller", "disturbance", "recorder")
         if self._setting.parameters.op == "write" and self._snapshots.fresh_undoes():
             return  # a write cell restores next; the following call cleans the restored store
@@ -84,7 +82,6 @@ class BenchServices:
         self._live.put_right()
 
     def restore(self) -> bool:
-        """See `Services.restore`."""
         return self._snapshots.fresh()
 
     def prefill(self) -> None:
@@ -102,13 +99,11 @@ class BenchServices:
         self._live.drop_caches()
 
     def disturbance(self) -> AbstractContextManager[None]:
-        """See `Services.disturbance`."""
         agent, disk = self._live.agent, next(iter(self._live.spec.osd_disks()))
         reads = capacity(agent, self._live.testbed, disk, self._plan)
         return disturbed(agent, self._plan, disk, reads, self._most_s)
 
     def recorder(self) -> AbstractContextManager[None]:
-        """See `Services.recorder`."""
         return self._recorder.recording(self._most_s)
 
     def controller(self) -> AbstractContextManager[None]:
@@ -125,15 +120,12 @@ class BenchServices:
         )
 
     def wait(self, seconds: float) -> None:
-        """See `Services.wait`."""
         time.sleep(seconds)
 
     def usage(self) -> AbstractContextManager[None]:
-        """See `Services.usage`."""
         return self._meter.measured()
 
     def workload(self) -> None:
-        """See `Services.workload`."""
         parameters = self._setting.parameters
         assert isinstance(parameters, Bench), "other operations have services of their own"
         if parameters.op == "write":
@@ -159,15 +151,12 @@ class BenchServices:
             self._live.agent.call("disturb-go", {})
 
     def load(self) -> MachineLoad:
-        """See `Services.load`."""
         return replace(self._meter.load, stalled=self._recorder.stalled)
 
     def not_restored(self) -> list[str]:
-        """See `Services.not_restored`."""
         return self._live.put_right()
 
     def collect(self) -> Summary:
-        """See `Services.collect`."""
         result = self._result
         assert result is not None
         for number, text in enumerate(result.raw, start=1):
@@ -220,7 +209,6 @@ class OpenLoopServices(BenchServices):
         self._written: OpenLoopResult | None = None
 
     def clean(self) -> None:
-        """See `Services.clean`."""
         self._live.quiet("controller", "disturbance", "recorder")
         self._snapshots.undo_writes()
         self.not_restored()
@@ -238,7 +226,6 @@ class OpenLoopServices(BenchServices):
 
     @contextmanager
     def disturbance(self) -> Iterator[None]:
-        """See `Services.disturbance`."""
         agent, client = self._live.agent, self._client.name
         self._config = loads.placed_writer(self._setting, self._pool, self._placement())
         try:
@@ -255,12 +242,10 @@ class OpenLoopServices(BenchServices):
             raise HotbedError("not one write was done: the store did not take the load.")
 
     def not_restored(self) -> list[str]:
-        """See `Services.not_restored`."""
         with self._live.unshaped():
             return self._live.put_right()
 
     def collect(self) -> Summary:
-        """See `Services.collect`."""
         result = self._written
         assert result is not None
         samples: list[dict[str, Any]] = []
@@ -314,11 +299,8 @@ def disturbed(
 
 
 def wait_steady(agent: Agent, *, clock: Callable[[], float] = time.monotonic) -> None:
-    """Wait until every load has its rate; if rates are unknown, until all are alive.
-
-    Raises:
-        HotbedError: a load ended, or is not steady in time.
-    """
+    """Wait until every load has its rate; if rates are unknown, until all are alive. HotbedError: a
+    load ended, or is not steady in time."""
     deadline = clock() + STEADY_S
     while True:
         status = agent.call("disturb-status", {}, timeout_s=START_S)

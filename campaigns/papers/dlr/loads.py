@@ -84,11 +84,8 @@ def cell_of(setting: CellSetting) -> OpenLoopCell:
 def skewed_load(
     parameters: OpenLoopCell, placement: Mapping[str, Sequence[int]], seed: int
 ) -> SkewedLoad:
-    """Return the load of one cell on the PGs of `placement` (OSDs by PG).
-
-    Raises:
-        HotbedError: with this placement, no rates come near the requested load.
-    """
+    """Return the load of one cell on the PGs of `placement` (OSDs by PG). HotbedError: with this
+    placement, no rates come near the requested load."""
     osds = sorted({osd for members in placement.values() for osd in members})
     hot = hot_osds(osds, parameters.hot_count(len(osds)), seed)
     if parameters.scenario == "single":
@@ -150,12 +147,8 @@ def lacking(parameters: OpenLoopCell, pgs: Mapping[str, Mapping[str, Any]]) -> l
 
 def placed_writer(setting: CellSetting, pool: str, placement: Mapping[str, Any]) -> OpenLoop:
     """Return the writer of one cell on a placement; keep the load and the placement with the run.
-
-    Args:
-        setting: the cell.
-        pool: name of the pool.
-        placement: answer of the agent's verb placement: OSDs and bytes of PGs, nodes of OSDs.
-    """
+    `pool`: name of the pool. `placement`: answer of the agent's verb placement: OSDs and bytes of
+    PGs, nodes of OSDs."""
     where = {pg: one["up"] for pg, one in placement["pgs"].items()}
     load = skewed_load(cell_of(setting), where, setting.seed)
     body = {

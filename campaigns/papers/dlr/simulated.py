@@ -92,7 +92,6 @@ class SimulatedServices:
         self._fio_s: dict[str, float] = {}
 
     def signal(self) -> str | None:
-        """See `Services.signal`."""
         return SIGNAL_NAMES[self._setting.parameters.signal]
 
     def clean(self) -> None:
@@ -139,7 +138,6 @@ class SimulatedServices:
 
     @contextmanager
     def recorder(self) -> Iterator[None]:
-        """See `Services.recorder`."""
         self._store.start_recorder()
         yield
         self._store.stop_recorder()
@@ -226,11 +224,9 @@ class SimulatedServices:
         return MachineLoad()
 
     def not_restored(self) -> list[str]:
-        """See `Services.not_restored`."""
         return self._left
 
     def collect(self) -> Summary:
-        """See `Services.collect`."""
         assert self._result is not None
         self._write_log()
         return collect(
@@ -299,7 +295,6 @@ class SimulatedOpenLoopServices(SimulatedServices):
                 self._ceph = None
 
     def wait(self, seconds: float) -> None:
-        """See `Services.wait`."""
         self._store.advance(seconds)
 
     def workload(self) -> None:
@@ -317,7 +312,6 @@ class SimulatedOpenLoopServices(SimulatedServices):
             raise HotbedError("not one write was done: the store did not take the load.")
 
     def collect(self) -> Summary:
-        """See `Services.collect`."""
         assert self._written is not None
         own = {f"simulated.{name}": self._statistics[name] for name in ("now_s", "events", "epoch")}
         return collect_writes(

@@ -53,12 +53,8 @@ Numbers = dict[str, float]
 
 
 def make(swift: Swift, job: Job, folder: Path) -> Run:
-    """Run a cell and write its files into `folder`, `run.json` last.
-
-    Raises:
-        UserError: the testbed lacks what the cell needs.
-        HotbedError: a node, a store, a driver or a controller failed.
-    """
+    """Run a cell and write its files into `folder`, `run.json` last. UserError: the testbed lacks
+    what the cell needs. HotbedError: a node, a store, a driver or a controller failed."""
     parameters = MOS.check(job.parameters, f"run {job.run_id}")
     pool = swift.pool()
     division = divided(parameters, pool, swift.live.name)
@@ -84,11 +80,8 @@ def make(swift: Swift, job: Job, folder: Path) -> Run:
 
 
 def divided(parameters: MosCell, pool: MicrostorePool, testbed: str) -> Division:
-    """Return the initial division of a cell.
-
-    Raises:
-        UserError: the testbed's pool cannot be divided like this.
-    """
+    """Return the initial division of a cell. UserError: the testbed's pool cannot be divided like
+    this."""
     why = unfit(parameters, pool)
     division = division_of(parameters, pool)
     why = why or problem(division, pool, bounded=isinstance(parameters, TwoStores))

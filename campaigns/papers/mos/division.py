@@ -156,11 +156,8 @@ def unfit(parameters: MosCell, pool: MicrostorePool) -> str | None:
 
 
 def problem(division: Division, pool: MicrostorePool, *, bounded: bool) -> str | None:
-    """Return why a pool cannot be divided like this; None if it can.
-
-    Args:
-        bounded: True if the shares must fit into the pool; else they are an experiment's own.
-    """
+    """Return why a pool cannot be divided like this; None if it can. `bounded`: True if the shares
+    must fit into the pool; else they are an experiment's own."""
     if division.disks and len(division.disks) != pool.disks:
         return (
             f"it needs {len(division.disks)} disks in each storage server, which has {pool.disks}"

@@ -87,13 +87,8 @@ def drives_of(
     access: Mapping[str, Sequence[ProxyLogin]],
     clients: Mapping[str, str],
 ) -> tuple[ProxyDriver, ...]:
-    """Return every driver of a cell.
-
-    Args:
-        loads: the cell's loads.
-        access: by tenant, the proxies that serve it.
-        clients: by tenant, its client node.
-    """
+    """Return every driver of a cell. `access`: by tenant, the proxies that serve it. `clients`: by
+    tenant, its client node."""
     found: list[ProxyDriver] = []
     turns: dict[str, int] = {}
     for load in loads:
@@ -190,11 +185,7 @@ def script(drives: Sequence[ProxyDriver], start: float, seed: int) -> str:
 def prepare(
     agent: Agent, shell_to: ShellTo, client: str, objects: StoredObjects, access: ProxyLogin
 ) -> None:
-    """Write the objects to read, through one proxy.
-
-    Raises:
-        HotbedError: the store does not accept them.
-    """
+    """Write the objects to read, through one proxy. HotbedError: the store does not accept them."""
     workload = workload_of(objects, access)
     shell = shell_to(client)
     clear(shell)
@@ -229,14 +220,9 @@ def prepare(
 def drive(
     agent: Agent, shell_to: ShellTo, drives: Sequence[ProxyDriver], *, seed: int, folder: Path
 ) -> float:
-    """Run all drivers to their ends, and copy their archives into `folder`, one per driver.
-
-    Returns:
-        Unix time at which the load began.
-
-    Raises:
-        HotbedError: a driver failed; one sentence names it and the reason. All drivers have ended.
-    """
+    """Run all drivers to their ends, and copy their archives into `folder`, one per driver. Return
+    the Unix time at which the load began. HotbedError: a driver failed; one sentence names it and
+    the reason. All drivers have ended."""
     clients = list(dict.fromkeys(one.client for one in drives))
     for client in clients:
         shell = shell_to(client)

@@ -60,11 +60,8 @@ class Layer:
 
 
 def layers(steps: Steps, ends: float) -> tuple[Layer, ...]:
-    """Return the fewest layers of workers with the numbers of workers in `steps`.
-
-    Raises:
-        ValueError: `steps` do not begin at 0 or do not rise.
-    """
+    """Return the fewest layers of workers with the numbers of workers in `steps`. ValueError:
+    `steps` do not begin at 0 or do not rise."""
     times = [at for at, _ in steps] + [ends]
     if not steps or times[0] != 0 or any(b <= a for a, b in pairwise(times)):
         raise ValueError(f"steps must begin at 0 and rise to the end, not {list(steps)!r}")

@@ -155,10 +155,7 @@ def gather(
     drives: Sequence[ProxyDriver], folder: Path, start: float, seconds: float
 ) -> dict[str, Sent]:
     """Return the operations of each workload, from the archives that `drives.drive` copied.
-
-    Raises:
-        UserError, HotbedError: an archive is damaged.
-    """
+    UserError, HotbedError: an archive is damaged."""
     found: dict[str, Sent] = {}
     for one in drives:
         sent = found.setdefault(one.load.letter, Sent(int(np.ceil(seconds))))
@@ -170,12 +167,8 @@ def gather(
 
 
 def refuse_lost(sent: Mapping[str, Sent]) -> None:
-    """Raise if too many reads found no object.
-
-    Raises:
-        ObjectsGone: the workload, and its number of reads without an object.
-        HotbedError: no operation of a workload ended.
-    """
+    """Raise if too many reads found no object. ObjectsGone: the workload, and its number of reads
+    without an object. HotbedError: no operation of a workload ended."""
     for letter, one in sent.items():
         if one.missing > MISSED * (one.missing + one.reads.sum()):
             raise ObjectsGone(

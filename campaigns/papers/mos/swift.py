@@ -136,11 +136,7 @@ class Swift:
         return [node for name in names for node in groups.get(name, (name,))]
 
     def divide(self, division: Division) -> None:
-        """Apply a division, including its disks.
-
-        Raises:
-            HotbedError: a node rejects the division.
-        """
+        """Apply a division, including its disks. HotbedError: a node rejects the division."""
         self.live.agent.call("swift-layout", layout_of(division), timeout_s=LAYOUT_S)
         self._set_disks(division.disks or self._deployed_disks())
 
@@ -200,11 +196,8 @@ class Swift:
 
     def ensure_objects(self, parameters: MosCell) -> None:
         """Write a cell's missing objects, with disks and links unshaped. They are written once in a
-        testbed's life, because every layout finds them.
-
-        Raises:
-            HotbedError: the store does not accept them.
-        """
+        testbed's life, because every layout finds them. HotbedError: the store does not accept
+        them."""
         stored = self._stored_objects()
         needed = [objects_of(parameters, letter) for letter in parameters.letters]
         missing = [one for one in needed if asdict(one) not in stored]

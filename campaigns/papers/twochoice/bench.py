@@ -206,11 +206,7 @@ def answer(node: str, done: UnitResult) -> dict[str, Any]:
 
 
 def bench_testbed(testbed: Testbed, spec: TestbedSpec) -> Agents:
-    """Return a testbed's agents for the bench.
-
-    Raises:
-        UserError: the testbed's spec has no agents.
-    """
+    """Return a testbed's agents for the bench. UserError: the testbed's spec has no agents."""
     from testbed.client import agent_client
     from testbed.reach import shell_to
 
@@ -239,11 +235,8 @@ class BenchOutcome:
 
 
 def new_folder(out: Path | None) -> Path:
-    """Create and return an empty folder: `out`, or one named by the time.
-
-    Raises:
-        UserError: `out` exists, or cannot be created.
-    """
+    """Create and return an empty folder: `out`, or one named by the time. UserError: `out` exists,
+    or cannot be created."""
     path = out or Path("artifacts") / f"twochoice-bench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     if path.exists():
         raise UserError(
@@ -256,11 +249,8 @@ def new_folder(out: Path | None) -> Path:
 
 
 def refuse(machines: Agents, options: BenchOptions) -> None:
-    """Raise if the options are impossible, before a folder is made or an agent emptied.
-
-    Raises:
-        UserError: an option is wrong, or does not fit the testbed.
-    """
+    """Raise if the options are impossible, before a folder is made or an agent emptied. UserError:
+    an option is wrong, or does not fit the testbed."""
     options.check()
     clients = len(machines.clients)
     if clients > 1 and "oracle" in options.schedulers:
@@ -272,15 +262,10 @@ def refuse(machines: Agents, options: BenchOptions) -> None:
 
 
 def run(machines: Agents, options: BenchOptions, folder: Path, progress: Progress) -> BenchOutcome:
-    """Run every scheduler, one after another, each on empty agents.
-
-    Each report is written at once, so that an interruption keeps finished results. Afterwards the
-    agents have their deployed settings again, and are empty.
-
-    Raises:
-        UserError: the options do not fit the testbed.
-        HotbedError: agents cannot be reached or do not start.
-    """
+    """Run every scheduler, one after another, each on empty agents. Each report is written at once,
+    so that an interruption keeps finished results. Afterwards the agents have their deployed
+    settings again, and are empty. UserError: the options do not fit the testbed. HotbedError:
+    agents cannot be reached or do not start."""
     refuse(machines, options)
     _write(folder / "bench.json", _facts(machines, options))
     max_s = (options.duration_s or 0.0) + (GENERATE_S if options.writes else BEYOND_S)

@@ -212,12 +212,9 @@ class ObjectCells:
         self._live = servers.live
 
     def make(self, job: Job, folder: Path) -> Run:
-        """Run a cell and write its files into `folder`, `run.json` last.
-
-        Raises:
-            UserError: the testbed lacks something that the cell needs.
-            HotbedError: a node, a server, a write or a read failed.
-        """
+        """Run a cell and write its files into `folder`, `run.json` last. UserError: the testbed
+        lacks something that the cell needs. HotbedError: a node, a server, a write or a read
+        failed."""
         parameters = OBJECTS.check(job.parameters, f"run {job.run_id}")
         self._refuse(parameters)
         phases = Phases()
@@ -523,11 +520,7 @@ class LoadWatch:
         """Return busy shares of the time: mean, least and most of the disks over servers, and the
         machine's processors. They are between the readings nearest to beginning and end. Also
         return the disks' mean overshoot at the end, in seconds. Empty without two readings.
-
-        Args:
-            began: seconds since the epoch.
-            seconds: length of the time.
-        """
+        `began`: seconds since the epoch. `seconds`: length of the time."""
         if len(self.samples) < 2:
             return {}
         first, last = self._nearest(began), self._nearest(began + seconds)

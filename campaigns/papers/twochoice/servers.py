@@ -90,11 +90,7 @@ class Agents:
 
     def clean(self, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Remove everything of an earlier run, and start every agent empty with these settings;
-        return their status.
-
-        Raises:
-            HotbedError: a node cannot be reached, or an agent does not start.
-        """
+        return their status. HotbedError: a node cannot be reached, or an agent does not start."""
         peers = twochoice_variables.peers(self.testbed, self.store, self.spec.port)
         agents = {"agents": peers, "key_file": KEY_FILE, "copies": self.spec.copies}
         document = twochoice_variables.cluster_text(agents | dict(settings))
@@ -133,11 +129,7 @@ class Agents:
         self.shell_to(node).run(["sh", "-c", script], timeout_s=SERVES_S)
 
     def status(self, wait_s: float = 0.0) -> list[dict[str, Any]]:
-        """Return every agent's status.
-
-        Raises:
-            HotbedError: an agent does not answer within `wait_s`.
-        """
+        """Return every agent's status. HotbedError: an agent does not answer within `wait_s`."""
         argv = [BENCH, "status", "--cluster", CLUSTER_FILE, "--wait", f"{wait_s:g}s"]
         # The program names the silent agent, so it must not be cut off earlier.
         shell = self.shell_to(self.clients[0].name)
@@ -246,11 +238,8 @@ class ObjectServers(Agents):
                 yield ObjectServer(number, name, folder)
 
     def clean(self, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """See `Agents.clean`. A Ceph is as at the start of a run.
-
-        Raises:
-            HotbedError: other load runs, or a server does not start.
-        """
+        """See `Agents.clean`. A Ceph is as at the start of a run. HotbedError: other load runs, or
+        a server does not start."""
         if self.backend == "rados":
             self.live.quiet("controller", "disturbance", "recorder")
         else:
@@ -274,11 +263,8 @@ class ObjectServers(Agents):
     def bench(
         self, arguments: Sequence[str], *, max_s: float, plan: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the load generator's output on the client node.
-
-        Raises:
-            HotbedError: the generator or some of its writes or reads failed, in one sentence.
-        """
+        """Return the load generator's output on the client node. HotbedError: the generator or some
+        of its writes or reads failed, in one sentence."""
         plans = () if plan is None else (plan,)
         (done,) = self.generate(arguments, max_s=max_s, plans=plans).values()
         if done.exit_code != 0:

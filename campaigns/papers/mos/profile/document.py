@@ -32,11 +32,8 @@ FEWEST = 4
 
 def points_of(source: str) -> Points:
     """Return the points of a source: a folder of runs, a JSON file of points, or the name of points
-    that come with Hotbed or were kept.
-
-    Raises:
-        UserError: the source does not exist, or has too few configurations.
-    """
+    that come with Hotbed or were kept. UserError: the source does not exist, or has too few
+    configurations."""
     path = Path(source)
     if path.is_dir():
         points = from_run_folders(path)
@@ -95,11 +92,7 @@ def document(points: Points, seed: int) -> dict[str, Any]:
 
 
 def write(profile: Mapping[str, Any], path: Path) -> None:
-    """Write a profile to a new file.
-
-    Raises:
-        UserError: the file exists.
-    """
+    """Write a profile to a new file. UserError: the file exists."""
     try:
         write_file(path, json.dumps(profile, indent=1) + "\n", exclusive=True)
     except FileExistsError:

@@ -139,11 +139,7 @@ def references() -> tuple[str, ...]:
 
 
 def place(name: str) -> Path:
-    """Return the file of the points with this name.
-
-    Raises:
-        UserError: there is no such file.
-    """
+    """Return the file of the points with this name. UserError: there is no such file."""
     if name not in references():
         raise UserError(
             f"there is no profile {name!r}",
@@ -155,20 +151,13 @@ def place(name: str) -> Path:
 
 
 def reference(name: str) -> Points:
-    """Return the points with this name.
-
-    Raises:
-        UserError: there are no points with this name.
-    """
+    """Return the points with this name. UserError: there are no points with this name."""
     return read_points(place(name))
 
 
 def keep(points: Points, name: str) -> Path:
-    """Store measured points under a name for cells' `profile`, and return their file.
-
-    Raises:
-        UserError: the name is invalid or taken, or the file cannot be written.
-    """
+    """Store measured points under a name for cells' `profile`, and return their file. UserError:
+    the name is invalid or taken, or the file cannot be written."""
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", name):
         raise not_allowed(
             "--keep", name, "at most 40 of a-z, 0-9 and -, with a letter at the beginning"
@@ -187,11 +176,7 @@ def keep(points: Points, name: str) -> Path:
 
 
 def read_points(path: Path) -> Points:
-    """Read a file of measured points.
-
-    Raises:
-        UserError: the file, the place in it, and the error.
-    """
+    """Read a file of measured points. UserError: the file, the place in it, and the error."""
     try:
         data = json.loads(path.read_text())
     except OSError as error:
@@ -235,11 +220,7 @@ def _amount(point: MeasuredPoint) -> float:
 
 def from_run_folders(folder: Path) -> Points:
     """Return the points of a campaign's finished runs: cells on real microstores of experiments
-    that vary one store's resources (`schemas/cells/mos.py`).
-
-    Raises:
-        UserError: there is no such run.
-    """
+    that vary one store's resources (`schemas/cells/mos.py`). UserError: there is no such run."""
     runs = [
         point
         for record in sorted(folder.glob("**/run.json"))

@@ -53,12 +53,8 @@ MANY_WORKERS = 1e4
 
 
 def calibrated(points: Sequence[MeasuredPoint], replicas: int) -> Constants:
-    """Return the constants with which the model is nearest to the runs' rates.
-
-    Args:
-        points: measured runs.
-        replicas: replicas of every object.
-    """
+    """Return the constants with which the model is nearest to the runs' rates. `points`: measured
+    runs. `replicas`: replicas of every object."""
     from scipy.optimize import least_squares
 
     wanted = np.log([point.rate for point in points])
