@@ -13,12 +13,9 @@ import resource
 import selectors
 import socket
 import time
-from pathlib import Path
-from typing import Any
 
 from testbed.agent.contract import AgentConfig, AgentNode
-
-DATA = Path(__file__).resolve().parents[1] / "data" / "ceph" / "16.2.15"
+from tests.testbed.stores.ceph.fake_rados import FakeRados
 
 
 def config(count: int) -> AgentConfig:
@@ -111,34 +108,14 @@ def _raise_file_limit(files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard), hard))
 
 
-class Monitors:
-    """`RawRados` of a cluster with `count` OSDs; affinities can be changed."""
+class Monitors(FakeRados):
+    """Monitors of a cluster with `count` OSDs, one on each host."""
 
     def __init__(self, count: int) -> None:
-        self._dump = json.loads((DATA / "osd_dump.json").read_text())
-        tree = json.loads((DATA / "osd_tree.json").read_text())
-        pattern = self._dump["osds"][0]
-        self._dump["osds"] = [pattern | {"osd": number} for number in range(count)]
-        osd = next(node for node in tree["nodes"] if node["type"] == "osd")
-        host = next(node for node in tree["nodes"] if node["type"] == "host")
-        tree["nodes"] = [osd | {"id": i, "name": f"osd.{i}"} for i in range(count)] + [
-            host | {"id": -2 - i, "name": f"n{i}", "children": [i]} for i in range(count)
-        ]
-        self._answers = {
-            "osd tree": json.dumps(tree).encode(),
-            "versions": (DATA / "versions.json").read_bytes(),
-            "features": (DATA / "features.json").read_bytes(),
-        }
-
-    def mon_command(self, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]:
-        """Answer the requests of `CephStore` for sensing and for setting affinities."""
-        command: dict[str, Any] = json.loads(cmd)
-        prefix = command["prefix"]
-        if prefix == "osd dump":
-            return 0, json.dumps(self._dump).encode(), ""
-        return 0, self._answers[prefix], ""
-
-    def shutdown(self) -> None:
-        """Do nothing, because nothing is open."""
-
-    mgr_command = osd_command = pg_command = mon_command  # unused
+        super().__init__()
+        pattern = self.dump["osds"][0]
+        self.dump["osds"] = [pattern | {"osd": number} for number in range(count)]
+        nodes = {kind["type"]: kind for kind in self.tree["nodes"]}
+        self.tree["nodes"] = [
+            nodes["osd"] | {"id": i, "name": f"osd.{i}"} for i in range(count)
+        ] + [nodes["host"] | {"id": -2 - i, "name": f"n{i}", "children": [i]} for i in range(count)]
