@@ -101,13 +101,12 @@ def test_a_cell_is_divided_driven_and_counted(tmp_path: Path) -> None:
 def test_a_disk_set_by_hand_fails_the_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[float, ...]
 ) -> None:
-    monkeypatch.setattr(
-        FakeSite,
-        "set_disks",
-        lambda site, name, node, settings: chosen.update({node: settings}),
-        raising=False,
-    )
+    class SettableSite(FakeSite):  # a class of its own: isinstance() remembers a protocol's classes
+        def set_disks(self, name: str, node: str, settings: object) -> None:
+            chosen[node] = settings
+
     chosen: dict[str, Any] = {}
+    monkeypatch.setattr("tests.papers.mos_fakes.FakeSite", SettableSite)
     asked = reads(monkeypatch, SPEC_S * 1.0001)
     _, whole, _ = made(tmp_path / "whole", experiment="setups", **SMALL_CELL)
     assert positioning_in(whole) == SPEC_S * 1.0001
