@@ -251,7 +251,7 @@ class Osds:
 
 
 @pytest.fixture
-def osds() -> Osds:
+def osds():
     return Osds()
 
 
