@@ -33,15 +33,6 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkListed is BenchmarkQueue without reading.
-func BenchmarkListed(b *testing.B) {
-	trace := poisson(1, b.N, 12500*us, 10000*us)
-	s := one(enforcer.None, "w")
-	b.ResetTimer()
-	r := mustRun(b, s, listed{"w": trace})
-	b.ReportMetric(r.CPU/float64(b.N)*1e9, "cpu-ns/op")
-}
-
 // BenchmarkReplies sends 64 KiB through two links each way.
 func BenchmarkReplies(b *testing.B) {
 	s := connected(one(enforcer.PM, "w"), 125e6, enforcer.PM)

@@ -8,7 +8,6 @@ import (
 
 	"hotbed/dataplane/enforcer"
 	"hotbed/dataplane/estimator"
-	"hotbed/dataplane/service"
 	"hotbed/dataplane/sim"
 )
 
@@ -18,11 +17,7 @@ type device struct {
 	*queue
 	spec    Device
 	charged *estimator.Profile
-	real    *estimator.Profile // nil with a disk
-	shared  *estimator.Estimator
-	disk    *service.Model
-	at      int64 // head of the disk
-	heads   map[*client]int64
+	real    *estimator.Profile
 	same    bool // charges equal the device's times
 	noise   sim.LogNormal
 	random  *sim.Stream
@@ -34,22 +29,8 @@ func newDevice(spec Device, profiles map[string]*estimator.Profile, seed uint64)
 		return nil, err
 	}
 	d := &device{queue: q, spec: spec, charged: profiles[spec.Charged.Profile],
+		real: profiles[spec.Service.Profile], same: spec.Service.Estimate == spec.Charged,
 		random: sim.NewStream(seed, "device "+spec.Name)}
-	if spec.Service.Disk != nil {
-		m := service.Model{PositioningMean: sim.Seconds(spec.Service.Disk.Positioning),
-			Bandwidth: spec.Service.Disk.Bandwidth, Size: spec.Service.Disk.Size}
-		if err := m.Validate(); err != nil {
-			return nil, err
-		}
-		d.disk, d.heads = &m, map[*client]int64{}
-	} else {
-		d.real = profiles[spec.Service.Profile]
-		d.same = spec.Service.Estimate == spec.Charged &&
-			(spec.Service.Positioning == PerStream || !d.real.NeedsOffsets())
-		if spec.Service.Positioning == PerDevice {
-			d.shared = d.real.Estimator()
-		}
-	}
 	if d.noise, err = sim.NewLogNormal(spec.Service.Noise); err != nil {
 		return nil, err
 	}
@@ -59,17 +40,17 @@ func newDevice(spec Device, profiles map[string]*estimator.Profile, seed uint64)
 
 // needsOffsets returns true if requests must have offsets.
 func (d *device) needsOffsets() bool {
-	return d.charged.NeedsOffsets() || d.real != nil && d.real.NeedsOffsets()
+	return d.charged.NeedsOffsets() || d.real.NeedsOffsets()
 }
 
-// charge sets the cost that the enforcer charges, in the order of a workload's requests. It also
-// sets the device's time if that time depends only on the workload's own stream.
+// charge sets the cost that the enforcer charges and the device's time, in the order of a workload's
+// requests.
 func (d *device) charge(r *request) {
 	c := r.client
 	r.Cost = c.charge.Work(r.read, r.offset, r.size) / d.spec.Charged.Speed
 	if d.same {
 		r.real = r.Cost
-	} else if d.shared == nil && d.disk == nil {
+	} else {
 		r.real = c.real.Work(r.read, r.offset, r.size) / d.spec.Service.Speed
 	}
 }
@@ -77,36 +58,10 @@ func (d *device) charge(r *request) {
 // takes returns the service time (s) of the request that is served next.
 func (d *device) takes(q *enforcer.Request) float64 {
 	r := q.Data.(*request)
-	switch {
-	case d.same:
-	case d.shared != nil:
-		r.real = d.shared.Work(r.read, r.offset, r.size) / d.spec.Service.Speed
-	case d.disk != nil:
-		r.real = d.onDisk(r).Seconds() / d.spec.Service.Speed
-	}
 	if d.spec.Service.Noise > 0 {
 		return float64(r.real * d.noise.Factor(d.random))
 	}
 	return r.real
-}
-
-// onDisk returns the service time on the disk of package service. A trace's offset is wrapped into
-// the disk; a request without an offset gets a random one.
-func (d *device) onDisk(r *request) time.Duration {
-	n := min(r.size, d.disk.Size)
-	var to int64
-	if r.offset >= 0 {
-		to = r.offset % max(d.disk.Size-n, 1)
-	} else {
-		to = d.random.IntN(max(d.disk.Size-n, 1))
-	}
-	from := d.at
-	if d.spec.Service.Positioning == PerStream {
-		from = d.heads[r.client]
-		d.heads[r.client] = to + n
-	}
-	d.at = to + n
-	return d.disk.Service(from, to, n)
 }
 
 // parseProfiles parses the profiles of a scenario.

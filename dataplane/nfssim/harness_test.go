@@ -34,7 +34,7 @@ func one(policy enforcer.Policy, names ...string) Scenario {
 	s := Scenario{Schema: Schema, Seed: 1, Frame: 1538,
 		Profiles: map[string]json.RawMessage{"p": json.RawMessage(perByte)},
 		Devices: []Device{{Name: "s:d", Charged: Estimate{"p", 1},
-			Service:    Service{Estimate: Estimate{"p", 1}, Positioning: PerStream},
+			Service:    Service{Estimate: Estimate{"p", 1}},
 			Parameters: enforcer.Parameters{Policy: policy, Depth: 1}}}}
 	for i, name := range names {
 		s.Workloads = append(s.Workloads, Workload{Name: name, Network: "p", Device: "s:d"})

@@ -2,13 +2,13 @@ package nfssim
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"testing"
 	"time"
 
 	"hotbed/dataplane/enforcer"
 	"hotbed/dataplane/internal/traces"
-	"hotbed/dataplane/service"
 )
 
 func TestARequestTakesWhatItsWayTakes(t *testing.T) {
@@ -178,25 +178,8 @@ func TestTheSecondHalfAndTheWindowsOfArrivals(t *testing.T) {
 	}
 }
 
-func TestADisksTimesAreThoseOfTheModel(t *testing.T) {
-	const size = 1 << 30
-	s := one(enforcer.None, "a", "b")
-	s.Devices[0].Service = Service{Estimate: Estimate{"", 1}, Positioning: PerDevice,
-		Disk: &Disk{Positioning: 0.004, Bandwidth: 60e6, Size: size}}
-	var trace [2][]traces.Request
-	server := service.NewServer(service.Model{PositioningMean: 4 * ms, Bandwidth: 60e6, Size: size}, 0)
-	for i, r := range poisson(1, 200, 5*ms, 8*us) {
-		r.Offset, r.Size = int64(i)*7919*4096%(size-1<<20), r.Size+1
-		trace[i%2] = append(trace[i%2], r)
-		_, _ = server.Arrive(r.At, r.Offset, r.Size)
-	}
-	r := mustRun(t, s, listed{"a": trace[0], "b": trace[1]})
-	if got, want := nanoseconds(r.Devices[0].Busy), server.Busy(time.Hour); got != want {
-		t.Errorf("busy for %v, the disk for %v", got, want)
-	}
-}
-
-func TestWhoseRequestWasBefore(t *testing.T) {
+// TestAWorkloadContinuesItsOwnRequests although another workload's are served in between.
+func TestAWorkloadContinuesItsOwnRequests(t *testing.T) {
 	const grid = `{"offsets": [0], "distances": [0], "base": [[0.01]], "bandwidth": [[1e9]]}`
 	s := one(enforcer.None, "a", "b")
 	s.Profiles["t"] = json.RawMessage(`{"type": "storageTable", "history": 1, "read": ` + grid + `, "write": ` + grid + `}`)
@@ -209,16 +192,12 @@ func TestWhoseRequestWasBefore(t *testing.T) {
 			jobs[name] = append(jobs[name], traces.Request{At: when, Offset: int64(shift<<40 + 4096*i), Size: 4096, Read: true})
 		}
 	}
-	transfer := 20 * 4096e-9
-	for positioning, seeks := range map[Positioning]float64{PerStream: 2, PerDevice: 20} {
-		s.Devices[0].Service.Positioning = positioning
-		d := mustRun(t, s, jobs).Devices[0]
-		if math.Abs(d.Busy-(transfer+0.01*seeks)/2) > 1e-8 || math.Abs(d.Cost-(transfer+0.02)/2) > 1e-9 {
-			t.Errorf("%s: busy for %g s, charged %g", positioning, d.Busy, d.Cost)
-		}
+	want := (20*4096e-9 + 0.02) / 2
+	if d := mustRun(t, s, jobs).Devices[0]; math.Abs(d.Busy-want) > 1e-8 || math.Abs(d.Cost-want) > 1e-9 {
+		t.Errorf("busy for %g s, charged %g, want %g", d.Busy, d.Cost, want)
 	}
 	jobs["b"][3].Offset = traces.UnknownOffset
-	if _, err := Run(s, jobs.open, func(float64) {}); err == nil || err.Error() != "workload b: "+errOffset.Error() {
+	if _, err := Run(s, jobs.open, func(float64) {}); !errors.Is(err, errOffset) {
 		t.Errorf("an offset that is not given: %v", err)
 	}
 }

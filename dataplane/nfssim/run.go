@@ -17,12 +17,7 @@ const steps = 200
 type Opener func(w Workload) (traces.Trace, error)
 
 // FromFile opens a workload's trace from the scenario's path; malformed rows are left out.
-func FromFile(w Workload) (traces.Trace, error) {
-	if w.Window == nil {
-		return traces.Open(w.Trace, false)
-	}
-	return traces.OpenWindow(w.Trace, false, nanoseconds(w.Window[0]), nanoseconds(w.Window[1]))
-}
+func FromFile(w Workload) (traces.Trace, error) { return traces.Open(w.Trace, false) }
 
 // Run simulates a scenario until every request has been answered. The same scenario and
 // traces give the same result. Run periodically calls `tell` with the completed share of the
@@ -191,9 +186,7 @@ func (c *client) connect(links map[string]*queue, devices map[string]*device) er
 	}
 	c.flow = flow
 	c.charge = c.device.charged.Estimator()
-	if c.device.real != nil {
-		c.real = c.device.real.Estimator()
-	}
+	c.real = c.device.real.Estimator()
 	return nil
 }
 

@@ -42,35 +42,17 @@ type Scenario struct {
 	Workloads []Workload                 `json:"workloads"`
 }
 
-// Positioning selects the previous request, for a device with work that depends on it.
-type Positioning string
-
-// The values of Positioning.
-const (
-	// PerStream: the workload's own. A workload costs the same as alone, as plans assume.
-	PerStream Positioning = "stream"
-	// PerDevice: the request that the device served last, of any workload.
-	PerDevice Positioning = "device"
-)
-
-// Estimate is a profile, and the device's speed relative to the profile.
+// Estimate is a profile, and the device's speed relative to the profile. Work that depends on the
+// previous request depends on the workload's own: a workload costs the same as alone, as plans
+// assume.
 type Estimate struct {
 	Profile string  `json:"profile"`
 	Speed   float64 `json:"speed"`
 }
 
-// Disk is the disk of package service, as in the queue disk of the local testbed.
-type Disk struct {
-	Positioning float64 `json:"positioning_mean"` // seconds
-	Bandwidth   float64 `json:"bandwidth"`        // bytes/s
-	Size        int64   `json:"size"`
-}
-
-// Service is a device's actual service time: a profile's work, or a disk's.
+// Service is a device's actual service time.
 type Service struct {
 	Estimate
-	Disk        *Disk       `json:"disk,omitempty"`
-	Positioning Positioning `json:"positioning"`
 	// Noise is the coefficient of variation of a lognormal factor of mean 1; 0 for none.
 	Noise float64 `json:"noise"`
 }
@@ -96,8 +78,6 @@ type Link struct {
 type Workload struct {
 	Name  string `json:"name"`
 	Trace string `json:"trace"`
-	// Window selects the trace's seconds from the first number to before the second.
-	Window *[2]float64 `json:"window,omitempty"`
 	// Closed, if above 0, is the number of requests in flight, ignoring the trace's times (workload
 	// L); with Repeat, the trace restarts at its end.
 	Closed int  `json:"closed"`
@@ -156,16 +136,10 @@ func (d Device) check(profiles map[string]json.RawMessage) error {
 	if err := d.Charged.check(profiles); err != nil {
 		return fmt.Errorf("charged: %w", err)
 	}
-	if d.Service.Disk == nil {
-		if err := d.Service.check(profiles); err != nil {
-			return fmt.Errorf("service: %w", err)
-		}
+	if err := d.Service.check(profiles); err != nil {
+		return fmt.Errorf("service: %w", err)
 	}
-	switch {
-	case d.Service.Positioning != PerStream && d.Service.Positioning != PerDevice:
-		return fmt.Errorf("positioning is %q; there are %q and %q", d.Service.Positioning, PerStream,
-			PerDevice)
-	case !(d.Service.Noise >= 0 && d.Service.Noise <= 10):
+	if !(d.Service.Noise >= 0 && d.Service.Noise <= 10) {
 		return fmt.Errorf("noise is %g; write a coefficient of variation from 0 to 10", d.Service.Noise)
 	}
 	return nil
@@ -189,8 +163,6 @@ func (w Workload) check(s Scenario) error {
 		return fmt.Errorf("only a closed loop can repeat its trace, and only with a duration")
 	case !(w.SLO >= 0 && w.SLO <= 1e9):
 		return fmt.Errorf("slo is %g; write seconds, or 0 for none", w.SLO)
-	case w.Window != nil && !(w.Window[0] >= 0 && w.Window[1] > w.Window[0] && w.Window[1] <= 1e9):
-		return fmt.Errorf("window is %g to %g; write [from, until] in seconds", w.Window[0], w.Window[1])
 	}
 	if _, ok := s.Profiles[w.Network]; !ok {
 		return fmt.Errorf("there is no profile %q", w.Network)

@@ -74,7 +74,7 @@ def scenario(traces: list[Path], *, ranked: bool) -> dict[str, Any]:
             {
                 "name": "s:d",
                 "charged": estimate,
-                "service": {**estimate, "positioning": "stream", "noise": 0},
+                "service": {**estimate, "noise": 0},
                 "parameters": {
                     "policy": "pm" if ranked else "none",
                     "depth": 1,

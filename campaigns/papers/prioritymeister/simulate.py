@@ -315,7 +315,6 @@ def scenario_of(
                 "service": {
                     "profile": profile(setting.service.get(queue, device.profile)),
                     "speed": 1.0 if queue in setting.service else device.speed,
-                    "positioning": "stream",
                     "noise": setting.noise_cv,
                 },
                 "parameters": _enforcer(topology, plan, setting, queue),

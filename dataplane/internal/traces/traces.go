@@ -61,16 +61,6 @@ func Listed(requests []Request) Trace {
 // requests are read again on demand. Malformed rows are left out and counted, or, with strict, an
 // error.
 func Open(path string, strict bool) (Trace, error) {
-	return open(path, strict, 0, 1<<62)
-}
-
-// OpenWindow is Open for the requests from `from` to before `until` after the first request,
-// shifted so that the window begins at 0.
-func OpenWindow(path string, strict bool, from, until time.Duration) (Trace, error) {
-	return open(path, strict, from, until)
-}
-
-func open(path string, strict bool, from, until time.Duration) (Trace, error) {
 	var t Trace
 	wrong := func(err error) (Trace, error) { return t, fmt.Errorf("trace %s: %w", path, err) }
 	if info, err := os.Stat(path); err != nil {
@@ -80,10 +70,10 @@ func open(path string, strict bool, from, until time.Duration) (Trace, error) {
 	}
 	// Most files are in order and need no buffer for sorting.
 	origin, sorted := time.Duration(-1), inOrder
-	err := t.scan(sorted(file(path, strict, &t.Report)), &origin, from, until)
+	err := t.scan(sorted(file(path, strict, &t.Report)), &origin)
 	if errors.Is(err, errUnordered) {
 		t, origin, sorted = Trace{}, -1, ordered
-		err = t.scan(sorted(file(path, strict, &t.Report)), &origin, from, until)
+		err = t.scan(sorted(file(path, strict, &t.Report)), &origin)
 	}
 	if err != nil {
 		return wrong(err)
@@ -94,7 +84,7 @@ func open(path string, strict bool, from, until time.Duration) (Trace, error) {
 	count := t.Requests
 	t.each = func(yield func(Request, error) bool) {
 		left := count
-		for r, err := range window(sorted(file(path, strict, new(Report))), &origin, from, until) {
+		for r, err := range fromFirst(sorted(file(path, strict, new(Report))), &origin) {
 			if left--; (err == nil && left < 0) || errors.Is(err, errUnordered) {
 				err = errChanged
 			}
@@ -115,9 +105,9 @@ func open(path string, strict bool, from, until time.Duration) (Trace, error) {
 
 var errChanged = errors.New("it was changed while it was replayed")
 
-// scan counts the requests of a window.
-func (t *Trace) scan(all iter.Seq2[Request, error], origin *time.Duration, from, until time.Duration) error {
-	for r, err := range window(all, origin, from, until) {
+// scan counts the requests.
+func (t *Trace) scan(all iter.Seq2[Request, error], origin *time.Duration) error {
+	for r, err := range fromFirst(all, origin) {
 		if err != nil {
 			return err
 		}
@@ -126,9 +116,9 @@ func (t *Trace) scan(all iter.Seq2[Request, error], origin *time.Duration, from,
 	return nil
 }
 
-// window yields the requests of an interval after the origin, with times from the window's begin.
-// An unknown origin (-1) becomes the first request's time.
-func window(all iter.Seq2[Request, error], origin *time.Duration, from, until time.Duration) iter.Seq2[Request, error] {
+// fromFirst yields the requests with times from the origin. An unknown origin (-1) becomes the first
+// request's time.
+func fromFirst(all iter.Seq2[Request, error], origin *time.Duration) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		for r, err := range all {
 			if *origin < 0 {
@@ -137,15 +127,7 @@ func window(all iter.Seq2[Request, error], origin *time.Duration, from, until ti
 			if err == nil && r.At < *origin {
 				err = errChanged
 			}
-			if err != nil {
-				yield(r, err)
-				return
-			}
-			r.At -= *origin
-			if r.At >= until {
-				return
-			}
-			if r.At -= from; r.At >= 0 && !yield(r, nil) {
+			if r.At -= *origin; !yield(r, err) || err != nil {
 				return
 			}
 		}
