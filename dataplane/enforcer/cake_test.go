@@ -33,36 +33,28 @@ func serve(e *Enforcer, now time.Duration, workload int, latencies ...time.Durat
 	}
 }
 
-func TestCakeRaisesTheWeightOfWhoMissesItsSLO(t *testing.T) {
-	e := mustNew(t, cakeOf(Workload{Name: "a", SLO: Span(20 * ms)}, Workload{Name: "copy"}))
-	wantWeights(t, e, 0.5, 0.5)
-	serve(e, 0, 0, 40*ms) // perf 0.5: times min(1.1, 2)
-	e.Next(time.Second)
-	serve(e, time.Second, 1, 1*ms) // any call after the interval
-	wantWeights(t, e, 0.55/1.05, 0.5/1.05)
-}
-
-func TestCakeRaisesByNoMoreThanIsMissing(t *testing.T) {
-	e := mustNew(t, cakeOf(Workload{Name: "a", SLO: Span(20 * ms)}, Workload{Name: "copy"}))
-	serve(e, 0, 0, 21*ms) // perf 20/21: times 1.05
-	serve(e, time.Second, 1, 1*ms)
-	wantWeights(t, e, 0.525/1.025, 0.5/1.025)
-}
-
-func TestCakeLowersTheWeightAboveTheUpperBound(t *testing.T) {
-	e := mustNew(t, cakeOf(Workload{Name: "a", SLO: Span(20 * ms)}, Workload{Name: "b", SLO: Span(16 * ms)}))
-	serve(e, 0, 0, 2*ms)      // perf 10: times max(0.9, 0.15)
-	serve(e, 10*ms, 1, 10*ms) // perf 1.6: times 1.5/1.6
-	serve(e, time.Second, 1, 1*ms)
-	a, b := 0.45, 0.5*1.5/1.6
-	wantWeights(t, e, a/(a+b), b/(a+b))
-}
-
-func TestCakeLeavesWhoIsBetweenTheBounds(t *testing.T) {
-	e := mustNew(t, cakeOf(Workload{Name: "a", SLO: Span(20 * ms)}, Workload{Name: "b", SLO: Span(20 * ms)}))
-	serve(e, 0, 0, 15*ms)
-	serve(e, time.Second, 1, 1*ms)
-	wantWeights(t, e, 0.5, 0.5)
+// TestCakeAdaptsWeights at the end of an interval, by one latency of each workload.
+func TestCakeAdaptsWeights(t *testing.T) {
+	for name, c := range map[string]struct {
+		slo, first, second time.Duration // of workload b; latencies of a (SLO 20 ms) and b, 0 for none
+		a, b               float64
+	}{
+		"raised, for perf is 0.5: times min(1.1, 2)":                          {0, 40 * ms, 0, 0.55, 0.5},
+		"raised by what is missing, for perf is 20/21":                        {0, 21 * ms, 0, 0.525, 0.5},
+		"lowered, for perf is 10 and 1.6: times max(0.9, 0.15) and 1.5 / 1.6": {16 * ms, 2 * ms, 10 * ms, 0.45, 0.5 * 1.5 / 1.6},
+		"left between the bounds":                                             {20 * ms, 15 * ms, 0, 0.5, 0.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := mustNew(t, cakeOf(Workload{Name: "a", SLO: Span(20 * ms)}, Workload{Name: "b", SLO: Span(c.slo)}))
+			wantWeights(t, e, 0.5, 0.5)
+			serve(e, 0, 0, c.first)
+			if c.second > 0 {
+				serve(e, 10*ms, 1, c.second)
+			}
+			serve(e, time.Second, 1, 1*ms) // any call after the interval
+			wantWeights(t, e, c.a/(c.a+c.b), c.b/(c.a+c.b))
+		})
+	}
 }
 
 func TestCakeGoesByThePercentile(t *testing.T) {

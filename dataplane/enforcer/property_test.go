@@ -39,19 +39,6 @@ func TestEveryPolicyServesEverythingOnceInTheOrderOfItsWorkload(t *testing.T) {
 	})
 }
 
-func TestTheSameInputGivesTheSameOrder(t *testing.T) {
-	each(t, func(t *testing.T, random *rand.Rand) {
-		for _, policy := range Policies {
-			p := randomParameters(random, policy, 4)
-			jobs := randomJobs(random, 4, 60)
-			first := drive(t, mustNew(t, p), jobs)
-			if second := drive(t, mustNew(t, p), jobs); !slices.Equal(first, second) {
-				t.Errorf("%s: served in the order %v and %v", policy, order(first), order(second))
-			}
-		}
-	})
-}
-
 // conserves reports whether a policy never idles the device while a request waits.
 func conserves(p Parameters) bool {
 	switch p.Policy {

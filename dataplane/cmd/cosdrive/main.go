@@ -24,26 +24,13 @@ import (
 
 	"hotbed/dataplane/cosbench"
 	"hotbed/dataplane/cosbench/store"
+	"hotbed/dataplane/internal/command"
 )
-
-// usageError is a user's mistake, reported as one sentence with exit status 2.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := cosdrive(ctx, os.Args[1:], os.Stdout)
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	fmt.Fprintf(os.Stderr, "cosdrive: %v\n", err)
-	var usage usageError
-	if errors.As(err, &usage) {
-		os.Exit(2)
-	}
-	os.Exit(1)
+	command.Exit("cosdrive", cosdrive(ctx, os.Args[1:], os.Stdout))
 }
 
 func cosdrive(ctx context.Context, args []string, out io.Writer) error {
@@ -57,56 +44,34 @@ func cosdrive(ctx context.Context, args []string, out io.Writer) error {
 	case "check":
 		return check(args[1:], out)
 	}
-	return usagef("say what to do: `cosdrive run WORKLOAD.xml --archive DIR` or `cosdrive check WORKLOAD.xml`")
+	return command.Usagef("say what to do: `cosdrive run WORKLOAD.xml --archive DIR` or `cosdrive check WORKLOAD.xml`")
 }
 
-// parse reads the flags and the workload's file among them, and returns the file's path.
-func parse(flags *flag.FlagSet, args []string) (string, error) {
-	flags.SetOutput(io.Discard) // one sentence instead of the flag package's page
-	path := ""
-	for {
-		err := flags.Parse(args)
-		switch {
-		case errors.Is(err, flag.ErrHelp):
-			fmt.Printf("usage: %s WORKLOAD.xml [flags]\n", flags.Name())
-			flags.SetOutput(os.Stdout)
-			flags.PrintDefaults()
-			return "", err
-		case err != nil:
-			return "", usagef("%w; `%s --help` lists the flags", err, flags.Name())
-		case flags.NArg() == 0 && path == "":
-			return "", usagef("name the workload: %s WORKLOAD.xml", flags.Name())
-		case flags.NArg() == 0:
-			return path, nil
-		case path != "":
-			return "", usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
-		}
-		path, args = flags.Arg(0), flags.Args()[1:]
-	}
-}
+// usage is the order of arguments of both verbs.
+const usage = "WORKLOAD.xml [flags]"
 
 // load reads a workload file and checks the whole workload.
 func load(path string) (*cosbench.Plan, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, command.Usage(err)
 	}
 	defer func() { _ = file.Close() }() // the file was only read
 	workload, err := cosbench.Read(file)
 	if err != nil {
-		return nil, usagef("%s: %w", path, err)
+		return nil, command.Usagef("%s: %w", path, err)
 	}
 	plan, err := cosbench.MakePlan(workload, store.All())
 	if err != nil {
-		return nil, usagef("%s: %w", path, err)
+		return nil, command.Usagef("%s: %w", path, err)
 	}
 	return plan, nil
 }
 
 func check(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cosdrive check", flag.ContinueOnError)
-	path, err := parse(flags, args)
-	if err != nil {
+	path := ""
+	if err := command.Parse(flags, args, usage, &path); err != nil {
 		return err
 	}
 	plan, err := load(path)
@@ -129,7 +94,7 @@ func rate(text string) (*cosbench.Rate, error) {
 	}
 	value, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(value > 0) || math.IsInf(value, 0) || arrivals != "poisson" && arrivals != "constant" {
-		return nil, usagef("--open-loop: %q is no rate; write operations a second and poisson or constant, "+
+		return nil, command.Usagef("--open-loop: %q is no rate; write operations a second and poisson or constant, "+
 			"such as 200:poisson", text)
 	}
 	return &cosbench.Rate{PerSecond: value, Poisson: arrivals == "poisson"}, nil
@@ -149,13 +114,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		options.Stages = append(options.Stages, name)
 		return nil
 	})
-	path, err := parse(flags, args)
-	if err != nil {
+	path := ""
+	if err := command.Parse(flags, args, usage, &path); err != nil {
 		return err
 	}
 	if *folder == "" {
-		return usagef("--archive is missing: name the folder that gets the results")
+		return command.Usagef("--archive is missing: name the folder that gets the results")
 	}
+	var err error
 	if options.OpenLoop, err = rate(*openLoop); err != nil {
 		return err
 	}
@@ -168,7 +134,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		options.Warn(warning)
 	}
 	if err := plan.Check(options); err != nil {
-		return usagef("%s: %w", path, err)
+		return command.Usagef("%s: %w", path, err)
 	}
 	var mu sync.Mutex
 	encoder := json.NewEncoder(out)
@@ -185,7 +151,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 func drive(ctx context.Context, plan *cosbench.Plan, options cosbench.Options, archive cosbench.Archive) error {
 	entry, err := archive.Claim(plan.Name)
 	if err != nil {
-		return usagef("--archive: %w", err)
+		return command.Usagef("--archive: %w", err)
 	}
 	if err := entry.SaveConfig(plan.Workload); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/cosbench"
+	"hotbed/dataplane/internal/command"
 )
 
 const workload = `<workload name="demo"><auth type="mock" config="token=hush;delay=0"/><storage type="mock" config="size=100;delay=0"/>
@@ -36,8 +37,8 @@ func TestMistakes(t *testing.T) {
 		says string
 	}{
 		{[]string{"walk"}, "say what to do"},
-		{[]string{"run"}, "name the workload"},
-		{[]string{"run", "--seed", "3"}, "name the workload"},
+		{[]string{"run"}, "missing: cosdrive run WORKLOAD.xml"},
+		{[]string{"run", "--seed", "3"}, "missing: cosdrive run WORKLOAD.xml"},
 		{[]string{"run", good}, "--archive is missing"},
 		{[]string{"run", good, "more"}, `unexpected argument "more"`},
 		{[]string{"run", good, "--fast"}, "-fast"},
@@ -50,7 +51,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"check", file(t, strings.Replace(workload, `type="mock" config="size=100`, `type="ampli" config="`, 1))}, `line 1, storage "ampli"`},
 	} {
 		err := cosdrive(context.Background(), c.args, new(bytes.Buffer))
-		var usage usageError
+		var usage command.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %v, not about %s", c.args, err, c.says)
 		}

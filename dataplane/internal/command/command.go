@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 )
 
 // UsageError is a user's mistake: one sentence, exit status 2.
@@ -39,21 +38,27 @@ func status(out io.Writer, name string, err error) int {
 	return 1
 }
 
-// Parse parses flags and rejects other arguments. On a request for help it prints the flags below
-// usage and returns flag.ErrHelp.
-func Parse(flags *flag.FlagSet, args []string, usage string) error {
-	flags.SetOutput(new(strings.Builder)) // one sentence instead of the flag package's page
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		flags.SetOutput(os.Stdout)
-		fmt.Printf("usage: %s %s\n", flags.Name(), usage)
-		flags.PrintDefaults()
-		return err
-	case err != nil:
-		return Usagef("%v; `%s --help` lists the flags", err, flags.Name())
-	case flags.NArg() > 0:
-		return Usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
+// Parse parses flags and, among them, one argument per operand; it rejects further ones. On a request
+// for help it prints the flags below usage and returns flag.ErrHelp.
+func Parse(flags *flag.FlagSet, args []string, usage string, operands ...*string) error {
+	flags.SetOutput(io.Discard) // one sentence instead of the flag package's page
+	for {
+		err := flags.Parse(args)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			flags.SetOutput(os.Stdout)
+			fmt.Printf("usage: %s %s\n", flags.Name(), usage)
+			flags.PrintDefaults()
+			return err
+		case err != nil:
+			return Usagef("%w; `%s --help` lists the flags", err, flags.Name())
+		case flags.NArg() == 0 && len(operands) > 0:
+			return Usagef("an argument is missing: %s %s", flags.Name(), usage)
+		case flags.NArg() == 0:
+			return nil
+		case len(operands) == 0:
+			return Usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
+		}
+		*operands[0], operands, args = flags.Arg(0), operands[1:], flags.Args()[1:]
 	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -23,9 +22,8 @@ type Conn struct {
 	reader *bufio.Reader
 	head   []byte // of a request, as it is sent
 
-	patience time.Duration   // for each read
-	ctx      context.Context // of the request in progress
-	stop     func() bool     // ends the watch over ctx
+	ctx  context.Context // of the request in progress
+	stop func() bool     // ends the watch over ctx
 
 	sending  sending
 	partial  bool // an answer now ends the connection: the request was not sent whole
@@ -37,7 +35,7 @@ const readAhead = 4096
 
 // New returns a connection to host:port; nothing is sent yet.
 func New(address string, options Options) *Conn {
-	c := &Conn{address: address, options: options, patience: options.Timeout, ctx: context.Background()}
+	c := &Conn{address: address, options: options, ctx: context.Background()}
 	c.wire.c = c
 	c.reader = bufio.NewReaderSize(&c.wire, readAhead)
 	c.response.c = c
@@ -169,22 +167,7 @@ func (c *Conn) alive() bool {
 	if c.probe == nil {
 		return true
 	}
-	switch c.probe.look() {
-	case quiet:
-		return true
-	case readable:
-		return c.options.TLS != nil && c.secret()
-	}
-	return false
-}
-
-// secret returns true if the TLS bytes received are not stream data: a ticket, and not the end.
-func (c *Conn) secret() bool {
-	patience := c.patience
-	c.patience = time.Millisecond
-	_, err := c.reader.Peek(1)
-	c.patience = patience
-	return errors.Is(err, os.ErrDeadlineExceeded)
+	return c.probe.quiet()
 }
 
 func (c *Conn) disconnect() {
@@ -208,8 +191,8 @@ func (w *wire) Read(b []byte) (int, error) {
 }
 
 func (c *Conn) armRead() error {
-	if c.patience > 0 {
-		if err := c.conn.SetReadDeadline(time.Now().Add(c.patience)); err != nil {
+	if c.options.Timeout > 0 {
+		if err := c.conn.SetReadDeadline(time.Now().Add(c.options.Timeout)); err != nil {
 			return err
 		}
 	}

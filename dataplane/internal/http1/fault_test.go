@@ -35,7 +35,7 @@ func TestAConnectionThatTheServerClosedIsMadeAgain(t *testing.T) {
 		}
 		_ = r.Close()
 		<-closed
-		for c.conn != nil && c.probe.look() == quiet { // until the end has arrived
+		for c.conn != nil && c.probe.quiet() { // until the end has arrived
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -285,7 +285,7 @@ func TestHTTPS(t *testing.T) {
 		}
 		if i == 4 { // the server ends the connection while no request is in progress
 			server.CloseClientConnections()
-			for c.conn != nil && c.probe.look() == quiet {
+			for c.conn != nil && c.probe.quiet() {
 				time.Sleep(time.Millisecond)
 			}
 		}

@@ -7,20 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sight is a connection's state, as seen without waiting.
-type sight uint8
-
-const (
-	quiet    sight = iota // nothing has arrived
-	readable              // bytes have arrived
-	gone                  // its end, or an error
-)
-
 // probe checks a socket without reading from it.
 type probe struct {
 	raw   syscall.RawConn
 	peek  func(descriptor uintptr)
-	n     int
 	errno error
 	b     [1]byte
 }
@@ -37,20 +27,12 @@ func newProbe(conn net.Conn) *probe {
 	}
 	p := &probe{raw: raw}
 	p.peek = func(descriptor uintptr) {
-		p.n, _, p.errno = unix.Recvfrom(int(descriptor), p.b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		_, _, p.errno = unix.Recvfrom(int(descriptor), p.b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	}
 	return p
 }
 
-func (p *probe) look() sight {
-	if p.raw.Control(p.peek) != nil {
-		return gone
-	}
-	switch {
-	case p.errno == unix.EAGAIN || p.errno == unix.EINTR:
-		return quiet
-	case p.errno != nil || p.n == 0:
-		return gone
-	}
-	return readable
+// quiet returns true if nothing has arrived: no bytes, no end and no error.
+func (p *probe) quiet() bool {
+	return p.raw.Control(p.peek) == nil && (p.errno == unix.EAGAIN || p.errno == unix.EINTR)
 }

@@ -188,7 +188,7 @@ func (c *Conn) listening(s *sending) bool {
 
 // overhear reads an answer that arrived before the whole request was sent, if there is one.
 func (c *Conn) overhear() (bool, error) {
-	if c.probe.look() == quiet {
+	if c.probe.quiet() {
 		return false, nil
 	}
 	c.partial = true
