@@ -136,15 +136,6 @@ func DecodeStrict(text []byte, out any) error {
 	return nil
 }
 
-// ParseParameters reads parameters from JSON; the error is one sentence.
-func ParseParameters(text []byte) (Parameters, error) {
-	var p Parameters
-	if err := DecodeStrict(text, &p); err != nil {
-		return p, fmt.Errorf("the parameters cannot be read: %w", err)
-	}
-	return p.checked()
-}
-
 // Validate returns an error of one sentence if the parameters are invalid.
 func (p Parameters) Validate() error {
 	_, err := p.checked()

@@ -13,8 +13,16 @@ const whole = `{"policy": "pm", "mode": "best-effort", "depth": 8, "workloads": 
 	{"name": "copy", "priority": 2, "slo": 0.25, "weight": 2, "reservation": 0.1, "limit": 0.5,
 	 "best_effort": true}]}`
 
+func parse(text []byte) (Parameters, error) {
+	var p Parameters
+	if err := DecodeStrict(text, &p); err != nil {
+		return p, err
+	}
+	return p.checked()
+}
+
 func TestParametersAreReadFromJSON(t *testing.T) {
-	p, err := ParseParameters([]byte(whole))
+	p, err := parse([]byte(whole))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,15 +36,15 @@ func TestParametersAreReadFromJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := ParseParameters(text); err != nil || !reflect.DeepEqual(p, again) {
+	if again, err := parse(text); err != nil || !reflect.DeepEqual(p, again) {
 		t.Errorf("written and read again: %+v, %v", again, err)
 	}
 }
 
 func TestBadParametersGetASentence(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:                                  "cannot be read",
-		`{"policy": "pm"`:                     "cannot be read",
+		`[]`:                                  "cannot unmarshal",
+		`{"policy": "pm"`:                     "unexpected EOF",
 		`{"policy": "pm"} x`:                  "more after",
 		`{"policy": "pm", "burst": 1}`:        `unknown field "burst"`,
 		`{"policy": "fifo"}`:                  `policy is "fifo"`,
@@ -57,7 +65,7 @@ func TestBadParametersGetASentence(t *testing.T) {
 		`{"policy": "cake", "cake": {"percentile": 2}, "workloads": [{"name": "a"}]}`:             "percentile is 2",
 		`{"policy": "cake", "cake": {"interval": "1us"}, "workloads": [{"name": "a"}]}`:           "interval",
 	} {
-		_, err := ParseParameters([]byte(text))
+		_, err := parse([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want a sentence with %q", text, err, want)
 		}

@@ -61,7 +61,6 @@ type Config struct {
 	clientMemory, maxRecord, workloadMemory int
 	nfs, nfsServer                          netip.AddrPort
 	mount, mountServer                      netip.AddrPort
-	metrics                                 netip.AddrPort
 }
 
 // Unknown selects the treatment of clients that no workload names.
@@ -94,11 +93,14 @@ type Parameters struct {
 	OtherCost *enforcer.Span `json:"other_cost,omitempty"`
 }
 
-// clients maps addresses to workloads.
-type clients []struct {
+// client is a prefix of a workload's addresses.
+type client struct {
 	prefix   netip.Prefix
 	workload int
 }
+
+// clients maps addresses to workloads.
+type clients []client
 
 func (c clients) of(address netip.Addr) (workload int, known bool) {
 	address = address.Unmap()
@@ -154,22 +156,14 @@ func (p *Parameters) checked() (enforcer.Parameters, clients, error) {
 					other, w.Name)
 			}
 			seen[prefix] = w.Name
-			table = append(table, struct {
-				prefix   netip.Prefix
-				workload int
-			}{prefix, i})
+			table = append(table, client{prefix, i})
 		}
 		if w.Weight > 0 {
 			least = min(least, w.Weight)
 		}
 		out.Workloads = append(out.Workloads, w.Workload)
 	}
-	slices.SortStableFunc(table, func(a, b struct {
-		prefix   netip.Prefix
-		workload int
-	}) int {
-		return cmp.Compare(b.prefix.Bits(), a.prefix.Bits())
-	})
+	slices.SortStableFunc(table, func(a, b client) int { return cmp.Compare(b.prefix.Bits(), a.prefix.Bits()) })
 	out.Workloads = append(out.Workloads, enforcer.Workload{Name: UnknownWorkload, BestEffort: true,
 		Weight: max(least/10, 1e-9)})
 	return out, table, out.Validate()
@@ -221,40 +215,24 @@ func ParseConfig(text []byte) (Config, error) {
 }
 
 func (c *Config) check() error {
-	if c.ClientMemory == "" {
-		c.ClientMemory = "32MiB"
-	}
-	if c.MaxRecord == "" {
-		c.MaxRecord = "2MiB"
-	}
-	for _, one := range []struct {
-		span      *enforcer.Span
-		otherwise time.Duration
-	}{{&c.ReplyTimeout, time.Minute}, {&c.RecordTimeout, 30 * time.Second}, {&c.IdleTimeout, 10 * time.Minute}} {
-		if *one.span == 0 {
-			*one.span = enforcer.Span(one.otherwise)
-		}
-	}
+	c.ClientMemory, c.MaxRecord = cmp.Or(c.ClientMemory, "32MiB"), cmp.Or(c.MaxRecord, "2MiB")
 	c.Connections = cmp.Or(c.Connections, 512)
-	for _, one := range []struct {
+	type address struct {
 		what, text string
 		to         *netip.AddrPort
-	}{{"nfs.listen", c.NFS.Listen, &c.nfs}, {"nfs.server", c.NFS.Server, &c.nfsServer}} {
-		if err := parseAddress(one.what, one.text, one.to); err != nil {
-			return err
-		}
 	}
+	addresses := []address{{"nfs.listen", c.NFS.Listen, &c.nfs}, {"nfs.server", c.NFS.Server, &c.nfsServer}}
 	if c.Mount != nil {
-		if err := parseAddress("mount.listen", c.Mount.Listen, &c.mount); err != nil {
-			return err
-		}
-		if err := parseAddress("mount.server", c.Mount.Server, &c.mountServer); err != nil {
-			return err
-		}
+		addresses = append(addresses, address{"mount.listen", c.Mount.Listen, &c.mount},
+			address{"mount.server", c.Mount.Server, &c.mountServer})
 	}
 	if c.Metrics != "" {
-		if err := parseAddress("metrics", c.Metrics, &c.metrics); err != nil {
-			return err
+		addresses = append(addresses, address{"metrics", c.Metrics, new(netip.AddrPort)})
+	}
+	for _, one := range addresses {
+		var err error
+		if *one.to, err = netip.ParseAddrPort(one.text); err != nil {
+			return fmt.Errorf("%s is %q; write an address and a port such as 10.0.0.1:2049", one.what, one.text)
 		}
 	}
 	for _, one := range []struct {
@@ -277,29 +255,25 @@ func (c *Config) check() error {
 		}
 		*one.to = int(size)
 	}
+	for _, one := range []struct {
+		what      string
+		span      *enforcer.Span
+		otherwise time.Duration
+	}{{"reply_timeout", &c.ReplyTimeout, time.Minute}, {"record_timeout", &c.RecordTimeout, 30 * time.Second},
+		{"idle_timeout", &c.IdleTimeout, 10 * time.Minute}} {
+		*one.span = cmp.Or(*one.span, enforcer.Span(one.otherwise))
+		if *one.span < enforcer.Span(time.Second) {
+			return fmt.Errorf("%s is %v; write at least 1s", one.what, time.Duration(*one.span))
+		}
+	}
 	switch {
 	case c.Connections < 2 || c.Connections > 1<<16:
 		return fmt.Errorf("connections is %d; write a number from 2 to %d", c.Connections, 1<<16)
-	case c.RecordTimeout < enforcer.Span(time.Second):
-		return fmt.Errorf("record_timeout is %v; write at least 1s", time.Duration(c.RecordTimeout))
-	case c.IdleTimeout < enforcer.Span(time.Second):
-		return fmt.Errorf("idle_timeout is %v; write at least 1s", time.Duration(c.IdleTimeout))
 	case c.Control == "":
 		return fmt.Errorf("control is missing; write the path of the control socket")
 	case c.Profile == "":
 		return fmt.Errorf("profile is missing; write the file with the device's profile")
-	case c.ReplyTimeout < enforcer.Span(time.Second):
-		return fmt.Errorf("reply_timeout is %v; write at least 1s", time.Duration(c.ReplyTimeout))
 	}
 	_, _, err := c.Parameters.checked()
 	return err
-}
-
-func parseAddress(what, text string, to *netip.AddrPort) error {
-	address, err := netip.ParseAddrPort(text)
-	if err != nil {
-		return fmt.Errorf("%s is %q; write an address and a port such as 10.0.0.1:2049", what, text)
-	}
-	*to = address
-	return nil
 }

@@ -177,30 +177,6 @@ func TestBadConfigurationsGetASentence(t *testing.T) {
 	}
 }
 
-func TestATraceKeepsWhatAWorkloadDidBeforeItWasTakenOut(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
-	folder := t.TempDir()
-	if code, answer := r.ask("POST", "/trace?folder="+folder, ""); code != http.StatusOK {
-		t.Fatalf("%d %s", code, answer)
-	}
-	c, root := r.client(3) // workload b
-	handle, err := c.Create(root, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = c.Write(handle, 0, make([]byte, 4096))
-	one := parameters(`{"policy": "pm", "workloads": [{}]}`)
-	r.put(one)
-	_ = c.Write(handle, 0, make([]byte, 512)) // now an unknown client's
-	if code, answer := r.ask("DELETE", "/trace", ""); code != http.StatusOK {
-		t.Fatalf("%d %s", code, answer)
-	}
-	text, err := os.ReadFile(filepath.Join(folder, "b.csv"))
-	if err != nil || !regexp.MustCompile(`^\d+,1000,DiskWrite,0\n$`).Match(text) {
-		t.Errorf("the trace of b is %q, %v", text, err)
-	}
-}
-
 func TestNothingIsLostOfAWorkloadThatIsTakenOutWhileTheDiskIsSlow(t *testing.T) {
 	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
 	folder := t.TempDir()

@@ -5,10 +5,8 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"hotbed/dataplane/internal/nfs3"
-	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/tests/memnfs"
 )
@@ -52,18 +50,6 @@ func TestAClientThatGoesMidRequest(t *testing.T) {
 	r.eventually("none is outstanding and the session is gone", func(s Status) bool {
 		return s.Outstanding == 0 && s.Clients == 0
 	})
-	r.works(2)
-}
-
-func TestAClientThatGoesWithHalfARecord(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
-	handle := r.file("f", 4096)
-	conn := r.raw(2)
-	record := readCall(1, handle, 0, 100)
-	_, _ = conn.Write(record[:len(record)/2])
-	r.eventually("it is there", func(s Status) bool { return s.Clients == 1 })
-	_ = conn.Close()
-	r.eventually("it is gone", func(s Status) bool { return s.Clients == 0 })
 	r.works(2)
 }
 
@@ -268,43 +254,6 @@ func TestUnknownClients(t *testing.T) {
 	_, _ = stays.Write(readCall(1, handle, 0, 100))
 	replies(t, stays, 1) // connections are not dropped
 	r.works(2)
-}
-
-func TestManyClients(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, `{"policy": "ps", "depth": 8}`)
-	handle := r.file("f", 4096)
-	var conns []net.Conn
-	for i := range 300 {
-		conn := r.raw(2 + i%100)
-		conns = append(conns, conn)
-		_, _ = conn.Write(readCall(uint32(i), handle, 0, 4096))
-	}
-	for i, conn := range conns {
-		if xids, _ := replies(t, conn, 1); xids[0] != uint32(i) {
-			t.Errorf("client %d got the reply to %d", i, xids[0])
-		}
-		if i%2 == 0 {
-			_ = conn.Close()
-		}
-	}
-	r.eventually("half are gone", func(s Status) bool { return s.Clients == 150 })
-}
-
-func TestTheClientOfTheTestsTellsOfALostConnection(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, `{"policy": "pm"}`)
-	c, err := nfsclient.Dial(r.proxy.Addresses()[0].String(), source(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.eventually("it is there", func(s Status) bool { return s.Clients == 1 })
-	r.server.Close()
-	for range 100 {
-		if err = c.Null(); err != nil {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("calls succeed without a server")
 }
 
 func TestAClientThatGoesWhileTheMountProtocolDoesNotAnswer(t *testing.T) {

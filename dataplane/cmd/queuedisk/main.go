@@ -13,7 +13,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -157,7 +156,7 @@ func check(ctx context.Context, args []string) error {
 	if c.Binary, err = os.Executable(); err != nil {
 		return err
 	}
-	c.Progress = terminal(os.Stderr)
+	c.Progress = command.Terminal()
 	queuedisk.BecomeRealtime() // the load comes from another machine and must not wait for this one
 	report, err := queuedisk.Check(ctx, c)
 	if err != nil {
@@ -174,14 +173,6 @@ func check(ctx context.Context, args []string) error {
 	}
 	if !report.Within {
 		return errors.New("the mean wait is not within 10 % of M/G/1; is the machine busy?")
-	}
-	return nil
-}
-
-// terminal returns f if f is a terminal, else nil.
-func terminal(f *os.File) io.Writer {
-	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		return f
 	}
 	return nil
 }

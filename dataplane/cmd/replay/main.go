@@ -80,14 +80,6 @@ func (t *targetFlags) target() (replay.Target, error) {
 	return out, nil
 }
 
-// terminal returns standard error if it is a terminal, else nil.
-func terminal() *os.File {
-	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		return os.Stderr
-	}
-	return nil
-}
-
 func prepare(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("replay prepare", flag.ContinueOnError)
 	var t targetFlags
@@ -107,9 +99,9 @@ func prepare(ctx context.Context, args []string) error {
 	}
 	start := time.Now()
 	return target.Prepare(ctx, bytes, *seed, func(done int64) {
-		if out := terminal(); out != nil {
+		if out := command.Terminal(); out != nil {
 			left := time.Since(start).Seconds() * float64(bytes-done) / float64(max(done, 1))
-			fmt.Fprintf(out, "\rprepare: %d of %d MiB, %.0f s left ", done>>20, bytes>>20, left)
+			_, _ = fmt.Fprintf(out, "\rprepare: %d of %d MiB, %.0f s left ", done>>20, bytes>>20, left)
 		}
 	})
 }
@@ -141,10 +133,7 @@ var stabilities = map[string]uint32{"unstable": nfs3.Unstable, "data-sync": nfs3
 
 func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
 	out := replay.Options{Server: t.Server, Local: t.Local, Connections: o.connections, Seed: o.seed,
-		SLO: o.slo, Drain: o.drain, Wait: o.wait, Duration: o.length, Speed: 1}
-	if file := terminal(); file != nil {
-		out.Progress = file
-	}
+		SLO: o.slo, Drain: o.drain, Wait: o.wait, Duration: o.length, Speed: 1, Progress: command.Terminal()}
 	transfer, err := units.Bytes(o.transfer)
 	stable, known := stabilities[o.stable]
 	switch {

@@ -27,6 +27,14 @@ func Exit(name string, err error) {
 	}
 }
 
+// Terminal returns standard error if it is a terminal, else nil.
+func Terminal() io.Writer {
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		return os.Stderr
+	}
+	return nil
+}
+
 func status(out io.Writer, name string, err error) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0

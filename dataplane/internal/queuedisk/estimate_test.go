@@ -58,13 +58,3 @@ func TestADiskOfAnotherSpeedIsFound(t *testing.T) {
 		t.Errorf("1 ms late: relative error %g passes", r.RelativeError)
 	}
 }
-
-func TestPoissonOffersTheLoad(t *testing.T) {
-	c := checkConfig()
-	requests := Poisson(c.Model, c.Load, 100000, rand.New(rand.NewPCG(3, 1)))
-	mean, _ := c.Model.RandomMoments(CheckBytes)
-	got := mean * float64(len(requests)) / requests[len(requests)-1].At.Seconds()
-	if math.Abs(got-c.Load) > 0.01 {
-		t.Errorf("offered load %g, want %g", got, c.Load)
-	}
-}

@@ -129,21 +129,12 @@ func TestArrivalsNeverWaitAndLatencyCountsFromTheTracesTime(t *testing.T) {
 	}
 }
 
-func TestLargeRequestsAreSeveralTransfers(t *testing.T) {
-	server := &memnfs.Server{}
-	o := prepared(t, server)
-	r := run(t, o, []traces.Request{{Size: 300_001, Read: true, Offset: 0}, {Size: 200_003, Offset: 4096}})
-	if r.Whole.Requests != 2 || r.Bytes != 500_004 {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestOffsetsBeyondTheFileAreFoldedIntoIt(t *testing.T) {
+func TestRequestsAreSplitIntoTransfersAndFoldedIntoTheFile(t *testing.T) {
 	o := prepared(t, &memnfs.Server{})
-	r := run(t, o, []traces.Request{{Size: 4096, Read: true, Offset: 1 << 50}, {Size: 1 << 40, Read: true},
-		{Size: 1000, Read: true, Offset: 1<<20 - 1000}, {Size: 0, Read: true, Offset: 5}})
-	if r.Whole.Requests != 4 {
-		t.Errorf("%+v", r)
+	r := run(t, o, []traces.Request{{Size: 300_001, Read: true, Offset: 0}, {Size: 200_003, Offset: 4096},
+		{Size: 4096, Read: true, Offset: 1 << 50}, {Size: 1 << 40, Read: true}, {Size: 0, Read: true, Offset: 5}})
+	if want := int64(300_001 + 200_003 + 4096 + 1<<20 + 1); r.Whole.Requests != 5 || r.Bytes != want {
+		t.Errorf("%d bytes, want %d: %+v", r.Bytes, want, r)
 	}
 }
 
