@@ -39,16 +39,12 @@ AdminService = Literal["controller", "disturbance", "recorder"]
 """Service that a cell runs on the admin node."""
 
 
-def at_once(*calls: Callable[[], object]) -> None:
-    """Make independent calls in parallel, because each needs an ssh session and an interpreter.
-
-    Raises:
-        HotbedError: the first failed call, raised after all have ended.
-    """
+def at_once(*calls: Callable[[], Any]) -> list[Any]:
+    """Make independent calls in parallel, because each needs an ssh session and an interpreter;
+    return their results. HotbedError: the first failed call, raised after all have ended."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
-    for future in futures:
-        future.result()
+    return [future.result() for future in futures]
 
 
 @dataclass(frozen=True)
@@ -337,7 +333,7 @@ def load_between(before: Mapping[str, str], after: Mapping[str, str], *clients: 
     steals: list[float] = []
     shares: list[float] = []
     for node, text in after.items():
-        first, last = _ticks(before.get(node, "")), _ticks(text)
+        first, last = ticks(before.get(node, "")), ticks(text)
         if first is None or last is None:
             continue
         delta = [b - a for a, b in zip(first, last, strict=True)]
@@ -350,7 +346,7 @@ def load_between(before: Mapping[str, str], after: Mapping[str, str], *clients: 
     return MachineLoad(None, max(steals, default=None), max(shares, default=None))
 
 
-def _ticks(text: str) -> list[int] | None:
+def ticks(text: str) -> list[int] | None:
     """Return the ticks of user nice system idle iowait irq softirq steal."""
     fields = text.split("\n", 1)[0].split()
     if len(fields) <= _COUNTED or fields[0] != "cpu":

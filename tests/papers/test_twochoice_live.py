@@ -16,7 +16,7 @@ from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.judge import MachineLoad
 from campaigns.engine.session import Request, prepare, typed_cells
-from campaigns.grounds.live import LiveTestbed, LoadMeter
+from campaigns.grounds.live import LiveTestbed, LoadMeter, ticks
 from campaigns.papers.twochoice import objects
 from campaigns.papers.twochoice.objects import (
     REPORT_FILE,
@@ -24,7 +24,6 @@ from campaigns.papers.twochoice.objects import (
     LoadWatch,
     ObjectCells,
     busy_between,
-    ticks,
     too_busy,
 )
 from campaigns.papers.twochoice.servers import ObjectServers
@@ -502,16 +501,15 @@ def test_stragglers_are_stopped_in_any_case(tmp_path: Path) -> None:
         agent.live.clear()
 
 
-def test_busy_processors_spoil_a_run_about_disks(tmp_path: Path) -> None:
+def test_busy_processors_spoil_a_run_about_disks() -> None:
     assert too_busy(None) is too_busy(0.9) is None
     assert "97 %" in str(too_busy(0.97))
-    stat = tmp_path / "stat"
-    stat.write_text("cpu 0 0 0 0 0 0 0 0 0 0\n")
-    before = ticks(stat)
-    stat.write_text("cpu 60 10 20 5 5 0 0 0 60 0\n")
+    before = ticks("cpu 0 0 0 0 0 0 0 0 0 0\n")
+    after = ticks("cpu 60 10 20 5 5 0 0 0 60 0\n")
+    assert before and after
     tick = 1 / os.sysconf("SC_CLK_TCK")
     for awake, busy in ((0, 0.9), (30, 0.6), (100, 0.0)):  # ticks for keeping processors awake
-        assert busy_between(before, ticks(stat), awake * tick) == pytest.approx(busy)
+        assert busy_between(before, after, awake * tick) == pytest.approx(busy)
 
 
 def test_disks_and_processors_are_busy_between_the_nearest_readings() -> None:

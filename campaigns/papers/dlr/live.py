@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,17 +168,13 @@ class BenchServices:
     def fetch(self) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
         """Bring the run's logs and journal from the admin node in parallel; return the recorder's
         samples and the disturbance's log."""
-        found: dict[str, Any] = {}
         folder = self._setting.folder
-
-        def recording() -> None:
-            found["samples"] = self._recorder.fetch(folder / "logs")
-
-        def disturbance() -> None:
-            found["log"] = write_log(self._live.agent, self._plan, folder)
-
-        at_once(disturbance, recording, self.fetch_journal)
-        return found["samples"], found["log"]
+        log, samples, _ = at_once(
+            partial(write_log, self._live.agent, self._plan, folder),
+            partial(self._recorder.fetch, folder / "logs"),
+            self.fetch_journal,
+        )
+        return samples, log
 
     def fetch_journal(self) -> None:
         """Copy the controller's journal into the run's folder."""
@@ -248,12 +245,8 @@ class OpenLoopServices(BenchServices):
     def collect(self) -> Summary:
         result = self._written
         assert result is not None
-        samples: list[dict[str, Any]] = []
-
-        def recording() -> None:
-            samples.extend(self._recorder.fetch(self._setting.folder / "logs"))
-
-        at_once(recording, self.fetch_journal)
+        fetch = partial(self._recorder.fetch, self._setting.folder / "logs")
+        samples, _ = at_once(fetch, self.fetch_journal)
         rows = recorded_rows(samples, result.started_wall)
         return collect_writes(self._setting, result, rows, nodes=self._nodes)
 

@@ -18,6 +18,7 @@ from typing import Any
 from campaigns.engine.job import JOURNAL_FILE, Job, Phases
 from campaigns.engine.judge import spoiled
 from campaigns.engine.write_cell import write_cell
+from campaigns.grounds.live import ticks
 from campaigns.papers.twochoice.servers import STRAGGLER_FILE, ObjectServers, Stats
 from schemas.cells.twochoice import (
     KIB,
@@ -69,7 +70,6 @@ STEPS = ("probe", "put", "register")
 EVERY_S = 2.0
 STAT = Path("/proc/stat")
 _IDLE = (3, 4)  # idle, and waiting for input or output
-_COUNTED = 8
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 MOST_BUSY = 0.9
 """Share of processor time above which a run measures the machine, not the disks."""
@@ -512,7 +512,8 @@ class LoadWatch:
                 return
             if not found:
                 return
-            self.samples.append(LoadCounters(self._clock(), found, ticks(), self._awake_s()))
+            processors = tuple(ticks(STAT.read_text()) or ())
+            self.samples.append(LoadCounters(self._clock(), found, processors, self._awake_s()))
             if over:
                 return
 
@@ -549,12 +550,6 @@ class LoadWatch:
 
 def _number(stats: Stats, name: str) -> float:
     return float(str(stats.get(name, 0.0)))
-
-
-def ticks(stat: Path = STAT) -> tuple[int, ...]:
-    """Return this machine's processor ticks so far, by kind, as in /proc/stat."""
-    line = stat.read_text().split("\n", 1)[0]
-    return tuple(int(field) for field in line.split()[1 : _COUNTED + 1])
 
 
 def awake_s(site: Site) -> float:
