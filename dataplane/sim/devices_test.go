@@ -185,37 +185,6 @@ func TestTheDiskIsLikeTheQueueDiskUnderFio(t *testing.T) {
 	}
 }
 
-func TestAClosedBackgroundLoadFillsTheQueue(t *testing.T) {
-	k := New()
-	d := NewDisk(k, platter())
-	b := StartBackground(k, fio(), d, NewStream(1, "fio"))
-	k.RunUntil(time.Minute)
-	if s := d.Stats(k); s.Busy != time.Minute || s.QueueArea < 31*60 || s.Stalled < 55*time.Second {
-		t.Errorf("64 reads of four tasks on 32 tags: %+v", s)
-	}
-	b.Stop(k)
-	before := b.Latency.Count()
-	k.Run()
-	if n := b.Latency.Count() - before; n == 0 || n > 64 {
-		t.Errorf("%d reads after the stop", n)
-	}
-}
-
-func TestASynchronousLoadStallsForItsService(t *testing.T) {
-	k := New()
-	d := NewDisk(k, platter())
-	spec := fio()
-	spec.Jobs, spec.Depth, spec.Sync, spec.Rate = 1, 1, true, 20
-	b := StartBackground(k, spec, d, NewStream(2, "fio"))
-	k.RunUntil(200 * time.Second)
-	if s := d.Stats(k); s.Busy != s.Stalled {
-		t.Errorf("one synchronous task: busy %v, stalled %v", s.Busy, s.Stalled)
-	}
-	if n := float64(b.Latency.Count()); math.Abs(n/4000-1) > 0.06 {
-		t.Errorf("%g of about 4000 reads", n)
-	}
-}
-
 func TestALinkSerializesThenDelays(t *testing.T) {
 	k, r := New(), &recorder{}
 	l := NewLink(LinkSpec{Rate: 1e6, Delay: 5 * ms})

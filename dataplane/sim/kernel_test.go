@@ -21,23 +21,6 @@ func (r *recorder) Handle(k *Kernel, arg uint64) {
 	r.at = append(r.at, k.Now())
 }
 
-func TestEventsRunInOrderOfTimeThenOfScheduling(t *testing.T) {
-	k, r := New(), &recorder{}
-	for i, at := range []time.Duration{5, 3, 5, 0, 3, 1 << 40, 5} {
-		k.At(at, r, uint64(i))
-	}
-	k.Run()
-	want := []uint64{3, 1, 4, 0, 2, 6, 5}
-	for i := range want {
-		if r.args[i] != want[i] {
-			t.Fatalf("ran in order %v, want %v", r.args, want)
-		}
-	}
-	if k.Now() != 1<<40 || k.Events() != 7 || k.pending != 0 {
-		t.Errorf("now %v, %d events, %d pending", k.Now(), k.Events(), k.pending)
-	}
-}
-
 func TestAnEventOfTheSameInstantRunsAfterThoseThatWait(t *testing.T) {
 	k, r := New(), &recorder{}
 	k.At(7, Func(func(k *Kernel, _ uint64) { k.After(0, r, 9) }), 0)
@@ -47,22 +30,6 @@ func TestAnEventOfTheSameInstantRunsAfterThoseThatWait(t *testing.T) {
 	k.RunUntil(7)
 	if len(r.args) != 41 || r.args[40] != 9 {
 		t.Fatalf("ran %v", r.args)
-	}
-}
-
-func TestRunUntilStopsBetweenEventsAndAllowsEarlierOnes(t *testing.T) {
-	k, r := New(), &recorder{}
-	for i := range uint64(100) {
-		k.At(1000+time.Duration(i), r, i)
-	}
-	k.RunUntil(500)
-	if k.Now() != 500 || len(r.args) != 0 {
-		t.Fatalf("now %v, ran %v", k.Now(), r.args)
-	}
-	k.At(600, r, 1000) // before all waiting events
-	k.RunUntil(1000)
-	if k.Now() != 1000 || len(r.args) != 2 || r.args[0] != 1000 || r.args[1] != 0 {
-		t.Fatalf("now %v, ran %v", k.Now(), r.args)
 	}
 }
 

@@ -44,37 +44,6 @@ func TestGoldenBits(t *testing.T) {
 	}
 }
 
-func TestStreamsDifferBySeedNameAndNumber(t *testing.T) {
-	seen := map[uint64]string{}
-	for seed := range uint64(20) {
-		for _, name := range []string{"", "a", "b", "ab", "disk-1", "disk-2"} {
-			for number := range uint64(20) {
-				s := StreamOf(seed, name, number)
-				id := fmt.Sprintf("%d %q %d", seed, name, number)
-				first := s.Uint64()
-				if other, twice := seen[first]; twice {
-					t.Fatalf("streams %s and %s begin alike", id, other)
-				}
-				seen[first] = id
-			}
-		}
-	}
-}
-
-func TestNeighbouringStreamsAreUncorrelated(t *testing.T) {
-	const n = 20000
-	for number := range uint64(10) {
-		a, b := StreamOf(1, "client", number), StreamOf(1, "client", number+1)
-		var sum float64
-		for range n {
-			sum += (a.Uniform() - 0.5) * (b.Uniform() - 0.5) * 12
-		}
-		if r := sum / n; math.Abs(r) > 4/math.Sqrt(n) {
-			t.Errorf("streams %d and %d: correlation %.4f", number, number+1, r)
-		}
-	}
-}
-
 // Replications differ by their seed. Two streams of one seed must not be related in a way that all
 // seeds share, because means over replications would inherit it. The generator is linear, so states
 // that differ by the same bits for every seed stay related forever.
@@ -166,18 +135,6 @@ func TestDrawsHaveTheirDistributions(t *testing.T) {
 		}
 		if d := kolmogorov(sample, c.cdf); d > 1.95 { // 1 in 1000
 			t.Errorf("%s: Kolmogorov-Smirnov distance %.2f", name, d)
-		}
-	}
-}
-
-func TestZigguratClosesAtTheTop(t *testing.T) {
-	for name, c := range map[string]struct {
-		z    *ziggurat
-		area float64
-	}{"exp": {expLayers, expArea}, "normal": {normalLayers, normalArea}} {
-		top := c.z.edge[layers-1] * (1 - c.z.height[layers-1])
-		if math.Abs(top/c.area-1) > 1e-9 {
-			t.Errorf("%s: the top layer has area %g, the others %g", name, top, c.area)
 		}
 	}
 }

@@ -162,9 +162,9 @@ func (d *Detector) Add(operations, bytes int64) {
 	d.bytes += bytes
 }
 
-// Tell caches what a scheduler learned about other servers (section III.B, figure 5c). The cache
+// Remember caches what a scheduler learned about other servers (section III.B, figure 5c). The cache
 // lifetime starts at this call, by this server's own clock.
-func (d *Detector) Tell(now time.Duration, readings []Reading) {
+func (d *Detector) Remember(now time.Duration, readings []Reading) {
 	d.advance(now)
 	if d.p.CacheSize == 0 || !d.p.Scheduler.Shares() {
 		return
@@ -296,7 +296,7 @@ func (a *acceptance) learn(bin int, chosen bool) {
 // AcceptancePoint is one point of the learned curve.
 type AcceptancePoint struct {
 	Load         float64 // lower bound of the bin
-	Told, Chosen uint32  // probes answered with this load, and those that chose the server
+	Seen, Chosen uint32  // probes answered with this load, and those that chose the server
 }
 
 // Curve returns the learned points of P(load), one for each load that was ever reported.

@@ -1,14 +1,17 @@
 package twochoice
 
 import (
+	"errors"
+	"fmt"
 	"slices"
-	"strconv"
+
+	"hotbed/dataplane/internal/limits"
 )
 
 // MaintainerParameters configures a server's metadata maintainer.
 type MaintainerParameters struct {
-	Workers int    `json:"workers"` // concurrent pulls, the paper's threads: 2
-	Bytes   uint64 `json:"bytes"`   // maximum size of one pull: 4 MiB
+	Workers int    `json:"workers" limits:"1 1024"` // concurrent pulls, the paper's threads: 2
+	Bytes   uint64 `json:"bytes"`                   // maximum size of one pull: 4 MiB
 }
 
 // DefaultMaintainer returns the default parameters.
@@ -47,11 +50,11 @@ type Maintainer struct {
 
 // NewMaintainer returns an idle maintainer of a table.
 func NewMaintainer(p MaintainerParameters, t *Table) (*Maintainer, error) {
-	if p.Workers < 1 || p.Workers > 1024 {
-		return nil, &ParameterError{"maintainer.workers", strconv.Itoa(p.Workers), "1 to 1024"}
+	if err := limits.Check(p); err != nil {
+		return nil, fmt.Errorf("maintainer.%w", err)
 	}
 	if p.Bytes == 0 {
-		return nil, &ParameterError{"maintainer.bytes", "0", "1 and more"}
+		return nil, errors.New("maintainer.bytes is 0; allowed is 1 and more")
 	}
 	return &Maintainer{p: p, table: t}, nil
 }

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
+
+	"hotbed/dataplane/internal/limits"
 )
 
 // Policy is the name of a scheduler.
@@ -71,23 +72,26 @@ func (s *Span) UnmarshalJSON(text []byte) error {
 	return fmt.Errorf("%s is not a time; write seconds, or text such as \"50ms\"", text)
 }
 
+// Seconds returns the span in seconds.
+func (s Span) Seconds() float64 { return time.Duration(s).Seconds() }
+
 // MarshalJSON writes seconds.
-func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(s.Seconds()) }
 
 // PrequalParameters configures Prequal's rule; the defaults are those of its paper.
 type PrequalParameters struct {
-	Probes   int     `json:"probes"`   // for each write: 3
-	Pool     int     `json:"pool"`     // probes remembered: 16
-	Age      Span    `json:"age"`      // lifetime of a remembered probe: 1 s
-	Quantile float64 `json:"quantile"` // servers above this quantile of operations in flight are hot: 0.84
+	Probes   int     `json:"probes" limits:"1 64"`  // for each write: 3
+	Pool     int     `json:"pool" limits:"1 1024"`  // probes remembered: 16
+	Age      Span    `json:"age" limits:"1e-9 1e9"` // lifetime of a remembered probe: 1 s
+	Quantile float64 `json:"quantile" limits:"0 1"` // servers above this quantile of operations in flight are hot: 0.84
 }
 
 // PreassignParameters configures P(load) and preassignment (III.C).
 type PreassignParameters struct {
-	Unit     float64 `json:"unit"`     // width of a load bin: 1 MiB, or 1 operation
-	Prior    float64 `json:"prior"`    // P before any learning: 0.5, k of 2k
-	Weight   float64 `json:"weight"`   // weight of the prior in probes: 1
-	Lifetime Span    `json:"lifetime"` // of a preassignment, if the write does not come: 1 s
+	Unit     float64 `json:"unit" limits:"1e-9 1e18"`    // width of a load bin: 1 MiB, or 1 operation
+	Prior    float64 `json:"prior" limits:"0 1"`         // P before any learning: 0.5, k of 2k
+	Weight   float64 `json:"weight" limits:"0 1e9"`      // weight of the prior in probes: 1
+	Lifetime Span    `json:"lifetime" limits:"1e-9 1e9"` // of a preassignment, if the write does not come: 1 s
 }
 
 // Parameters configures a scheduler and the servers' detectors.
@@ -96,11 +100,11 @@ type Parameters struct {
 	Choices   Choices `json:"choices"`
 	Metric    Metric  `json:"metric"`
 	// MinWrite: smaller writes stay at home without probes; 1 KiB (VI.A).
-	MinWrite int64 `json:"min_write"`
+	MinWrite int64 `json:"min_write" limits:"0 1e18"`
 	// CacheLifetime: lifetime of remembered loads of other servers; 200 ms (III.B).
-	CacheLifetime Span `json:"cache_lifetime"`
+	CacheLifetime Span `json:"cache_lifetime" limits:"0 1e9"`
 	// CacheSize: maximum number of remembered loads; 16. 0 disables the cache.
-	CacheSize int                 `json:"cache_size"`
+	CacheSize int                 `json:"cache_size" limits:"0 1024"`
 	Preassign PreassignParameters `json:"preassign"`
 	Prequal   PrequalParameters   `json:"prequal"`
 }
@@ -123,40 +127,15 @@ func Simulated(scheduler Policy) Parameters {
 	return p
 }
 
-// Validate returns a *ParameterError for the first parameter that is not allowed.
+// Validate returns an error of one sentence for the first parameter that is not allowed.
 func (p Parameters) Validate() error {
-	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	within := func(v, least, most float64) bool { return v >= least && v <= most }
-	for _, c := range []struct {
-		ok                   bool
-		name, value, allowed string
-	}{
-		{slices.Contains(Policies, p.Scheduler), "scheduler", strconv.Quote(string(p.Scheduler)),
-			fmt.Sprintf("one of %q", Policies)},
-		{p.Choices == HomeRandom || p.Choices == RandomRandom, "choices",
-			strconv.Quote(string(p.Choices)), fmt.Sprintf("%q or %q", HomeRandom, RandomRandom)},
-		{p.Metric == Bytes || p.Metric == Operations, "metric", strconv.Quote(string(p.Metric)),
-			fmt.Sprintf("%q or %q", Bytes, Operations)},
-		{p.MinWrite >= 0, "min_write", strconv.FormatInt(p.MinWrite, 10), "0 and more bytes"},
-		{p.CacheLifetime >= 0, "cache_lifetime", time.Duration(p.CacheLifetime).String(), "0 and more"},
-		{within(float64(p.CacheSize), 0, 1024), "cache_size", strconv.Itoa(p.CacheSize), "0 to 1024"},
-		{within(p.Preassign.Unit, 1e-9, 1e18), "preassign.unit", number(p.Preassign.Unit),
-			"1e-9 to 1e18 bytes or operations"},
-		{within(p.Preassign.Prior, 0, 1), "preassign.prior", number(p.Preassign.Prior), "0 to 1"},
-		{within(p.Preassign.Weight, 0, 1e9), "preassign.weight", number(p.Preassign.Weight),
-			"0 to 1e9 probes"},
-		{p.Preassign.Lifetime > 0, "preassign.lifetime", time.Duration(p.Preassign.Lifetime).String(),
-			"a time above 0"},
-		{within(float64(p.Prequal.Probes), 1, 64), "prequal.probes", strconv.Itoa(p.Prequal.Probes),
-			"1 to 64"},
-		{within(float64(p.Prequal.Pool), 1, 1024), "prequal.pool", strconv.Itoa(p.Prequal.Pool),
-			"1 to 1024"},
-		{p.Prequal.Age > 0, "prequal.age", time.Duration(p.Prequal.Age).String(), "a time above 0"},
-		{within(p.Prequal.Quantile, 0, 1), "prequal.quantile", number(p.Prequal.Quantile), "0 to 1"},
-	} {
-		if !c.ok {
-			return &ParameterError{c.name, c.value, c.allowed}
-		}
+	switch {
+	case !slices.Contains(Policies, p.Scheduler):
+		return fmt.Errorf("scheduler is %q; allowed is one of %q", p.Scheduler, Policies)
+	case p.Choices != HomeRandom && p.Choices != RandomRandom:
+		return fmt.Errorf("choices is %q; allowed is %q or %q", p.Choices, HomeRandom, RandomRandom)
+	case p.Metric != Bytes && p.Metric != Operations:
+		return fmt.Errorf("metric is %q; allowed is %q or %q", p.Metric, Bytes, Operations)
 	}
-	return nil
+	return limits.Check(p)
 }

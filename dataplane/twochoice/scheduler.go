@@ -1,6 +1,7 @@
 package twochoice
 
 import (
+	"errors"
 	"math"
 	"time"
 )
@@ -99,7 +100,7 @@ func New(p Parameters, servers Servers, random Random, queues *Queues) (Schedule
 		return nil, err
 	}
 	if servers < 1 {
-		return nil, &ParameterError{"the number of OSDs", "0", "1 and more"}
+		return nil, errors.New("a scheduler needs at least one server")
 	}
 	base := base{p: p, servers: servers, random: random}
 	switch p.Scheduler {
@@ -115,7 +116,7 @@ func New(p Parameters, servers Servers, random Random, queues *Queues) (Schedule
 		return &prequal{base: base}, nil
 	}
 	if queues == nil {
-		return nil, &ParameterError{"the oracle's queues", "nothing", "the true queues of all OSDs"}
+		return nil, errors.New("the oracle needs the true queues of all servers")
 	}
 	return &oracle{base, queues}, nil
 }

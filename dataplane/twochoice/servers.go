@@ -16,10 +16,7 @@
 // redirect table, Maintainer (V.C) moves data home. Package redirectlog keeps a table on disk.
 package twochoice
 
-import (
-	"fmt"
-	"math/bits"
-)
+import "math/bits"
 
 // Server is the number of an object server (an OSD), from 0.
 type Server int32
@@ -64,11 +61,4 @@ func (n Servers) drawOther(random Random, than Server) Server {
 		server++
 	}
 	return server
-}
-
-// ParameterError reports a parameter value that is not allowed.
-type ParameterError struct{ Name, Value, Allowed string }
-
-func (e *ParameterError) Error() string {
-	return fmt.Sprintf("%s is %s; allowed is %s", e.Name, e.Value, e.Allowed)
 }

@@ -19,8 +19,8 @@ import (
 	"hotbed/dataplane/nfssim"
 )
 
-// tellEvery is the interval between progress reports.
-const tellEvery = 200 * time.Millisecond
+// reportEvery is the interval between progress reports.
+const reportEvery = 200 * time.Millisecond
 
 func main() {
 	if len(os.Args) < 2 || len(os.Args) > 3 || len(os.Args) == 3 && os.Args[2] != "--progress" {
@@ -56,7 +56,7 @@ func run(in io.Reader, out io.Writer, progress bool) error {
 	}
 	reported := time.Now()
 	result, err := nfssim.Run(scenario, nfssim.FromFile, func(share float64) {
-		if progress && time.Since(reported) > tellEvery {
+		if progress && time.Since(reported) > reportEvery {
 			reported = time.Now()
 			fmt.Fprintf(os.Stderr, "progress %.3f\n", share)
 		}

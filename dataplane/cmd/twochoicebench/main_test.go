@@ -80,7 +80,7 @@ func TestProbesAreTimed(t *testing.T) {
 	}
 }
 
-func TestTheStatusOfEveryAgentIsTold(t *testing.T) {
+func TestStatusReportsEveryAgent(t *testing.T) {
 	path := cluster(t, 3)
 	flags := []string{"--cluster", path, "--processes", "4", "--size", "2KiB"}
 	if _, err := printed(t, func() error { return write(t.Context(), flags) }); err != nil {

@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string) error {
 		<-ctx.Done()
 		s.Stop()
 	}()
-	if err := tellReady(); err != nil {
+	if err := notifyReady(); err != nil {
 		fmt.Fprintf(os.Stderr, "twochoiced %d: %v\n", *node, err)
 	}
 	return s.Wait()
@@ -214,8 +214,8 @@ func ownFolder(path string) error {
 	return os.Chmod(path, 0o700)
 }
 
-// tellReady notifies systemd that the agent serves, if systemd asked (Type=notify).
-func tellReady() error {
+// notifyReady notifies systemd that the agent serves, if systemd asked (Type=notify).
+func notifyReady() error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return nil

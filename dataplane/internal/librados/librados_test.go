@@ -78,7 +78,13 @@ type onCeph struct {
 }
 
 func (d onCeph) Close() error   { return errors.Join(d.Disk.Close(), d.pool.Close()) }
-func (d onCeph) Abandon() error { return d.pool.Abandon() }
+func (d onCeph) Abandon() error { return abandon(d.pool) }
+
+// abandon disconnects as the death of the process does: the lock stays.
+func abandon(p *Pool) error {
+	p.cookie = ""
+	return p.Close()
+}
 
 func empty(t *testing.T, c Config) {
 	t.Helper()
@@ -130,7 +136,7 @@ func TestAnOwnerThatIsFencedWritesNoMore(t *testing.T) {
 	}
 	first, second, third := pool(), pool(), pool()
 	defer func() {
-		_ = first.Abandon()
+		_ = abandon(first)
 		_ = second.Close()
 		_ = third.Close()
 		empty(t, c)

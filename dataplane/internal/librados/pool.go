@@ -90,24 +90,9 @@ func (p *Pool) Close() error {
 	if p.cookie != "" {
 		err = check(p.library.unlock(p.context, ownerObject, lockName, p.cookie), "the pool %s cannot be given back", p.name)
 	}
-	p.disconnect()
-	return err
-}
-
-// Abandon disconnects as the death of the process does: the lock stays.
-func (p *Pool) Abandon() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closed {
-		p.closed = true
-		p.disconnect()
-	}
-	return nil
-}
-
-func (p *Pool) disconnect() {
 	p.library.destroyContext(p.context)
 	p.library.shutdown(p.cluster)
+	return err
 }
 
 var errClosed = errors.New("the pool is closed")

@@ -12,6 +12,7 @@ import (
 	"math"
 	"time"
 
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/sim"
 	"hotbed/dataplane/twochoice"
 )
@@ -26,27 +27,27 @@ const gap = 10 * time.Second
 type Parameters struct {
 	Scheduler twochoice.Policy  `json:"scheduler"`
 	Choices   twochoice.Choices `json:"choices"`
-	Servers   int               `json:"servers"`
-	Processes int               `json:"processes"`
+	Servers   int               `json:"servers" limits:"2 1e6"`
+	Processes int               `json:"processes" limits:"1 1e7"`
 	// PerNode is the number of processes per compute node, which has a scheduler and a link.
-	PerNode int `json:"processes_per_node"`
+	PerNode int `json:"processes_per_node" limits:"1 65536"`
 	// StragglerRatio of the servers have StragglerFactor times the load; others in each burst.
-	StragglerRatio  float64 `json:"straggler_ratio"`
-	StragglerFactor float64 `json:"straggler_factor"`
+	StragglerRatio  float64 `json:"straggler_ratio" limits:"0 1"`
+	StragglerFactor float64 `json:"straggler_factor" limits:"1 1000"`
 	// LoadMean and LoadSD describe a server's writes at the start of a burst: normal, rounded to
 	// whole writes.
-	LoadMean float64 `json:"load_mean"`
-	LoadSD   float64 `json:"load_sd"`
-	Service  float64 `json:"service_s"`    // of one write at a server
-	Trip     float64 `json:"round_trip_s"` // between a compute node and a server
-	Link     float64 `json:"link_s"`       // of one write on a compute node's link
-	Spread   float64 `json:"spread_s"`     // nodes begin at random times within it
-	Cache    float64 `json:"cache_s"`      // lifetime of loads of other servers (III.B)
+	LoadMean float64 `json:"load_mean" limits:"0 1e6"`
+	LoadSD   float64 `json:"load_sd" limits:"0 1e6"`
+	Service  float64 `json:"service_s" limits:"1e-6 60"` // of one write at a server
+	Trip     float64 `json:"round_trip_s" limits:"0 10"` // between a compute node and a server
+	Link     float64 `json:"link_s" limits:"0 10"`       // of one write on a compute node's link
+	Spread   float64 `json:"spread_s" limits:"0 60"`     // nodes begin at random times within it
+	Cache    float64 `json:"cache_s" limits:"0 3600"`    // lifetime of loads of other servers (III.B)
 	// Weight is the weight of P(load)'s prior, in decisions (III.C).
-	Weight float64 `json:"prior_weight"`
+	Weight float64 `json:"prior_weight" limits:"0 1e9"`
 	// LearnRounds is the number of uncounted bursts for learning; Rounds is that of counted bursts.
-	LearnRounds int `json:"learn_rounds"`
-	Rounds      int `json:"rounds"`
+	LearnRounds int `json:"learn_rounds" limits:"0 1e4"`
+	Rounds      int `json:"rounds" limits:"1 1e4"`
 	// Forget discards all learning before each counted burst: a cold start.
 	Forget bool `json:"forget"`
 	// Redirects delays a redirected write until its home server has recorded it (V.A, step 4).
@@ -82,29 +83,8 @@ func Read(in io.Reader) (Parameters, error) {
 
 // Validate returns an error of one sentence for the first value outside its range.
 func (p *Parameters) Validate() error {
-	for _, c := range []struct {
-		name           string
-		v, least, most float64
-	}{
-		{name: "servers", v: float64(p.Servers), least: 2, most: 1e6},
-		{name: "processes", v: float64(p.Processes), least: 1, most: 1e7},
-		{name: "processes_per_node", v: float64(p.PerNode), least: 1, most: 65536},
-		{name: "straggler_ratio", v: p.StragglerRatio, most: 1},
-		{name: "straggler_factor", v: p.StragglerFactor, least: 1, most: 1000},
-		{name: "load_mean", v: p.LoadMean, most: 1e6},
-		{name: "load_sd", v: p.LoadSD, most: 1e6},
-		{name: "service_s", v: p.Service, least: 1e-6, most: 60},
-		{name: "round_trip_s", v: p.Trip, most: 10},
-		{name: "link_s", v: p.Link, most: 10},
-		{name: "spread_s", v: p.Spread, most: 60},
-		{name: "cache_s", v: p.Cache, most: 3600},
-		{name: "prior_weight", v: p.Weight, most: 1e9},
-		{name: "learn_rounds", v: float64(p.LearnRounds), most: 10_000},
-		{name: "rounds", v: float64(p.Rounds), least: 1, most: 10_000},
-	} {
-		if !(c.v >= c.least && c.v <= c.most) {
-			return fmt.Errorf("%s is %g, allowed is %g to %g", c.name, c.v, c.least, c.most)
-		}
+	if err := limits.Check(*p); err != nil {
+		return err
 	}
 	core := p.core()
 	return core.Validate()
@@ -364,12 +344,12 @@ func (m *model) inform(now time.Duration, i int) {
 	n := &m.nodes[i]
 	// Cached loads are useless once the whole burst has probed, and expire before the next burst:
 	// then the report to servers is skipped.
-	tell := m.shares && (m.unprobed > 0 || time.Duration(m.core.CacheLifetime) >= gap)
+	remember := m.shares && (m.unprobed > 0 || time.Duration(m.core.CacheLifetime) >= gap)
 	for j, p := range n.probes {
 		d := m.detector(p.Server, now)
 		d.Settle(now, n.readings[j].Ticket, n.chosen[j])
-		if tell {
-			d.Tell(now, n.readings)
+		if remember {
+			d.Remember(now, n.readings)
 		}
 	}
 }

@@ -212,7 +212,7 @@ func (r *plain) decide(i int, probes []twochoice.Probe, readings, cached []twoch
 		r.messages.Decisions++
 		r.at(r.now+m.half, func() {
 			r.detectors[p.Server].Settle(r.now, readings[j].Ticket, chosen[int32(j)])
-			r.detectors[p.Server].Tell(r.now, readings)
+			r.detectors[p.Server].Remember(r.now, readings)
 		})
 	}
 }

@@ -59,7 +59,7 @@ type Load struct {
 // Point is one point of P(load) over all servers.
 type Point struct {
 	Load   float64 `json:"load"` // writes
-	Told   int64   `json:"told"`
+	Seen   int64   `json:"told"` // probes answered with this load
 	Chosen int64   `json:"chosen"`
 }
 
@@ -206,11 +206,11 @@ func (m *model) history() []Point {
 			for bin >= len(out) {
 				out = append(out, Point{Load: float64(len(out))})
 			}
-			out[bin].Told += int64(point.Told)
+			out[bin].Seen += int64(point.Seen)
 			out[bin].Chosen += int64(point.Chosen)
 		}
 	}
-	return slices.DeleteFunc(out, func(p Point) bool { return p.Told == 0 })
+	return slices.DeleteFunc(out, func(p Point) bool { return p.Seen == 0 })
 }
 
 func (m *model) trace() *Trace {

@@ -37,11 +37,8 @@ func (w *world) join(operations int) *client {
 	if err != nil {
 		panic(err)
 	}
-	machine, err := protocol.NewClient(protocol.ClientConfig{ID: w.ids, Nodes: w.plan.nodes, Home: w.home,
+	machine := protocol.NewClient(protocol.ClientConfig{ID: w.ids, Nodes: w.plan.nodes, Home: w.home,
 		Copies: w.plan.copies, Batch: w.plan.batch, Attempts: 12, Scheduler: scheduler})
-	if err != nil {
-		panic(err)
-	}
 	c := &client{w: w, peer: protocol.FirstClient + protocol.Peer(w.ids), machine: machine,
 		writes: map[uint64]*write{}, reads: map[uint64]*read{}, todo: operations}
 	w.clients[c.peer] = c

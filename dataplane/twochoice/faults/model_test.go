@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 )
 
@@ -69,14 +70,20 @@ func (m *model) begin(object string, from uint64, data []byte) *write {
 // named records the name of a write in progress.
 func (m *model) named(w *write, id protocol.WriteID) { m.byName[id] = w }
 
-// ordered records an agent's report that a write has its place.
-func (m *model) ordered(o protocol.Ordered) {
-	w := m.byName[o.Write]
-	if w == nil || w.object.name != o.Object || w.from != o.From || w.to() != o.To {
-		m.violated("%q has at %d a write %v of %d to %d that nobody made", o.Object, o.Stamp, o.Write, o.From, o.To)
-		return
+// ordered gives the writes of durable log records their places.
+func (m *model) ordered(records []protocol.Record) {
+	for _, r := range records {
+		if !r.Writes() {
+			continue
+		}
+		c := r.Change
+		w := m.byName[r.Note.Write]
+		if w == nil || w.object.name != string(c.Object) || w.from != c.Range.Start || w.to() != c.Range.End {
+			m.violated("%q has at %d a write %v of %v that nobody made", c.Object, c.Receipt, r.Note.Write, c.Range)
+			continue
+		}
+		m.place(w, uint64(c.Receipt))
 	}
-	m.place(w, o.Stamp)
 }
 
 // place assigns a write its place in the order.
@@ -207,7 +214,9 @@ func acknowledged(m *model, from uint64, data string, stamp uint64) {
 func TestTheModelFindsEachViolation(t *testing.T) {
 	id := protocol.WriteID{Client: 2, Seq: 1}
 	order := func(m *model, to, stamp uint64) {
-		m.ordered(protocol.Ordered{Object: "o", From: 1, To: to, Write: id, Stamp: stamp})
+		m.ordered([]protocol.Record{{Note: protocol.Note{Kind: protocol.OfWrite, Write: id},
+			Change: twochoice.Record{Kind: twochoice.Redirected, Object: "o", Range: twochoice.Range{Start: 1, End: to},
+				Receipt: twochoice.Receipt(stamp)}}})
 	}
 	rejected := protocol.Finished{Err: errors.New("full"), Decided: true}
 	for want, do := range map[string]func(m *model, w *write){

@@ -19,7 +19,7 @@ type node struct {
 	w     *world
 	id    protocol.Node
 	disk  *simdisk.Disk
-	store filestore.Keeper
+	store *filestore.Disk
 	agent *protocol.Agent
 	epoch uint64
 	up    bool
@@ -53,8 +53,10 @@ func (n *node) start() {
 		}
 	}
 	if err == nil {
-		n.store = store
-		n.agent, err = protocol.NewAgent(n.config(), found.Fragments, found.Records)
+		var agent *protocol.Agent
+		if agent, err = protocol.NewAgent(n.config(), found.Fragments, found.Records); err == nil {
+			n.store, n.agent = store, agent
+		}
 	}
 	if err != nil {
 		if unwell { // retry
@@ -71,6 +73,7 @@ func (n *node) start() {
 	w.log("node %d starts: %d fragments, %d records, %d bytes torn", n.id, len(found.Fragments), len(found.Records),
 		found.Recovery.TornBytes)
 	n.up = true
+	w.model.ordered(found.Records)
 	n.flush()
 	n.tick(n.epoch)
 }
@@ -142,11 +145,7 @@ func (n *node) abandon() {
 
 // flush carries out the agent's requests.
 func (n *node) flush() {
-	sends, ops, ordered := n.agent.Take()
-	for _, o := range ordered {
-		n.w.log("node %d orders %v: %q %d to %d at %d, again %v", n.id, o.Write, o.Object, o.From, o.To, o.Stamp, o.Again)
-		n.w.model.ordered(o)
-	}
+	sends, ops := n.agent.Take()
 	if err := n.agent.Failed(); err != nil {
 		if !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ESHUTDOWN) && !errors.Is(err, syscall.ENOSPC) {
 			n.w.model.violated("node %d: nothing is wrong with its disk: %v", n.id, err)
@@ -184,6 +183,9 @@ func (n *node) begin(op protocol.DiskOp) {
 	var done protocol.DiskDone
 	end := func() {
 		n.agent.DiskDone(n.now(), done)
+		if op.Kind == protocol.WriteLog && done.Err == nil {
+			w.model.ordered(op.Records)
+		}
 		n.flush()
 	}
 	early := w.breaks == ackBeforeSync && op.Kind == protocol.WriteLog ||

@@ -113,7 +113,7 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 	other := put(bytesOf(300))
 	other.Write.Seq++
 	must(t, d, other)
-	if err := os.Rename(filepath.Join(path, FragmentName(other.Write)), file); err != nil {
+	if err := os.Rename(filepath.Join(path, fragmentName(other.Write)), file); err != nil {
 		t.Fatal(err)
 	}
 	if done := d.Do(get(1000, 1300)); !errors.Is(done.Err, protocol.ErrDamaged) {
@@ -186,41 +186,6 @@ func TestAFolderIsOneAgentsAndHasNoLeftovers(t *testing.T) {
 	}
 	if left, err := os.ReadDir(path); err != nil || len(left) != 1 {
 		t.Errorf("the folder has %v (%v)", left, err)
-	}
-}
-
-func TestADamagedLogIsRefusedAndATornTailIsCutOff(t *testing.T) {
-	d, path := mustOpen(t)
-	for i := range uint64(5) {
-		must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
-			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
-	}
-	log := filepath.Join(path, LogName)
-	whole, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bad := bytes.Clone(whole)
-	bad[74] ^= 4
-	bad[74+4096] ^= 4 // in both copies
-	spoilt := t.TempDir()
-	if err := os.WriteFile(filepath.Join(spoilt, LogName), bad, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := open(t, spoilt); err == nil || !strings.Contains(err.Error(), "corrupt at byte") {
-		t.Fatalf("a damaged log: %v", err)
-	}
-	// A kill during a call leaves the beginning of an append in the first copy. A separate record
-	// marks that it was cut off.
-	other := t.TempDir()
-	torn := bytes.Clone(whole)
-	copy(torn[len(bytes.TrimRight(whole[:4096], "\x00"))+8:], "RFRM")
-	if err := os.WriteFile(filepath.Join(other, LogName), torn, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, found, err := open(t, other)
-	if err != nil || found.Recovery.TornBytes == 0 || len(found.Records) != 6 || found.Records[5] != protocol.CutRecord() {
-		t.Fatalf("a torn log: %+v, %v", found, err)
 	}
 }
 

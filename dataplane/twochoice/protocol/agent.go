@@ -71,24 +71,13 @@ type Agent struct {
 	rests      time.Duration          // no pulls before this time, because a disk refused data
 	paused     bool
 
-	sends   []Send
-	ops     []DiskOp
-	ordered []Ordered
+	sends []Send
+	ops   []DiskOp
 }
 
 // NewAgent starts an agent from its disk: the store's fragments, and the log's records in order.
-// The error names the invalid record or parameter.
+// The error names the invalid record or parameter of the maintainer.
 func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, error) {
-	switch {
-	case c.Nodes < 1 || int(c.Node) >= c.Nodes:
-		return nil, fmt.Errorf("agent %d is not one of %d", c.Node, c.Nodes)
-	case c.Copies < 1 || c.Copies > MaxTargets || c.Copies > c.Nodes:
-		return nil, fmt.Errorf("%d copies on %d agents: allowed are 1 or 2, on as many agents or more", c.Copies,
-			c.Nodes)
-	case c.Home == nil || c.Detector == nil || c.Size == 0 || c.Size > MaxOffset:
-		return nil, fmt.Errorf("an agent needs a placement, a detector, and objects of 1 to %d bytes",
-			uint64(MaxOffset))
-	}
 	book := newBook(c)
 	maintainer, err := twochoice.NewMaintainer(c.Maintainer, book.table)
 	if err != nil {
@@ -109,9 +98,6 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 	for _, r := range records {
 		if _, err := book.apply(r); err != nil {
 			return nil, fmt.Errorf("the redirect log of agent %d: %w", c.Node, err)
-		}
-		if r.writes() {
-			a.ordered = append(a.ordered, r.ordered(true))
 		}
 	}
 	a.logged = len(records)
@@ -135,22 +121,11 @@ type diskJob struct {
 	peers int32 // operations in flight at its start
 }
 
-// Ordered reports to observers, such as the fault simulation's model, that a write is durable in
-// its object's order and readable. Again means that recovery found the write in the log.
-type Ordered struct {
-	Object   string
-	From, To uint64
-	Write    WriteID
-	Stamp    uint64
-	Again    bool
-}
-
-// Take returns, once, the pending output: messages, disk operations, and newly ordered writes for
-// observers.
-func (a *Agent) Take() ([]Send, []DiskOp, []Ordered) {
-	sends, ops, ordered := a.sends, a.ops, a.ordered
-	a.sends, a.ops, a.ordered = nil, nil, nil
-	return sends, ops, ordered
+// Take returns, once, the messages to send and the disk operations to carry out.
+func (a *Agent) Take() ([]Send, []DiskOp) {
+	sends, ops := a.sends, a.ops
+	a.sends, a.ops = nil, nil
+	return sends, ops
 }
 
 // Failed returns the reason why the agent stopped; its driver then ends. Nil while it works.
@@ -176,7 +151,7 @@ func (a *Agent) Receive(now time.Duration, from Peer, m Message) {
 	case Probe:
 		a.probe(from, m)
 	case Decide:
-		a.config.Detector.Tell(a.now, readings(m.Loads))
+		a.config.Detector.Remember(a.now, readings(m.Loads))
 		a.config.Detector.Settle(a.now, twochoice.Ticket(m.Ticket), false)
 	case Put:
 		a.put(from, m)

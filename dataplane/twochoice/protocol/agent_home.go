@@ -168,9 +168,6 @@ func (a *Agent) apply(o *order) {
 		a.fail(err)
 		return
 	}
-	if o.record.writes() {
-		a.ordered = append(a.ordered, o.record.ordered(false))
-	}
 	for _, f := range dead {
 		a.dropAt(f)
 	}
@@ -186,7 +183,7 @@ func (a *Agent) acknowledge(o *order, err error) {
 		case err != nil:
 			a.refuse(w.from, w.m, RegisterReply, Full, "no room for the record of a write to %q; free space there",
 				w.m.Object)
-		case o.record.writes():
+		case o.record.Writes():
 			a.orderedReply(w, uint64(o.record.Change.Receipt))
 		default:
 			a.refuseFenced(w)

@@ -50,7 +50,7 @@ func (a *Agent) find(object string, w WriteID) *held {
 
 // put stores a fragment; an existing fragment is never written again.
 func (a *Agent) put(from Peer, m Message) {
-	a.config.Detector.Tell(a.now, readings(m.Loads))
+	a.config.Detector.Remember(a.now, readings(m.Loads))
 	problem := a.checkRange(m)
 	switch {
 	case uint64(len(m.Data)) != m.To-m.From:

@@ -51,13 +51,8 @@ type Record struct {
 	Note   Note
 }
 
-// writes reports whether the record orders a write.
-func (r Record) writes() bool { return r.Note.Kind == OfWrite && r.Change.Kind == twochoice.Redirected }
-
-func (r Record) ordered(again bool) Ordered {
-	return Ordered{Object: string(r.Change.Object), From: r.Change.Range.Start, To: r.Change.Range.End,
-		Write: r.Note.Write, Stamp: uint64(r.Change.Receipt), Again: again}
-}
+// Writes reports whether the record orders a write: the write is readable once the record is durable.
+func (r Record) Writes() bool { return r.Note.Kind == OfWrite && r.Change.Kind == twochoice.Redirected }
 
 // CutRecord returns the record that replaces a log's torn tail.
 func CutRecord() Record { return Record{Note: Note{Kind: CutIs, Value: 1}} }

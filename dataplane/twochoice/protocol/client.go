@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +11,7 @@ import (
 
 // ClientConfig configures a client.
 type ClientConfig struct {
-	// ID is the client process's number; no other process may ever use it.
+	// ID is the client process's number, above 0; no other process may ever use it.
 	ID uint64
 	// Nodes is the number of agents; Home returns an object's home.
 	Nodes int
@@ -112,17 +111,8 @@ type copyOf struct {
 }
 
 // NewClient returns a client with nothing in progress.
-func NewClient(c ClientConfig) (*Client, error) {
-	switch {
-	case c.ID == 0 || c.Home == nil || c.Scheduler == nil:
-		return nil, errors.New("a client needs a number above 0, a placement and a scheduler")
-	case c.Nodes < 1 || c.Copies < 1 || c.Copies > MaxTargets || c.Copies > c.Nodes:
-		return nil, fmt.Errorf("%d copies on %d agents: allowed are 1 or 2, on as many agents or more",
-			c.Copies, c.Nodes)
-	case c.Batch < 1 || c.Attempts < 1:
-		return nil, fmt.Errorf("batch %d and attempts %d: both are at least 1", c.Batch, c.Attempts)
-	}
-	return &Client{config: c, ops: map[uint64]*operation{}, calls: map[uint64]*exchange{}}, nil
+func NewClient(c ClientConfig) *Client {
+	return &Client{config: c, ops: map[uint64]*operation{}, calls: map[uint64]*exchange{}}
 }
 
 // Take returns, once, the messages to send and the ended operations.

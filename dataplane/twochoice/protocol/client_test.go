@@ -18,12 +18,8 @@ func newClient(t *testing.T, policy twochoice.Policy, nodes, copies int) *Client
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewClient(ClientConfig{ID: 5, Nodes: nodes, Home: func(string) Node { return 0 }, Copies: copies, Batch: 8,
+	return NewClient(ClientConfig{ID: 5, Nodes: nodes, Home: func(string) Node { return 0 }, Copies: copies, Batch: 8,
 		Attempts: 20, Scheduler: scheduler})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // writing returns a client that began to write.
@@ -93,7 +89,7 @@ func TestWritesThatWaitShareAProbe(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotChosenIsTold(t *testing.T) {
+func TestUnchosenServersLearnTheDecision(t *testing.T) {
 	c := writing(t, twochoice.Both, 12, 1)
 	reported := map[Kind]int{}
 	for _, s := range answer(t, c, Register) {
@@ -107,7 +103,7 @@ func TestWhoIsNotChosenIsTold(t *testing.T) {
 	}
 }
 
-func TestWhoAnswersAProbeTooLateIsToldToo(t *testing.T) {
+func TestServersThatAnswerAProbeTooLateLearnTheDecision(t *testing.T) {
 	c := writing(t, twochoice.Both, 12, 1)
 	probes := sent(c)
 	quick, slow := probes[0], probes[1]

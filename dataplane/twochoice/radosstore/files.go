@@ -62,8 +62,8 @@ func openFiles(pool Pool, objects []string) (*files, error) {
 	}
 	for _, number := range slices.Sorted(maps.Keys(chunks)) {
 		for _, chunk := range chunks[number] {
-			if err := remove(pool, chunkName(number, chunk)); err != nil {
-				return nil, err
+			if err := pool.Remove(chunkName(number, chunk)); err != nil && !missing(err) {
+				return nil, fmt.Errorf("%s cannot be removed: %w", pool.Path(chunkName(number, chunk)), err)
 			}
 		}
 	}

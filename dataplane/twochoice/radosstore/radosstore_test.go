@@ -238,7 +238,7 @@ func TestWhatACrashLeftOfARewriteIsRemoved(t *testing.T) {
 	}
 }
 
-func TestAFullPoolIsToldAndLosesNothing(t *testing.T) {
+func TestAFullPoolIsReportedAndLosesNothing(t *testing.T) {
 	pool := newMemory()
 	d := opened(t, pool)
 	record := protocol.Record{Note: protocol.Note{Kind: protocol.OfFence, Write: name}}
@@ -257,21 +257,6 @@ func TestAFullPoolIsToldAndLosesNothing(t *testing.T) {
 	_, found, err := OpenDisk(pool, 3, 1)
 	if err != nil || len(found.Records) != 2 || len(found.Fragments) != 0 {
 		t.Errorf("%+v, %v", found, err)
-	}
-}
-
-// Bytes that an OSD cannot read are lost, but an agent must not stop.
-func TestAnUnreadableObjectIsDamaged(t *testing.T) {
-	pool := newMemory()
-	d := opened(t, pool)
-	must(t, d, put([]byte("bytes")))
-	must(t, d, protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", To: 1, Data: []byte("x")})
-	pool.worn = true
-	for _, op := range []protocol.DiskOp{get(1001, 1004), {Kind: protocol.ReadBase, Object: "o", To: 1,
-		Sums: protocol.SumsOf(0, []byte("x"))}} {
-		if done := d.Do(op); !errors.Is(done.Err, protocol.ErrDamaged) {
-			t.Errorf("operation %d: %v", op.Kind, done.Err)
-		}
 	}
 }
 

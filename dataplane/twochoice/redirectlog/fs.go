@@ -4,6 +4,8 @@
 // It uses a small file interface (FS), so that a simulation can inject faults.
 package redirectlog
 
+import "io"
+
 // FS is a folder of files. Errors that wrap fs.ErrNotExist and syscall.ENOSPC have their standard
 // meaning. Writes without a Sync may be lost or partial after a crash, in any order. Name changes
 // without a SyncFolder may be lost.
@@ -25,11 +27,11 @@ type FS interface {
 
 // File is an open file.
 type File interface {
-	ReadAt(p []byte, offset int64) (int, error)
-	WriteAt(p []byte, offset int64) (int, error)
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
 	Truncate(size int64) error
 	Size() (int64, error)
 	// Sync makes all writes durable. After an error, it is unknown which writes are durable.
 	Sync() error
-	Close() error
 }

@@ -86,7 +86,7 @@ func (j *Journal) Append(entries [][]byte) error {
 	blocks := append(slices.Clip(j.tail), frame...)
 	j.pairs = appendPairs(j.pairs[:0], blocks)
 	at := 2 * (j.end - int64(len(j.tail)))
-	n, err := writeAll(j.file, j.pairs, at)
+	n, err := j.file.WriteAt(j.pairs, at)
 	if err == nil {
 		if err = j.file.Sync(); err == nil {
 			j.end += int64(len(frame))
@@ -110,7 +110,7 @@ func (j *Journal) Append(entries [][]byte) error {
 func (j *Journal) undo(at int64, written bool) error {
 	j.pairs = appendPairs(j.pairs[:0], j.tail)
 	if written && len(j.tail) > 0 {
-		if _, err := writeAll(j.file, j.pairs, at); err != nil {
+		if _, err := j.file.WriteAt(j.pairs, at); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func (j *Journal) Replace(entries [][]byte) error {
 	}
 	for at := 0; at < len(log) && err == nil; at += window {
 		j.pairs = appendPairs(j.pairs[:0], log[at:min(at+window, len(log))])
-		_, err = writeAll(file, j.pairs, 2*int64(at))
+		_, err = file.WriteAt(j.pairs, 2*int64(at))
 	}
 	if err == nil {
 		err = file.Sync()
@@ -215,12 +215,4 @@ func (j *Journal) adopt() error {
 		return j.fail(err)
 	}
 	return nil
-}
-
-func writeAll(file File, b []byte, offset int64) (int, error) {
-	n, err := file.WriteAt(b, offset)
-	if err == nil && n < len(b) {
-		err = fmt.Errorf("only %d of %d bytes were written", n, len(b))
-	}
-	return n, err
 }

@@ -336,7 +336,7 @@ func (j *Journal) repair(s *scanner, log []byte, size int64, out *Recovery) erro
 			if at < len(b) && bytes.Equal(b[at:at+blockSize], block) && !s.misses(c, at) {
 				continue
 			}
-			if _, err := writeAll(j.file, block, 2*int64(at)+int64(c)*blockSize); err != nil {
+			if _, err := j.file.WriteAt(block, 2*int64(at)+int64(c)*blockSize); err != nil {
 				return err
 			}
 			if at+blockSize <= len(log) || out.TornBytes == 0 {

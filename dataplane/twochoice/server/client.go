@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +27,8 @@ type Client struct {
 	stats    func() twochoice.Stats
 	last     error // of an agent that refused us
 	reported *Oracle
-	steps    *steps
+	sent     map[uint64]sent // first sends of unanswered requests; nil if they are not timed
+	took     map[protocol.Kind][]time.Duration
 	busy     map[uint64]time.Duration // pauses of requests for which agents have no memory
 	refused  int                      // Busy answers
 }
@@ -70,11 +72,8 @@ func connect(c Cluster, reported *Oracle) (*Client, error) {
 		return nil, err
 	}
 	_, _ = rand.Read(random[:8])
-	machine, err := protocol.NewClient(protocol.ClientConfig{ID: binary.LittleEndian.Uint64(random[:]) | 1,
+	machine := protocol.NewClient(protocol.ClientConfig{ID: binary.LittleEndian.Uint64(random[:]) | 1,
 		Nodes: len(c.Agents), Home: c.Home, Copies: c.Copies, Batch: c.Batch, Attempts: c.Attempts, Scheduler: scheduler})
-	if err != nil {
-		return nil, err
-	}
 	client := &Client{cluster: c, start: time.Now(), done: make(chan struct{}), machine: machine,
 		waiting: map[uint64]chan protocol.Finished{}, stats: scheduler.Stats, reported: reported,
 		busy: map[uint64]time.Duration{}}
@@ -85,7 +84,10 @@ func connect(c Cluster, reported *Oracle) (*Client, error) {
 		}
 		client.step(func(now time.Duration) {
 			delete(client.busy, m.Call)
-			client.steps.answered(now, m)
+			if asked, timed := client.sent[m.Call]; timed {
+				delete(client.sent, m.Call)
+				client.took[asked.kind] = append(client.took[asked.kind], now-asked.at)
+			}
 			client.machine.Receive(now, protocol.Peer(from), m)
 		})
 	}, func(_ protocol.Node, err error) {
@@ -113,10 +115,12 @@ func (c *Client) step(do func(now time.Duration)) {
 	do(now)
 	sends, finished := c.machine.Take()
 	for _, s := range sends {
-		c.steps.asked(now, s.Message)
 		c.links.send(protocol.Node(s.To), s.Message)
 		if s.Call == 0 {
 			continue
+		}
+		if _, again := c.sent[s.Call]; c.sent != nil && !again {
+			c.sent[s.Call] = sent{s.Kind, now}
 		}
 		patience := time.Duration(c.cluster.Patience)
 		if s.Kind == protocol.Probe {
@@ -296,7 +300,7 @@ func (o *Oracle) scheduler(c Cluster, random twochoice.Random) (twochoice.Schedu
 	if err != nil {
 		return nil, err
 	}
-	return &telling{inner, o, c.Scheduler.Scheduler == twochoice.Oracle}, nil
+	return &reporting{inner, o, c.Scheduler.Scheduler == twochoice.Oracle}, nil
 }
 
 // done reports that a write is done.
@@ -309,15 +313,15 @@ func (o *Oracle) done(target protocol.Node, bytes int) {
 	o.queues.Add(twochoice.Server(target), -float64(bytes))
 }
 
-// telling reports a scheduler's placements to an oracle; the oracle scheduler does so itself.
-type telling struct {
+// reporting reports a scheduler's placements to an oracle; the oracle scheduler does so itself.
+type reporting struct {
 	twochoice.Scheduler
 	oracle *Oracle
 	itself bool
 }
 
 // Place decides, and reports the placements.
-func (t *telling) Place(now time.Duration, writes []twochoice.Write, probes []twochoice.Probe, readings,
+func (t *reporting) Place(now time.Duration, writes []twochoice.Write, probes []twochoice.Probe, readings,
 	cached []twochoice.Reading, into []twochoice.Placement) []twochoice.Placement {
 	t.oracle.mu.Lock()
 	defer t.oracle.mu.Unlock()
@@ -331,22 +335,17 @@ func (t *telling) Place(now time.Duration, writes []twochoice.Write, probes []tw
 	return placed
 }
 
-// steps holds the times of a client's requests by kind: the first send and the time to the answer.
-type steps struct {
-	sent map[uint64]sent
-	took map[protocol.Kind][]time.Duration
-}
-
 type sent struct {
 	kind protocol.Kind
 	at   time.Duration
 }
 
-// TimeSteps makes the client record the duration of each request. Call it before the first request.
+// TimeSteps makes the client record the duration of each request, from its first send. Call it before
+// the first request.
 func (c *Client) TimeSteps() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.steps = &steps{sent: map[uint64]sent{}, took: map[protocol.Kind][]time.Duration{}}
+	c.sent, c.took = map[uint64]sent{}, map[protocol.Kind][]time.Duration{}
 }
 
 // Steps returns the durations of the client's requests of a kind, in answer order; none without
@@ -354,29 +353,5 @@ func (c *Client) TimeSteps() {
 func (c *Client) Steps(kind protocol.Kind) []time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.steps == nil {
-		return nil
-	}
-	return append([]time.Duration(nil), c.steps.took[kind]...)
-}
-
-// asked records a request; a repeated request counts from its first send.
-func (s *steps) asked(now time.Duration, m protocol.Message) {
-	if s == nil || m.Call == 0 {
-		return
-	}
-	if _, there := s.sent[m.Call]; !there {
-		s.sent[m.Call] = sent{m.Kind, now}
-	}
-}
-
-// answered records the first answer to a request.
-func (s *steps) answered(now time.Duration, m protocol.Message) {
-	if s == nil {
-		return
-	}
-	if asked, there := s.sent[m.Call]; there {
-		delete(s.sent, m.Call)
-		s.took[asked.kind] = append(s.took[asked.kind], now-asked.at)
-	}
+	return slices.Clone(c.took[kind])
 }

@@ -211,23 +211,21 @@ func NewProber(c Cluster) (*Prober, error) {
 // Probe probes all nodes at once, waits for their answers (at most as long as the cluster's
 // clients), and returns the number of answers.
 func (p *Prober) Probe(ctx context.Context, nodes []protocol.Node, size uint64) (int, error) {
-	done := p.ask(nodes, protocol.Message{Kind: protocol.Probe, Size: size})
-	late := time.NewTimer(p.wait)
-	defer late.Stop()
+	late, cancel := context.WithTimeout(ctx, p.wait)
+	defer cancel()
+	done := p.send(nodes, protocol.Message{Kind: protocol.Probe, Size: size})
 	for answered := range nodes {
 		select {
 		case <-done:
-		case <-late.C:
-			return answered, nil
-		case <-ctx.Done():
+		case <-late.Done():
 			return answered, ctx.Err()
 		}
 	}
 	return len(nodes), nil
 }
 
-// ask sends a message to all of the nodes.
-func (p *Prober) ask(nodes []protocol.Node, m protocol.Message) chan protocol.Message {
+// send sends a message to all of the nodes.
+func (p *Prober) send(nodes []protocol.Node, m protocol.Message) chan protocol.Message {
 	done := make(chan protocol.Message, len(nodes))
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,34 +241,35 @@ func (p *Prober) ask(nodes []protocol.Node, m protocol.Message) chan protocol.Me
 // Status returns an agent's counts.
 func (p *Prober) Status(ctx context.Context, node protocol.Node) (protocol.AgentStats, error) {
 	var out protocol.AgentStats
-	late := time.NewTimer(p.wait)
-	defer late.Stop()
+	m, err := p.ask(ctx, node, protocol.Message{Kind: protocol.Status})
+	if err == nil {
+		err = json.Unmarshal(m.Data, &out)
+	}
+	return out, err
+}
+
+// Query asks an agent for the location of a range of an object at home there: the first step of a
+// read. It returns the number of pieces.
+func (p *Prober) Query(ctx context.Context, node protocol.Node, object string, from, to uint64) (int, error) {
+	m, err := p.ask(ctx, node, protocol.Message{Kind: protocol.Query, Object: object, From: from, To: to})
+	if err != nil {
+		return 0, err
+	}
+	return len(m.Pieces), m.Err()
+}
+
+// ask sends a message to an agent and returns the answer.
+func (p *Prober) ask(ctx context.Context, node protocol.Node, m protocol.Message) (protocol.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.wait)
+	defer cancel()
 	select {
-	case m := <-p.ask([]protocol.Node{node}, protocol.Message{Kind: protocol.Status}):
-		err := json.Unmarshal(m.Data, &out)
-		return out, err
-	case <-late.C:
-		return out, fmt.Errorf("agent %d did not say in %v what it has; is it running?", node, p.wait)
+	case answer := <-p.send([]protocol.Node{node}, m):
+		return answer, nil
 	case <-ctx.Done():
-		return out, ctx.Err()
+		return protocol.Message{}, fmt.Errorf("agent %d did not answer %v within %v; is it running? %w", node, m.Kind,
+			p.wait, ctx.Err())
 	}
 }
 
 // Close closes all connections.
 func (p *Prober) Close() { p.links.close() }
-
-// Query asks an agent for the location of a range of an object at home there: the first step of a
-// read. It returns the number of pieces.
-func (p *Prober) Query(ctx context.Context, node protocol.Node, object string, from, to uint64) (int, error) {
-	late := time.NewTimer(p.wait)
-	defer late.Stop()
-	select {
-	case m := <-p.ask([]protocol.Node{node}, protocol.Message{Kind: protocol.Query, Object: object, From: from, To: to}):
-		return len(m.Pieces), m.Err()
-	case <-late.C:
-		return 0, fmt.Errorf("agent %d did not say in %v where %d to %d of %q are; is it running?", node, p.wait, from, to,
-			object)
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}

@@ -23,8 +23,7 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Store holds an agent's bytes: fragments, bases and the log. filestore.Disk is one implementation;
-// another may keep fragments in RADOS pools.
+// Store holds an agent's bytes: fragments, bases and the log, such as a filestore.Disk.
 type Store interface {
 	// Do carries out a disk operation. Many goroutines call it, but only one for the log.
 	Do(op protocol.DiskOp) protocol.DiskDone
@@ -266,7 +265,7 @@ func (s *Server) loop() {
 		case <-s.ctx.Done():
 			return
 		}
-		sends, ops, _ := s.agent.Take()
+		sends, ops := s.agent.Take()
 		for _, notice := range s.agent.Notices() {
 			s.log.Print(notice)
 		}

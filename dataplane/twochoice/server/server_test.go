@@ -178,33 +178,6 @@ func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
 	verify()
 }
 
-func TestOverlappingWritesAndHolesAreOneObject(t *testing.T) {
-	b := newTestbed(t, 3, nil)
-	c, ctx := b.client(), t.Context()
-	want := make([]byte, 5000)
-	for range 60 {
-		from := rand.IntN(4000)
-		data := bytes.Repeat([]byte{byte(1 + rand.IntN(255))}, 1+rand.IntN(1000))
-		copy(want[from:], data)
-		if _, err := c.Write(ctx, "o", uint64(from), data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := c.Write(ctx, "o", 4999, want[4999:]); err != nil {
-		t.Fatal(err)
-	}
-	got, err := c.Read(ctx, "o", 0, 5000)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%v, %d bytes, equal %v", err, len(got), bytes.Equal(got, want))
-	}
-	if _, err := c.Read(ctx, "o", 4000, 1001); err == nil || !strings.Contains(err.Error(), "beyond object \"o\", which has 5000 bytes") {
-		t.Errorf("a read beyond the object: %v", err)
-	}
-	if _, err := c.Write(ctx, "o", 1<<41, want); err == nil || !strings.Contains(err.Error(), "beyond") {
-		t.Errorf("a write beyond the largest object: %v", err)
-	}
-}
-
 func TestMaintainersBringEverythingHome(t *testing.T) {
 	b := newTestbed(t, 3, func(c *Cluster) { c.Maintainer.Off = false })
 	c, ctx := b.client(), t.Context()
@@ -260,34 +233,6 @@ func TestWithTwoCopiesEitherIsEnough(t *testing.T) {
 			}
 		}
 		b.start(down)
-	}
-}
-
-func TestADamagedFragmentIsAnErrorAndNoData(t *testing.T) {
-	b := newTestbed(t, 2, nil)
-	c, ctx := b.client(), t.Context()
-	data := bytes.Repeat([]byte("x"), 100_000)
-	if _, err := c.Write(ctx, "o", 0, data); err != nil {
-		t.Fatal(err)
-	}
-	found, err := filepath.Glob(filepath.Join(filepath.Dir(b.folders[0]), "*", "f.*"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("fragments %v, %v", found, err)
-	}
-	file, err := os.OpenFile(found[0], os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.WriteAt([]byte("y"), 90_000); err != nil {
-		t.Fatal(err)
-	}
-	_ = file.Close()
-	if got, err := c.Read(ctx, "o", 0, 1000); err != nil || !bytes.Equal(got, data[:1000]) {
-		t.Errorf("a part that is whole: %v", err)
-	}
-	if _, err := c.Read(ctx, "o", 0, 100_000); err == nil || !strings.Contains(err.Error(), "is damaged") ||
-		!strings.Contains(err.Error(), "agent ") {
-		t.Errorf("a damaged fragment: %v", err)
 	}
 }
 

@@ -14,39 +14,6 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-func TestPeersOfAnotherVersionOrNodeAreRefusedByName(t *testing.T) {
-	b := newTestbed(t, 2, nil)
-	key, err := LoadKey(b.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for want, hello := range map[string]protocol.Message{
-		fmt.Sprintf("speaks version %d of the protocol and its peer version 7", protocol.Version): {Kind: protocol.Hello, Version: 7, Node: 1},
-		"expects agent 0 at this address": {Kind: protocol.Hello, Version: protocol.Version},
-	} {
-		conn, err := tls.Dial("tcp", b.Agents[1], key.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := greet(newWire(conn, nil), hello)
-		if err != nil || answer.Err() == nil || !strings.Contains(answer.Text, want) {
-			t.Errorf("wanted %q, got %q, %v", want, answer.Text, err)
-		}
-		_ = conn.Close()
-	}
-	swapped := b.Cluster
-	swapped.Agents = []string{b.Agents[1], b.Agents[0]}
-	swapped.Patience, swapped.Attempts = twochoice.Span(50*time.Millisecond), 3
-	c, err := Connect(swapped)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Write(t.Context(), "o", 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "at this address") {
-		t.Errorf("with swapped addresses: %v", err)
-	}
-}
-
 // A peer of another version does not wait for its welcome: messages after its hello are ignored.
 func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 	b := newTestbed(t, 2, nil)

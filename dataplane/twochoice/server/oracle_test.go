@@ -9,7 +9,7 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-func TestAnOracleIsToldOfWritesAndOfTheirEnds(t *testing.T) {
+func TestAnOracleCountsWritesInTransit(t *testing.T) {
 	b := newTestbed(t, 3, nil)
 	oracle := NewOracle(3)
 	asking := b.Cluster
