@@ -227,7 +227,7 @@ commands=(dataplane/cmd/*/ dataplane/tests/cmd/*/)
 build_dataplane() {
     mkdir -p dataplane/bin
     local folder name sources
-    sources="-X hotbed/dataplane/internal/simbridge.Sources=$(sources_of hotbedsim)"
+    sources="-X hotbed/dataplane/sim/ceph.Sources=$(sources_of hotbedsim)"
     sources="$sources -X hotbed/dataplane/nfssim.Sources=$(sources_of pmsim)"
     sources="$sources -X hotbed/dataplane/sim/burst.Sources=$(sources_of tcsim)"
     for folder in "${commands[@]}"; do

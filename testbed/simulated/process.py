@@ -1,4 +1,4 @@
-"""The simulator's process: requests and answers over its pipes (dataplane/internal/simbridge)."""
+"""The simulator's process: requests and answers over its pipes (dataplane/sim/ceph)."""
 
 from __future__ import annotations
 

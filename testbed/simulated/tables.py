@@ -102,7 +102,7 @@ SIGNAL_NAMES: Mapping[str, str] = {
 """Name of each signal in a run's record, as on a real testbed (testbed/agent/sense.py)."""
 
 _NODE, _OSD, _READS, _READ_TIME, _OF_NODE = 0, 1, 2, 3, 4
-"""Offsets of a node's numbers (simbridge's ``signals``): seconds in which a task of the node, and
+"""Offsets of a node's numbers (sim/ceph's ``signals``): seconds in which a task of the node, and
 of the OSD, waited for I/O; client reads, and the seconds that these took."""
 
 

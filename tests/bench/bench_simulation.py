@@ -20,7 +20,7 @@ REPEAT = 20  # one run of the kernel is too short to be timed alone
 
 
 def main() -> None:
-    """Print the result of `hotbedsim queue` (simbridge.ServeQueue)."""
+    """Print the result of `hotbedsim queue` (serveQueue)."""
     if why := not_built("hotbedsim"):
         show([unmeasured(NAME, why, "times", LEAST)])
         return

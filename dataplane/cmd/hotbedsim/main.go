@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"hotbed/dataplane/internal/simbridge"
+	"hotbed/dataplane/sim/ceph"
 )
 
 func main() {
@@ -30,17 +30,17 @@ func main() {
 		debug.SetGCPercent(200)
 		var busy atomic.Bool
 		go leaveWithDriver(int(os.Stdin.Fd()), &busy, func() { os.Exit(3) })
-		if err := simbridge.ServeCeph(os.Stdin, os.Stdout, &busy); err != nil {
+		if err := ceph.Serve(os.Stdin, os.Stdout, &busy); err != nil {
 			fmt.Fprintf(os.Stderr, "hotbedsim: %v\n", err)
 			os.Exit(1)
 		}
 	case "queue":
-		if err := simbridge.ServeQueue(os.Stdin, os.Stdout); err != nil {
+		if err := serveQueue(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintf(os.Stderr, "hotbedsim: %v\n", err)
 			os.Exit(1)
 		}
 	case "version":
-		fmt.Println(simbridge.Protocol, simbridge.Sources)
+		fmt.Println(ceph.Protocol, ceph.Sources)
 	default:
 		usage()
 	}

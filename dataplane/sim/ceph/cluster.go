@@ -34,8 +34,7 @@ type Cluster struct {
 	mover   mover
 	monitor monitor
 
-	planned []plannedLoad
-	plan    uint32
+	plan uint32 // counts calls of ForgetPlan
 
 	partRandom  sim.Stream
 	peerRandom  sim.Stream
@@ -59,7 +58,7 @@ func New(cfg Config) (*Cluster, error) {
 		}
 	}
 	crush := newCrush(hostIDs(cfg.OSDs), order, cfg.RackHosts, inWeight)
-	c.osdMap = newOSDMap(crush, cfg.OSDs, cfg.Pool, cfg.PGs, cfg.Size, cfg.MinSize)
+	c.osdMap = newOSDMap(crush, cfg.OSDs, cfg.Pool, cfg.PGs, cfg.Size)
 	c.acting = append([]int32(nil), c.osdMap.upSet...)
 	c.pgs = make([]pgState, cfg.PGs)
 	c.noted = make([]bool, cfg.PGs)
@@ -75,22 +74,19 @@ func New(cfg Config) (*Cluster, error) {
 	for pg := range int32(cfg.PGs) {
 		c.lead(c.primary(pg), 1)
 	}
-	c.monitor.init(c)
+	c.monitor.reported = true
+	c.k.After(sim.Seconds(cfg.BalancerEvery), sim.Func(c.onBalance), 0)
 	return c, nil
 }
 
 // Now returns the virtual time since the cluster was built.
 func (c *Cluster) Now() time.Duration { return c.k.Now() }
 
-// Events returns the number of events run.
-func (c *Cluster) Events() uint64 { return c.k.Events() }
-
-// Advance runs until time t, or until the benchmark's end if earlier, and returns the time reached.
-func (c *Cluster) Advance(t time.Duration) time.Duration {
+// Advance runs until time t, or until the benchmark's end if earlier.
+func (c *Cluster) Advance(t time.Duration) {
 	if t > c.k.Now() {
 		c.k.RunUntil(t)
 	}
-	return c.k.Now()
 }
 
 // ref names an op by its slot and the slot's generation, so that an event of a finished op finds
@@ -278,49 +274,6 @@ func (c *Cluster) lead(osd int32, count int) {
 	}
 }
 
-// OSDView is the map's entry of an OSD.
-type OSDView struct {
-	Affinity, Reweight float64
-	Up, In             bool
-}
-
-// OSDs returns the number of OSDs.
-func (c *Cluster) OSDs() int { return len(c.osds) }
-
-// PGs returns the pool's number of PGs and replicas.
-func (c *Cluster) PGs() (count, size int) { return c.cfg.PGs, c.cfg.Size }
-
-// Epoch returns the map's epoch.
-func (c *Cluster) Epoch() int { return c.osdMap.epoch }
-
-// OSD returns the map's entry of an OSD.
-func (c *Cluster) OSD(i int) OSDView {
-	m := c.osdMap
-	return OSDView{
-		Affinity: float64(m.affinity[i]) / maxAffinity,
-		Reweight: float64(m.reweight[i]) / inWeight,
-		Up:       m.up[i],
-		In:       m.reweight[i] > 0,
-	}
-}
-
-// PGView is the location of a PG; the sets are read-only.
-type PGView struct {
-	Up, Acting []int32
-	Upmap      bool
-	Active     bool
-	Bytes      int64
-}
-
-// PG returns the location of PG number i.
-func (c *Cluster) PG(i int) PGView {
-	pg := int32(i)
-	return PGView{
-		Up: c.osdMap.of(pg), Acting: c.members(pg), Upmap: c.osdMap.pinned(pg),
-		Active: c.pgs[i].active, Bytes: c.pgs[i].bytes,
-	}
-}
-
 // note records that a PG's view may have changed.
 func (c *Cluster) note(pg int32) {
 	if !c.noted[pg] {
@@ -346,27 +299,6 @@ func (c *Cluster) TakeChanges() []int32 {
 	return changes
 }
 
-// Pressure holds one node's cumulative signals.
-type Pressure struct {
-	Node, OSD time.Duration // time with at least one task of the node, or daemon, waiting for I/O
-	Reads     int64
-	ReadTime  time.Duration // sum of the latencies of client reads at the OSD
-}
-
-// Pressure returns a node's cumulative signals.
-func (c *Cluster) Pressure(i int) Pressure {
-	o := c.osds[i]
-	return Pressure{
-		Node: o.disk.Stats(c.k).Stalled, OSD: o.stalled.Some(c.k.Now()),
-		Reads: o.reads, ReadTime: o.readTime,
-	}
-}
-
-// Hot reports whether fio runs on a node, and its number of reads there.
-func (c *Cluster) Hot(i int) (on bool, reads int64) {
-	return c.osds[i].fio.on, c.osds[i].fio.done()
-}
-
 // Saved is all state that a controller may change.
 type Saved struct {
 	Affinity []float64             `json:"primary_affinity"`
@@ -385,9 +317,8 @@ func (c *Cluster) Save() Saved {
 		s.Balancer = "upmap"
 	}
 	for i := range c.osds {
-		v := c.OSD(i)
-		s.Affinity = append(s.Affinity, v.Affinity)
-		s.Reweight = append(s.Reweight, v.Reweight)
+		s.Affinity = append(s.Affinity, float64(c.osdMap.affinity[i])/maxAffinity)
+		s.Reweight = append(s.Reweight, float64(c.osdMap.reweight[i])/inWeight)
 	}
 	for pg, set := range c.osdMap.upmap {
 		s.Upmap[c.pgID(pg)] = slices.Clone(set)
@@ -425,30 +356,21 @@ func (c *Cluster) Settle(limit time.Duration) bool {
 	return c.AtRest()
 }
 
-// Buckets returns a histogram's rows: low, high (nanoseconds) and count, one after the other.
-func Buckets(h *sim.Histogram) []int64 {
-	var rows []int64
-	for _, b := range h.Buckets() {
-		rows = append(rows, b.Low, b.High, int64(b.Count))
-	}
-	return rows
-}
-
 // leastUsed is mon_reweight_min_bytes_per_osd.
 const leastUsed = 100 << 20
 
 // keep adds bytes of objects to an OSD's store.
 func (c *Cluster) keep(o *osd, bytes int64) {
-	if in := c.statsInterval(o); in > o.toldIn {
-		o.reported, o.toldIn = o.stored, in
+	if in := c.statsInterval(o); in > o.reportedIn {
+		o.reported, o.reportedIn = o.stored, in
 	}
 	o.stored += bytes
 }
 
-// toldUsed returns the manager's knowledge of an OSD's used space, as in `ceph osd df`: objects and
+// reportedUsed returns the manager's knowledge of an OSD's used space, as in `ceph osd df`: objects and
 // BlueStore's own space, as of the OSD's last report.
-func (c *Cluster) toldUsed(o *osd) int64 {
-	if c.cfg.StatsEvery > 0 && c.statsInterval(o) == o.toldIn {
+func (c *Cluster) reportedUsed(o *osd) int64 {
+	if c.cfg.StatsEvery > 0 && c.statsInterval(o) == o.reportedIn {
 		return o.reported + c.cfg.StoreBytes
 	}
 	return o.stored + c.cfg.StoreBytes

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -50,17 +51,16 @@ func start(t testing.TB, c *Cluster, op string, concurrency int, seconds float64
 }
 
 // finish runs the benchmark to its end, which must come within `limit` of virtual time.
-func finish(t testing.TB, c *Cluster, limit time.Duration) BenchResult {
+func finish(t testing.TB, c *Cluster, limit time.Duration) *bench {
 	t.Helper()
 	end := c.Now() + limit
 	for !c.bench.done && c.Now() < end {
 		c.Advance(end)
 	}
-	r, _ := c.Result()
-	if !r.Done {
+	if !c.bench.done {
 		t.Fatalf("the benchmark has not ended at %v, %d operations in flight", c.Now(), c.bench.flight)
 	}
-	return r
+	return c.bench
 }
 
 // atRest checks that no operation is left.
@@ -101,7 +101,7 @@ func TestOneReadTakesWhatItsPartsTake(t *testing.T) {
 	bytes := float64(4 << 20)
 	fixed := bytes/150e6 + bytes/118e6 + 2*1e-4 + 0.008 + 0.01 + bytes*0.5e-9
 	least, most := fixed+0.4*0.0127, fixed+0.7*0.0127
-	if mean := r.Latency.Mean(); mean < least || mean > most {
+	if mean := r.total.Mean(); mean < least || mean > most {
 		t.Errorf("a read takes %.4f s, expected %.4f to %.4f", mean, least, most)
 	}
 	atRest(t, c)
@@ -116,11 +116,8 @@ func TestAWriteIsOnAllReplicas(t *testing.T) {
 		stored += o.stored
 		written += o.disk.Stats(c.k).BytesWritten
 	}
-	if want := 2 * r.Bytes; stored != want {
-		t.Errorf("%d bytes are stored of %d", stored, want)
-	}
-	if written < 2*r.Bytes {
-		t.Errorf("%d bytes were written for %d", written, 2*r.Bytes)
+	if want := 2 * r.finished * 4 << 20; stored != want || written < want {
+		t.Errorf("%d bytes are stored, and %d were written, of %d", stored, written, want)
 	}
 	atRest(t, c)
 }
@@ -138,8 +135,9 @@ func TestTheSameSeedGivesTheSameBits(t *testing.T) {
 		c.Act([]Action{{Action: "SetPrimaryAffinity", OSD: 2, Value: 0.1}})
 		r := finish(t, c, 60*time.Second)
 		sum := fnv.New64a()
-		_, rows, _, _ := c.Samples()
-		fmt.Fprint(sum, r.Finished, r.Latency.Sum(), c.Events(), rows)
+		width := len(Columns) * config.OSDs
+		rows := slices.Collect(slices.Chunk(c.record.rows, width))
+		fmt.Fprint(sum, r.finished, r.total.Sum(), c.k.Events(), rows)
 		return sum.Sum64()
 	}
 	first := run(1)
@@ -166,11 +164,9 @@ func TestAHotspotSlowsItsNodeAndShows(t *testing.T) {
 	if latency(hot) < 3*latency(calm) {
 		t.Errorf("reads take %.3f s on the hot node, %.3f s on a calm one", latency(hot), latency(calm))
 	}
-	if p := c.Pressure(5); p.Node.Seconds() < 0.95*c.Now().Seconds() {
-		t.Errorf("the hot node waits %.1f of %.1f s", p.Node.Seconds(), c.Now().Seconds())
-	}
-	if p := c.Pressure(0); p.Node.Seconds() > 0.2*c.Now().Seconds() {
-		t.Errorf("a calm node waits %.1f of %.1f s", p.Node.Seconds(), c.Now().Seconds())
+	waits := func(o *osd) float64 { return o.disk.Stats(c.k).Stalled.Seconds() / c.Now().Seconds() }
+	if waits(hot) < 0.95 || waits(calm) > 0.2 {
+		t.Errorf("the hot node waits %.2f of the time, a calm one %.2f", waits(hot), waits(calm))
 	}
 }
 
@@ -212,8 +208,8 @@ func TestAClientsBytesInFlightAreLimited(t *testing.T) {
 		t.Errorf("up to %d operations were under way, 5 fit", most)
 	}
 	r := finish(t, c, 60*time.Second)
-	if in := r.Series[5].InFlight; in != 16 {
-		t.Errorf("the benchmark counts %d in flight", in)
+	if in := r.series[5*3+2]; in != 16 {
+		t.Errorf("the benchmark counts %g in flight", in)
 	}
 	atRest(t, c)
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/service"
 	"hotbed/dataplane/sim"
 )
@@ -15,13 +16,13 @@ import (
 type Config struct {
 	Seed uint64 `json:"seed"`
 
-	OSDs    int `json:"osds"`
+	OSDs    int `json:"osds" limits:"1 1e5"`
 	Pool    int `json:"pool"`
-	PGs     int `json:"pgs"`
-	Size    int `json:"size"`
+	PGs     int `json:"pgs" limits:"1 1048576"`
+	Size    int `json:"size" limits:"1 10"`
 	MinSize int `json:"min_size"`
 	// RackHosts puts more hosts than this into racks of this size; 0: never.
-	RackHosts int `json:"rack_hosts"`
+	RackHosts int `json:"rack_hosts" limits:"0 1048576"`
 	// AddOrder is the order in which the OSDs' hosts were added to the CRUSH map. It determines
 	// their ids and so the placement; empty: by number.
 	AddOrder []int `json:"add_order"`
@@ -29,117 +30,78 @@ type Config struct {
 	// Racks is the rack of each OSD's node, from 0. Uplink is the rate (payload) in each direction
 	// between a rack and the rest of the network. Empty and 0: a flat network.
 	Racks  []int   `json:"racks"`
-	Uplink float64 `json:"uplink_rate"`
+	Uplink float64 `json:"uplink_rate" limits:"0 1e15"`
 
-	DiskSize    int64   `json:"disk_size"`
+	DiskSize    int64   `json:"disk_size" limits:"1048576 1125899906842624"`
 	Scratch     int64   `json:"scratch"` // first part of the disk: fio's files
 	Positioning float64 `json:"positioning_s"`
 	Bandwidth   float64 `json:"bandwidth"`
-	QueueDepth  int     `json:"queue_depth"`
-	MaxIO       int64   `json:"max_io"`
+	QueueDepth  int     `json:"queue_depth" limits:"1 65536"`
+	MaxIO       int64   `json:"max_io" limits:"512 1073741824"`
 	// Reorder is the probability that a part of a large read does not continue at the previous
 	// part's end, because the disk's server threads overtake each other.
-	Reorder float64 `json:"reorder"`
+	Reorder float64 `json:"reorder" limits:"0 1"`
 
 	// Spread is the fraction of the store's space that its objects occupy.
-	Spread float64 `json:"spread"`
+	Spread float64 `json:"spread" limits:"0 1"`
 
-	NodeRate   float64 `json:"node_rate"`   // link of an OSD's node, payload
-	ClientRate float64 `json:"client_rate"` // link of a client's node, payload
-	Delay      float64 `json:"delay_s"`     // one way
-	Clients    int     `json:"clients"`     // client nodes
+	NodeRate   float64 `json:"node_rate" limits:"1 1e15"`   // link of an OSD's node, payload
+	ClientRate float64 `json:"client_rate" limits:"1 1e15"` // link of a client's node, payload
+	Delay      float64 `json:"delay_s" limits:"0 60"`       // one way
+	Clients    int     `json:"clients" limits:"1 1e6"`      // client nodes
 
-	Shards        int     `json:"shards"`          // osd_op_num_shards
-	Threads       int     `json:"threads"`         // osd_op_num_threads_per_shard
-	OpTime        float64 `json:"op_time_s"`       // an operation's time in an OSD outside the disk
-	ByteTime      float64 `json:"byte_time_s"`     // additional time per byte
-	ClientByte    float64 `json:"client_byte_s"`   // a client's time per byte, to verify reads
-	ClientOp      float64 `json:"client_op_s"`     // an operation's time in client and network stack
-	ClientBytes   int64   `json:"client_bytes"`    // maximum bytes in flight per client (objecter_inflight_op_bytes)
-	StoreBytes    int64   `json:"store_bytes"`     // disk space of the store itself
-	StatsEvery    float64 `json:"stats_s"`         // OSDs report their fill to the manager (mgr_stats_period)
-	CommitBytes   int64   `json:"commit_bytes"`    // written to the key-value store per transaction
-	CommitWrites  int     `json:"commit_writes"`   // one after the other
-	DeferBytes    int64   `json:"defer_bytes"`     // smaller overwrites are in place
-	Propose       float64 `json:"propose_s"`       // time from a monitor command to its epoch
-	Peering       float64 `json:"peering_s"`       // messages of one peering
-	PeeringCommit int     `json:"peering_commits"` // maximum consecutive transactions in a peering
-	DownAfter     float64 `json:"down_after_s"`    // time from a crash until the monitors mark the OSD down
-	OutAfter      float64 `json:"out_after_s"`     // time from down until out; 0: never
+	Shards        int     `json:"shards" limits:"1 1024"`                   // osd_op_num_shards
+	Threads       int     `json:"threads" limits:"1 1024"`                  // osd_op_num_threads_per_shard
+	OpTime        float64 `json:"op_time_s" limits:"0 60"`                  // an operation's time in an OSD outside the disk
+	ByteTime      float64 `json:"byte_time_s" limits:"0 1"`                 // additional time per byte
+	ClientByte    float64 `json:"client_byte_s" limits:"0 1"`               // a client's time per byte, to verify reads
+	ClientOp      float64 `json:"client_op_s" limits:"0 60"`                // an operation's time in client and network stack
+	ClientBytes   int64   `json:"client_bytes" limits:"1 1125899906842624"` // maximum bytes in flight per client (objecter_inflight_op_bytes)
+	StoreBytes    int64   `json:"store_bytes"`                              // disk space of the store itself
+	StatsEvery    float64 `json:"stats_s" limits:"0 3600"`                  // OSDs report their fill to the manager (mgr_stats_period)
+	CommitBytes   int64   `json:"commit_bytes" limits:"512 16777216"`       // written to the key-value store per transaction
+	CommitWrites  int     `json:"commit_writes" limits:"1 100"`             // one after the other
+	DeferBytes    int64   `json:"defer_bytes" limits:"0 1073741824"`        // smaller overwrites are in place
+	Propose       float64 `json:"propose_s" limits:"0 600"`                 // time from a monitor command to its epoch
+	Peering       float64 `json:"peering_s" limits:"0 600"`                 // messages of one peering
+	PeeringCommit int     `json:"peering_commits" limits:"0 100"`           // maximum consecutive transactions in a peering
+	DownAfter     float64 `json:"down_after_s" limits:"0 1e6"`              // time from a crash until the monitors mark the OSD down
+	OutAfter      float64 `json:"out_after_s" limits:"0 1e9"`               // time from down until out; 0: never
 
-	MaxBackfills  int     `json:"max_backfills"`
-	RecoverActive int     `json:"recovery_max_active"`
-	RecoverySleep float64 `json:"recovery_sleep_s"`
+	MaxBackfills  int     `json:"max_backfills" limits:"1 1000"`
+	RecoverActive int     `json:"recovery_max_active" limits:"1 1000"`
+	RecoverySleep float64 `json:"recovery_sleep_s" limits:"0 600"`
 
-	BalancerEvery     float64 `json:"balancer_every_s"`
-	BalancerDeviation int     `json:"balancer_deviation"` // upmap_max_deviation
-	BalancerMoves     int     `json:"balancer_moves"`     // upmap_max_optimizations
+	BalancerEvery     float64 `json:"balancer_every_s" limits:"0.1 1e6"`
+	BalancerDeviation int     `json:"balancer_deviation" limits:"1 1e6"` // upmap_max_deviation
+	BalancerMoves     int     `json:"balancer_moves" limits:"1 1e6"`     // upmap_max_optimizations
 
-	FioJobs  int   `json:"fio_jobs"`
-	FioDepth int   `json:"fio_depth"`
+	FioJobs  int   `json:"fio_jobs" limits:"1 64"`
+	FioDepth int   `json:"fio_depth" limits:"1 1024"`
 	FioBytes int64 `json:"fio_file_bytes"`
-	FioBlock int64 `json:"fio_block"`
+	FioBlock int64 `json:"fio_block" limits:"512 16777216"`
 
 	// Detail is the maximum number of nodes with individual samples; with more nodes, only the
 	// means over hot and over calm nodes are kept.
-	Detail int `json:"detail"`
+	Detail int `json:"detail" limits:"0 1e6"`
 }
 
 // check returns an error of one sentence for the first invalid value.
 func (c *Config) check() error {
-	numbers := []struct {
-		name        string
-		value       float64
-		least, most float64
-	}{
-		{"osds", float64(c.OSDs), 1, 100_000},
-		{"pgs", float64(c.PGs), 1, 1 << 20},
-		{"size", float64(c.Size), 1, maxSize},
-		{"min_size", float64(c.MinSize), 1, float64(c.Size)},
-		{"rack_hosts", float64(c.RackHosts), 0, 1 << 20},
-		{"disk_size", float64(c.DiskSize), 1 << 20, service.MaxSize},
-		{"scratch", float64(c.Scratch), 0, float64(c.DiskSize - 1<<20)},
-		{"queue_depth", float64(c.QueueDepth), 1, 1 << 16},
-		{"max_io", float64(c.MaxIO), 512, 1 << 30},
-		{"reorder", c.Reorder, 0, 1},
-		{"spread", c.Spread, 0, 1},
-		{"node_rate", c.NodeRate, 1, 1e15},
-		{"client_rate", c.ClientRate, 1, 1e15},
-		{"uplink_rate", c.Uplink, 0, 1e15},
-		{"delay_s", c.Delay, 0, 60},
-		{"clients", float64(c.Clients), 1, 1e6},
-		{"shards", float64(c.Shards), 1, 1024},
-		{"threads", float64(c.Threads), 1, 1024},
-		{"op_time_s", c.OpTime, 0, 60},
-		{"byte_time_s", c.ByteTime, 0, 1},
-		{"client_byte_s", c.ClientByte, 0, 1},
-		{"client_op_s", c.ClientOp, 0, 60},
-		{"client_bytes", float64(c.ClientBytes), 1, 1 << 50},
-		{"store_bytes", float64(c.StoreBytes), 0, float64(c.DiskSize)},
-		{"stats_s", c.StatsEvery, 0, 3600},
-		{"commit_bytes", float64(c.CommitBytes), 512, 1 << 24},
-		{"commit_writes", float64(c.CommitWrites), 1, 100},
-		{"defer_bytes", float64(c.DeferBytes), 0, 1 << 30},
-		{"propose_s", c.Propose, 0, 600},
-		{"peering_s", c.Peering, 0, 600},
-		{"peering_commits", float64(c.PeeringCommit), 0, 100},
-		{"down_after_s", c.DownAfter, 0, 1e6},
-		{"out_after_s", c.OutAfter, 0, 1e9},
-		{"max_backfills", float64(c.MaxBackfills), 1, 1000},
-		{"recovery_max_active", float64(c.RecoverActive), 1, 1000},
-		{"recovery_sleep_s", c.RecoverySleep, 0, 600},
-		{"balancer_every_s", c.BalancerEvery, 0.1, 1e6},
-		{"balancer_deviation", float64(c.BalancerDeviation), 1, 1e6},
-		{"balancer_moves", float64(c.BalancerMoves), 1, 1e6},
-		{"fio_jobs", float64(c.FioJobs), 1, 64},
-		{"fio_depth", float64(c.FioDepth), 1, 1024},
-		{"fio_block", float64(c.FioBlock), 512, 1 << 24},
-		{"fio_file_bytes", float64(c.FioBytes), float64(c.FioBlock), float64(c.DiskSize)},
-		{"detail", float64(c.Detail), 0, 1e6},
+	if err := limits.Check(*c); err != nil {
+		return err
 	}
-	for _, n := range numbers {
-		if !(n.value >= n.least && n.value <= n.most) { // also refuses NaN
-			return fmt.Errorf("%s is %g, allowed is %g to %g", n.name, n.value, n.least, n.most)
+	for _, n := range []struct {
+		name               string
+		value, least, most int64
+	}{
+		{"min_size", int64(c.MinSize), 1, int64(c.Size)},
+		{"scratch", c.Scratch, 0, c.DiskSize - 1<<20},
+		{"store_bytes", c.StoreBytes, 0, c.DiskSize},
+		{"fio_file_bytes", c.FioBytes, c.FioBlock, c.DiskSize},
+	} {
+		if err := limits.Within(n.name, float64(n.value), float64(n.least), float64(n.most)); err != nil {
+			return err
 		}
 	}
 	if c.Size > c.OSDs {

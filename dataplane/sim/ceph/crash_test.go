@@ -25,8 +25,8 @@ func TestACrashIsSurvivedAndMended(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := finish(t, c, 200*time.Second)
-		if r.Finished < 100 {
-			t.Errorf("%s: %d operations", op, r.Finished)
+		if r.finished < 100 {
+			t.Errorf("%s: %d operations", op, r.finished)
 		}
 		if !c.Settle(time.Hour) || c.osds[2].primaries == 0 {
 			t.Errorf("%s: not mended", op)
@@ -116,7 +116,7 @@ func allIsKept(t *testing.T, c *Cluster, seen []string) {
 	}
 	noted := c.TakeChanges()
 	for pg := range c.cfg.PGs {
-		now, was := fmt.Sprint(c.PG(pg)), seen[pg]
+		now, was := fmt.Sprint(c.pgReport(int32(pg))), seen[pg]
 		if now != was && was != "" && !slices.Contains(noted, int32(pg)) {
 			t.Errorf("PG %x went unnoted from %s to %s", pg, was, now)
 		}

@@ -15,11 +15,6 @@ const (
 	chooseTries = 51 // choose_total_tries is one less
 	none        = int32(-1)
 
-	kindOSD  = 0
-	kindHost = 1
-	kindRack = 3
-	kindRoot = 11
-
 	// inWeight is a reweight of 1, and maxAffinity a primary affinity of 1: 16-bit fractions.
 	inWeight    = 0x10000
 	maxAffinity = 0x10000
@@ -27,26 +22,22 @@ const (
 
 // bucket is an inner node of the hierarchy: straw2, the item with the longest straw wins.
 type bucket struct {
-	id      int32
-	kind    int
+	host    bool // of OSDs
 	items   []int32
 	weights []uint32 // 16.16 fixed point, as in CRUSH
 	uniform bool     // equal weights: the largest hash is the longest straw
 }
 
 // crushMap is the hierarchy: root, racks if there are many hosts, hosts, OSDs.
-type crushMap struct {
-	buckets map[int32]*bucket
-	dense   []*bucket // by -1-id
-}
+type crushMap struct{ buckets []*bucket } // by -1-id
 
 // newCrush builds a root over hosts with one OSD each and equal weights. More than rackSize hosts
 // are grouped into racks of that size (0: never), because each choice draws a straw for every item
 // of a bucket. hosts are the ids of the OSDs' hosts in the order of addition.
 func newCrush(hosts []int32, osds []int32, rackSize int, weight uint32) *crushMap {
-	m := &crushMap{buckets: map[int32]*bucket{}}
+	m := &crushMap{}
 	for i, host := range hosts {
-		m.add(host, kindHost, []int32{osds[i]}, []uint32{weight})
+		m.add(host, true, []int32{osds[i]}, []uint32{weight})
 	}
 	children, weights := hosts, make([]uint32, len(hosts))
 	for i := range weights {
@@ -55,8 +46,7 @@ func newCrush(hosts []int32, osds []int32, rackSize int, weight uint32) *crushMa
 	if rackSize > 0 && len(hosts) > rackSize {
 		children, weights = m.rack(hosts, rackSize, weight)
 	}
-	m.add(-1, kindRoot, children, weights)
-	m.seal()
+	m.add(-1, false, children, weights)
 	return m
 }
 
@@ -84,31 +74,23 @@ func (m *crushMap) rack(hosts []int32, size int, weight uint32) ([]int32, []uint
 			each[j] = weight
 		}
 		weights[i] = weight * uint32(len(members))
-		m.add(racks[i], kindRack, members, each)
+		m.add(racks[i], false, members, each)
 	}
 	return racks, weights
 }
 
-func (m *crushMap) add(id int32, kind int, items []int32, weights []uint32) {
+func (m *crushMap) add(id int32, host bool, items []int32, weights []uint32) {
 	uniform := true
 	for _, w := range weights {
 		uniform = uniform && w == weights[0] && w > 0
 	}
-	m.buckets[id] = &bucket{id, kind, items, weights, uniform}
+	if missing := int(-id) - len(m.buckets); missing > 0 {
+		m.buckets = append(m.buckets, make([]*bucket, missing)...)
+	}
+	m.buckets[-1-id] = &bucket{host, items, weights, uniform}
 }
 
-func (m *crushMap) seal() {
-	least := int32(0)
-	for id := range m.buckets {
-		least = min(least, id)
-	}
-	m.dense = make([]*bucket, -least)
-	for id, b := range m.buckets {
-		m.dense[-1-id] = b
-	}
-}
-
-func (m *crushMap) at(id int32) *bucket { return m.dense[-1-id] }
+func (m *crushMap) at(id int32) *bucket { return m.buckets[-1-id] }
 
 // choose is bucket_straw2_choose. With equal weights the logarithm keeps the order of hashes.
 func (b *bucket) choose(x, r uint32) int32 {
@@ -145,7 +127,7 @@ func (m *crushMap) place(x uint32, size int, weights []uint32, out []int32) []in
 		for failed := range chooseTries {
 			r := uint32(rep + failed)
 			item := root.choose(x, r)
-			for m.at(item).kind != kindHost {
+			for !m.at(item).host {
 				item = m.at(item).choose(x, r)
 			}
 			if slices.Contains(hosts[:len(out)], item) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/sim"
 )
 
@@ -34,8 +35,8 @@ func (c *Cluster) Break(f Fault) error {
 	case "restart":
 		c.restart(o)
 	case "slow":
-		if !(f.Factor > 0 && f.Factor <= 1000) {
-			return fmt.Errorf("a slow factor of %g, allowed is above 0 to 1000", f.Factor)
+		if err := limits.Within("factor", f.Factor, 1e-9, 1000); err != nil {
+			return err
 		}
 		o.disk.Slow(f.Factor)
 	case "cut":
@@ -44,8 +45,8 @@ func (c *Cluster) Break(f Fault) error {
 	case "heal":
 		c.heal(o)
 	case "delay":
-		if !(f.Seconds >= 0 && f.Seconds <= 3600) {
-			return fmt.Errorf("a delay of %g s, allowed is 0 to 3600", f.Seconds)
+		if err := limits.Within("seconds", f.Seconds, 0, 3600); err != nil {
+			return err
 		}
 		o.out.Delay(sim.Seconds(f.Seconds))
 	default:
@@ -77,7 +78,7 @@ func (c *Cluster) crash(o *osd) {
 	o.kvWaiting, o.kvBatch, o.kvBusy, o.held = nil, nil, false, nil
 	o.out.Drop(c.k)
 	c.dropMoves(o)
-	c.k.After(sim.Seconds(c.cfg.DownAfter), (*onDown)(c), uint64(o.life)<<32|uint64(o.id))
+	c.k.After(sim.Seconds(c.cfg.DownAfter), sim.Func(c.onDown), uint64(o.life)<<32|uint64(o.id))
 }
 
 // dropMoves ends every copy from or to an OSD; a peering restarts the needed ones.
@@ -90,10 +91,7 @@ func (c *Cluster) dropMoves(o *osd) {
 }
 
 // onDown: the monitors notice that an OSD is gone.
-type onDown Cluster
-
-func (h *onDown) Handle(k *sim.Kernel, arg uint64) {
-	c := (*Cluster)(h)
+func (c *Cluster) onDown(k *sim.Kernel, arg uint64) {
 	o := c.osds[uint32(arg)]
 	if !o.down || o.life != uint32(arg>>32) {
 		return
@@ -102,15 +100,12 @@ func (h *onDown) Handle(k *sim.Kernel, arg uint64) {
 	c.osdMap.up[o.id], c.osdMap.all = false, true
 	c.publishUp()
 	if c.cfg.OutAfter > 0 {
-		k.After(sim.Seconds(c.cfg.OutAfter), (*onOut)(c), arg)
+		k.After(sim.Seconds(c.cfg.OutAfter), sim.Func(c.onOut), arg)
 	}
 }
 
 // onOut: an OSD has been down for so long that its data is copied elsewhere.
-type onOut Cluster
-
-func (h *onOut) Handle(_ *sim.Kernel, arg uint64) {
-	c := (*Cluster)(h)
+func (c *Cluster) onOut(_ *sim.Kernel, arg uint64) {
 	o := c.osds[uint32(arg)]
 	if o.down && o.life == uint32(arg>>32) && c.osdMap.reweight[o.id] > 0 {
 		o.outBy = c.osdMap.reweight[o.id]
@@ -121,14 +116,11 @@ func (h *onOut) Handle(_ *sim.Kernel, arg uint64) {
 
 func (c *Cluster) restart(o *osd) {
 	if o.down {
-		c.k.After(bootTime, (*onBoot)(c), uint64(o.life)<<32|uint64(o.id))
+		c.k.After(bootTime, sim.Func(c.onBoot), uint64(o.life)<<32|uint64(o.id))
 	}
 }
 
-type onBoot Cluster
-
-func (h *onBoot) Handle(_ *sim.Kernel, arg uint64) {
-	c := (*Cluster)(h)
+func (c *Cluster) onBoot(_ *sim.Kernel, arg uint64) {
 	o := c.osds[uint32(arg)]
 	if !o.down || o.life != uint32(arg>>32) {
 		return
@@ -215,28 +207,15 @@ func (c *Cluster) SetLoad(node int, on bool, share float64) {
 	f.source = sim.StartBackground(c.k, spec, o.disk, &f.random)
 }
 
-// plannedLoad is a change of a node's load at a later time.
-type plannedLoad struct {
-	node  int
-	on    bool
-	share float64
-	plan  uint32
-}
-
 // PlanLoad changes a node's load at time t, unless ForgetPlan comes first.
 func (c *Cluster) PlanLoad(t time.Duration, node int, on bool, share float64) {
-	c.planned = append(c.planned, plannedLoad{node, on, share, c.plan})
-	c.k.At(max(t, c.k.Now()), (*onPlannedLoad)(c), uint64(len(c.planned)-1))
+	plan := c.plan
+	c.k.At(max(t, c.k.Now()), sim.Func(func(*sim.Kernel, uint64) {
+		if plan == c.plan {
+			c.SetLoad(node, on, share)
+		}
+	}), 0)
 }
 
 // ForgetPlan cancels all planned loads.
 func (c *Cluster) ForgetPlan() { c.plan++ }
-
-type onPlannedLoad Cluster
-
-func (h *onPlannedLoad) Handle(_ *sim.Kernel, arg uint64) {
-	c := (*Cluster)(h)
-	if p := c.planned[arg]; p.plan == c.plan {
-		c.SetLoad(p.node, p.on, p.share)
-	}
-}

@@ -72,7 +72,7 @@ func TestADelayIsThatOfEveryAnswer(t *testing.T) {
 		start(t, c, "rand", 1, 60)
 		r := finish(t, c, 10*time.Minute)
 		atRest(t, c)
-		return r.Latency.Mean()
+		return r.total.Mean()
 	}
 	if found := mean(true) - mean(false); math.Abs(found-more) > 0.01 {
 		t.Errorf("answers that are delayed by %g s come %.3f s later", more, found)
@@ -88,13 +88,13 @@ func TestBadFaultsOfANodeAreNamed(t *testing.T) {
 		{Fault{Kind: "crash", OSD: 8}, "there is no osd.8"},
 		{Fault{Kind: "crash", OSD: -1}, "there is no osd.-1"},
 		{Fault{Kind: "explode"}, `there is no fault "explode"`},
-		{Fault{Kind: "slow"}, "a slow factor of 0"},
-		{Fault{Kind: "slow", Factor: -2}, "a slow factor of -2"},
-		{Fault{Kind: "slow", Factor: math.NaN()}, "a slow factor of NaN"},
-		{Fault{Kind: "slow", Factor: math.Inf(1)}, "a slow factor of +Inf"},
-		{Fault{Kind: "delay", Seconds: -1}, "a delay of -1 s"},
-		{Fault{Kind: "delay", Seconds: math.NaN()}, "a delay of NaN s"},
-		{Fault{Kind: "delay", Seconds: 1e9}, "a delay of 1e+09 s"},
+		{Fault{Kind: "slow"}, "factor is 0"},
+		{Fault{Kind: "slow", Factor: -2}, "factor is -2"},
+		{Fault{Kind: "slow", Factor: math.NaN()}, "factor is NaN"},
+		{Fault{Kind: "slow", Factor: math.Inf(1)}, "factor is +Inf"},
+		{Fault{Kind: "delay", Seconds: -1}, "seconds is -1"},
+		{Fault{Kind: "delay", Seconds: math.NaN()}, "seconds is NaN"},
+		{Fault{Kind: "delay", Seconds: 1e9}, "seconds is 1e+09"},
 	} {
 		err := c.Break(test.fault)
 		if err == nil || !strings.Contains(err.Error(), test.says) {

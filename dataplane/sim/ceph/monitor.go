@@ -23,12 +23,7 @@ type monitor struct {
 	watchFrom time.Duration
 	stall     time.Duration
 	stalled   bool
-	told      bool // the stall was reported with an effect
-}
-
-func (m *monitor) init(c *Cluster) {
-	m.told = true
-	c.k.After(sim.Seconds(c.cfg.BalancerEvery), (*onBalance)(c), 0)
+	reported  bool // the stall was reported with an effect
 }
 
 // Action is one change, in the terms of testbed/stores/contract.py.
@@ -80,7 +75,7 @@ func (c *Cluster) Act(actions []Action) []Effect {
 	if sent {
 		c.until(began+sim.Seconds(c.cfg.Propose), func() bool { return false })
 		if c.publish() > 0 && affinities {
-			c.monitor.told = false
+			c.monitor.reported = false
 		}
 	}
 	first := map[string]float64{}
@@ -91,7 +86,7 @@ func (c *Cluster) Act(actions []Action) []Effect {
 	if swaps {
 		if c.monitor.watched > 0 {
 			c.until(c.k.Now()+stallLimit, func() bool { return c.monitor.watched == 0 })
-			c.monitor.told = true
+			c.monitor.reported = true
 			first["stall_s"] = (c.k.Now() - began).Seconds()
 			first["late"] = float64(max(0, c.monitor.watched))
 		}
@@ -134,11 +129,11 @@ func (c *Cluster) until(t time.Duration, done func() bool) {
 
 func (c *Cluster) previousStall() float64 {
 	m := &c.monitor
-	if m.told {
+	if m.reported {
 		return -1
 	}
 	c.until(c.k.Now()+stallLimit, func() bool { return m.watched == 0 })
-	m.told = true
+	m.reported = true
 	if !m.stalled {
 		return -1
 	}
@@ -321,7 +316,7 @@ func (c *Cluster) checkLeaders(actions []Action, effects []Effect) {
 // reweightByUtilization implements Ceph's reweight::by_utilization (mon/PGMap.cc), in the order of
 // the OSDs' distances from the mean utilization. An OSD above oload percent of the mean gets a
 // lower weight; an OSD below the mean with a weight below 1 gets a higher one. At most maxOSDs
-// change, each by at most maxChange. Used space is raw: objects and the store's own (used.go).
+// change, each by at most maxChange. Used space is raw: objects and the store's own.
 func (c *Cluster) reweightByUtilization(a Action) Effect {
 	if a.Oload <= 100 {
 		return refused("oload is %d, it must be above 100", a.Oload)
@@ -335,7 +330,7 @@ func (c *Cluster) reweightByUtilization(a Action) Effect {
 	uses := make([]osdUse, len(c.osds))
 	mean := 0.0
 	for i, o := range c.osds {
-		uses[i] = osdUse{i, float64(c.toldUsed(o)) / total}
+		uses[i] = osdUse{i, float64(c.reportedUsed(o)) / total}
 		mean += uses[i].use / float64(len(c.osds))
 	}
 	if used := mean * total; used < leastUsed {
@@ -413,11 +408,8 @@ func (c *Cluster) bytesMovedBy(weights []uint32) float64 {
 	return float64(bytes)
 }
 
-type onBalance Cluster
-
-func (h *onBalance) Handle(k *sim.Kernel, _ uint64) {
-	c := (*Cluster)(h)
-	k.After(sim.Seconds(c.cfg.BalancerEvery), h, 0)
+func (c *Cluster) onBalance(k *sim.Kernel, _ uint64) {
+	k.After(sim.Seconds(c.cfg.BalancerEvery), sim.Func(c.onBalance), 0)
 	// Ceph's balancer waits while more than 5 % of the PGs are misplaced.
 	if !c.monitor.balancing || float64(c.mover.live) > 0.05*float64(c.cfg.PGs) {
 		return

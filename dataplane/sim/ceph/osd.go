@@ -26,16 +26,16 @@ type osd struct {
 	kvLeft             int // writes until the batch is committed
 	logAt              int64
 
-	stored    int64 // bytes of objects
-	reported  int64 // of these, bytes known to the manager at the last change
-	toldIn    int64 // statistics interval of that change
-	filled    int64 // of these, bytes from before any benchmark
-	writeAt   int64
-	primaries int
-	down      bool // the daemon does not run
-	cut       bool // its node's link is cut
-	life      uint32
-	outBy     uint32 // its reweight before it was marked out for being down
+	stored     int64 // bytes of objects
+	reported   int64 // of these, bytes known to the manager at the last change
+	reportedIn int64 // statistics interval of that change
+	filled     int64 // of these, bytes from before any benchmark
+	writeAt    int64
+	primaries  int
+	down       bool // the daemon does not run
+	cut        bool // its node's link is cut
+	life       uint32
+	outBy      uint32 // its reweight before it was marked out for being down
 
 	stalled sim.Occupancy // the daemon's tasks that wait for I/O
 	fio     load
@@ -67,8 +67,11 @@ func newOSD(c *Cluster, i int) *osd {
 	return o
 }
 
-// arrive receives a client's or another OSD's operation from the network.
-func (c *Cluster) arrive(r ref) {
+// onArrive: a client's or another OSD's operation has reached its OSD.
+type onArrive Cluster
+
+func (h *onArrive) Handle(_ *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
 	p := c.at(r)
 	if p == nil {
 		return
@@ -181,7 +184,7 @@ func (h *onPart) Handle(_ *sim.Kernel, arg uint64) {
 		o.readBytes += p.bytes
 		o.readTime += c.k.Now() - p.came
 		c.release(p)
-		o.out.Send(c.k, p.bytes, (*onReply)(c), arg)
+		o.out.Send(c.k, p.bytes, (*onReply)(c), uint64(r))
 	case opPull:
 		c.pulled(r, p)
 	default:
@@ -192,16 +195,16 @@ func (h *onPart) Handle(_ *sim.Kernel, arg uint64) {
 // onReply: a read's data leaves the OSD's node.
 type onReply Cluster
 
-func (h *onReply) Handle(k *sim.Kernel, arg uint64) {
+func (h *onReply) Handle(_ *sim.Kernel, arg uint64) {
 	c, r := (*Cluster)(h), ref(arg)
 	p := c.at(r)
 	if p == nil {
 		return
 	}
 	n := &c.clients[c.node(p.slot)]
-	end := n.in.end(k.Now(), p.bytes, c.cfg.NodeRate, c.cfg.ClientRate)
+	end := n.in.end(c.k.Now(), p.bytes, c.cfg.NodeRate, c.cfg.ClientRate)
 	n.cpuFree = max(n.cpuFree, end) + sim.Seconds(float64(p.bytes)*c.cfg.ClientByte)
-	k.At(n.cpuFree+sim.Seconds(c.cfg.ClientOp), (*onComplete)(c), arg)
+	c.k.At(n.cpuFree+sim.Seconds(c.cfg.ClientOp), (*onComplete)(c), uint64(r))
 }
 
 // onComplete: the client receives its answer.
@@ -289,7 +292,8 @@ func (c *Cluster) committed(r ref, p *op) {
 		}
 		c.k.After(sim.Seconds(c.cfg.Delay), (*onAck)(c), uint64(r))
 	case opPeer:
-		c.peerCommitted(r, p)
+		p.left--
+		c.peered(r, p)
 	}
 }
 
@@ -399,7 +403,7 @@ func (c *Cluster) release(p *op) {
 		q := c.at(next)
 		switch {
 		case q.kind == opPeer:
-			c.peerReady(next, q)
+			c.peerReady(next)
 		case !c.fresh(next, q):
 			o.shards[int(pg)%len(o.shards)].busy--
 		default:
@@ -487,11 +491,6 @@ func (c *Cluster) receive(r ref, bytes int64, from float64, source int32) {
 	c.k.At(o.in.end(now, bytes, from, c.cfg.NodeRate), (*onArrive)(c), uint64(r))
 }
 
-// onArrive: an operation has reached its OSD.
-type onArrive Cluster
-
-func (h *onArrive) Handle(_ *sim.Kernel, arg uint64) { (*Cluster)(h).arrive(ref(arg)) }
-
 // onWritten: a client's data has left its node.
 type onWritten Cluster
 
@@ -511,10 +510,10 @@ func (h *onAck) Handle(_ *sim.Kernel, arg uint64) {
 	if p == nil {
 		return
 	}
-	kind, parent, move, osd := p.kind, p.parent, p.slot, p.osd
+	kind, parent, move := p.kind, p.parent, p.slot
 	c.freeOp(r)
 	if kind == opPush {
-		c.recovered(move, osd)
+		c.recovered(move)
 	} else if c.at(parent) != nil {
 		c.acknowledge(parent)
 	}

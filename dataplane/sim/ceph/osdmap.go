@@ -7,12 +7,10 @@ const maxSize = 10
 
 // osdMap is one pool's placement: the monitors' map and the sets that follow from it.
 type osdMap struct {
-	epoch   int
-	pool    int // its number, part of every PG's hash
-	pgNum   int
-	size    int
-	minSize int
-	crush   *crushMap
+	epoch int
+	pgNum int
+	size  int
+	crush *crushMap
 
 	reweight []uint32 // by OSD, 16.16
 	affinity []uint32
@@ -36,9 +34,10 @@ type osdMap struct {
 	scratch [maxSize]int32
 }
 
-func newOSDMap(crush *crushMap, osds, pool, pgNum, size, minSize int) *osdMap {
+// newOSDMap returns the map of a pool; its number is part of every PG's hash.
+func newOSDMap(crush *crushMap, osds, pool, pgNum, size int) *osdMap {
 	m := &osdMap{
-		epoch: 1, pool: pool, pgNum: pgNum, size: size, minSize: minSize, crush: crush,
+		epoch: 1, pgNum: pgNum, size: size, crush: crush,
 		reweight: make([]uint32, osds), affinity: make([]uint32, osds), up: make([]bool, osds),
 		upmap: map[int32][]int32{}, items: map[int32][][2]int32{},
 		seeds: make([]uint32, pgNum), raw: make([]int32, pgNum*size),

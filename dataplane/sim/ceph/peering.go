@@ -2,7 +2,6 @@ package ceph
 
 import (
 	"slices"
-	"time"
 
 	"hotbed/dataplane/sim"
 )
@@ -154,13 +153,13 @@ func (c *Cluster) peer(pg, old int32) {
 		if l := o.locks[pg]; l != nil && l.holder != 0 {
 			l.waiting = slices.Insert(l.waiting, 0, r)
 		} else {
-			c.peerReady(r, p)
+			c.peerReady(r)
 		}
 	}
 }
 
 // peerReady: a member has no more operations of the PG.
-func (c *Cluster) peerReady(r ref, _ *op) {
+func (c *Cluster) peerReady(r ref) {
 	c.k.After(sim.Seconds(c.cfg.Peering), (*onPeer)(c), uint64(r))
 }
 
@@ -168,28 +167,17 @@ type onPeer Cluster
 
 func (h *onPeer) Handle(_ *sim.Kernel, arg uint64) {
 	c, r := (*Cluster)(h), ref(arg)
-	p := c.at(r)
-	if p == nil {
-		return
+	if p := c.at(r); p != nil {
+		c.peered(r, p)
 	}
+}
+
+// peered: a member is ready to commit, or has committed once.
+func (c *Cluster) peered(r ref, p *op) {
 	if p.left > 0 && p.interval == c.pgs[p.pg].interval {
 		c.commit(c.osds[p.osd], r)
 		return
 	}
-	c.peerDone(r, p)
-}
-
-// peerCommitted: a member has committed once.
-func (c *Cluster) peerCommitted(r ref, p *op) {
-	p.left--
-	if p.left > 0 && p.interval == c.pgs[p.pg].interval {
-		c.commit(c.osds[p.osd], r)
-		return
-	}
-	c.peerDone(r, p)
-}
-
-func (c *Cluster) peerDone(r ref, p *op) {
 	pg := p.pg
 	state := &c.pgs[pg]
 	current := p.interval == state.interval
@@ -203,17 +191,15 @@ func (c *Cluster) peerDone(r ref, p *op) {
 	case state.temp:
 		state.temp = false
 		arg := uint64(state.interval)<<32 | uint64(pg)
-		c.k.After(sim.Seconds(c.cfg.Propose), (*onTemp)(c), arg)
+		c.k.After(sim.Seconds(c.cfg.Propose), sim.Func(c.onTemp), arg)
 	default:
 		c.activate(pg)
 	}
 }
 
 // onTemp: the map contains the acting set that a PG requested.
-type onTemp Cluster
-
-func (h *onTemp) Handle(_ *sim.Kernel, arg uint64) {
-	c, pg := (*Cluster)(h), int32(uint32(arg))
+func (c *Cluster) onTemp(_ *sim.Kernel, arg uint64) {
+	pg := int32(uint32(arg))
 	if c.pgs[pg].interval == uint32(arg>>32) {
 		c.peer(pg, none)
 	}
@@ -270,7 +256,3 @@ func (c *Cluster) afterRemap(changed []int32) {
 		}
 	}
 }
-
-// Stall returns the time from the last map change until all affected PGs served again; false if not
-// all do yet, or none was affected.
-func (c *Cluster) Stall() (time.Duration, bool) { return c.monitor.stall, c.monitor.stalled }

@@ -44,7 +44,7 @@ func newTestMapOn(hosts []int32, pool, pgs, size, rackSize int) *osdMap {
 	for i := range osds {
 		osds[i] = int32(i)
 	}
-	return newOSDMap(newCrush(hosts, osds, rackSize, 224), len(hosts), pool, pgs, size, 1)
+	return newOSDMap(newCrush(hosts, osds, rackSize, 224), len(hosts), pool, pgs, size)
 }
 
 func TestPlacementIsThatOfARealCluster(t *testing.T) {

@@ -18,9 +18,9 @@ var Columns = []string{
 // more than Config.Detail nodes it keeps only the means over hot and calm nodes.
 type recorder struct {
 	on     bool
-	times  []float64   // of the samples, seconds of virtual time
-	rows   [][]float64 // one per sample: all columns of each node, node by node
-	client [][4]float64
+	times  []float64 // of the samples, seconds of virtual time
+	rows   []float64 // for each sample all columns of each node, or of the hot and the calm nodes' means
+	client []float64 // for each sample the OSDs' service: MB/s and operations per second, reads and writes
 	before []counters
 	at     time.Duration
 	from   time.Duration // start of a benchmark's own time
@@ -50,11 +50,8 @@ func (c *Cluster) Record() {
 	r := &c.record
 	r.on = true
 	r.mark(c)
-	c.k.After(time.Second, (*onSample)(c), uint64(c.k.Now()))
+	c.k.After(time.Second, sim.Func(c.onSample), uint64(c.k.Now()))
 }
-
-// StopRecord ends the sampling.
-func (c *Cluster) StopRecord() { c.record.on = false }
 
 func (r *recorder) mark(c *Cluster) {
 	r.at = c.k.Now()
@@ -64,19 +61,13 @@ func (r *recorder) mark(c *Cluster) {
 	}
 }
 
-// zero sets the start of a benchmark's own time.
-func (r *recorder) zero(c *Cluster) { r.from = c.k.Now() }
-
-type onSample Cluster
-
-func (h *onSample) Handle(k *sim.Kernel, arg uint64) {
-	c := (*Cluster)(h)
+func (c *Cluster) onSample(k *sim.Kernel, arg uint64) {
 	r := &c.record
 	if !r.on {
 		return
 	}
 	r.sample(c)
-	k.After(time.Second, h, arg)
+	k.After(time.Second, sim.Func(c.onSample), arg)
 }
 
 func (r *recorder) sample(c *Cluster) {
@@ -121,8 +112,8 @@ func (r *recorder) sample(c *Cluster) {
 	}
 	r.at = c.k.Now()
 	r.times = append(r.times, c.k.Now().Seconds())
-	r.rows = append(r.rows, row)
-	r.client = append(r.client, client)
+	r.rows = append(r.rows, row...)
+	r.client = append(r.client, client[:]...)
 }
 
 // nodeSample returns a node's columns over an interval.
@@ -154,12 +145,4 @@ func (c *Cluster) nodeSample(o *osd, a, b counters, seconds float64) [13]float64
 
 func percent(part time.Duration, seconds float64) float64 {
 	return min(100, max(0, 100*part.Seconds()/seconds))
-}
-
-// Samples returns the samples so far: their times (seconds of virtual time), for each the columns
-// of every node (or of the hot and calm means), and the OSDs' service: MB/s and operations per
-// second, of reads and of writes.
-func (c *Cluster) Samples() (times []float64, rows [][]float64, client [][4]float64, from float64) {
-	r := &c.record
-	return r.times, r.rows, r.client, r.from.Seconds()
 }

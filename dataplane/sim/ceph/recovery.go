@@ -16,7 +16,6 @@ type mover struct {
 	moves  []move // by number, including finished moves
 	queued []int32
 	live   int
-	bytes  int64 // copied so far
 }
 
 type move struct {
@@ -147,13 +146,12 @@ func (c *Cluster) pushed(r ref) {
 }
 
 // recovered: an object of a move is on its target's disk.
-func (c *Cluster) recovered(i, _ int32) {
+func (c *Cluster) recovered(i int32) {
 	v := &c.mover.moves[i]
 	if v.over {
 		return
 	}
 	v.flight--
-	c.mover.bytes += v.each
 	if v.left == 0 && v.flight == 0 {
 		c.moved(i)
 	}
@@ -190,6 +188,3 @@ func (c *Cluster) endMove(i int32) {
 	}
 	c.startMoves()
 }
-
-// Misplaced returns the number of running and queued moves.
-func (c *Cluster) Misplaced() int { return c.mover.live }

@@ -1,4 +1,4 @@
-package simbridge
+package main
 
 import (
 	"bufio"
@@ -12,13 +12,13 @@ import (
 	"hotbed/dataplane/sim"
 )
 
-// maxCustomers and maxRepeat bound a request to ServeQueue.
+// maxCustomers and maxRepeat bound a request to serveQueue.
 const (
 	maxCustomers = 50_000_000
 	maxRepeat    = 1000
 )
 
-// queueRequest is the line of JSON that ServeQueue reads first.
+// queueRequest is the line of JSON that serveQueue reads first.
 type queueRequest struct {
 	Customers int `json:"customers"`
 	Servers   int `json:"servers"`
@@ -26,7 +26,7 @@ type queueRequest struct {
 	Repeat int `json:"repeat"`
 }
 
-// queueResult is ServeQueue's answer. CPU time covers only the simulations, on all threads.
+// queueResult is serveQueue's answer. CPU time covers only the simulations, on all threads.
 type queueResult struct {
 	WaitNS int64   `json:"wait_ns"` // sum over customers of the wait in queue
 	EndNS  int64   `json:"end_ns"`  // when the last customer left
@@ -35,10 +35,10 @@ type queueResult struct {
 	WallS  float64 `json:"wall_s"`  // wall-clock time, likewise
 }
 
-// ServeQueue simulates one first-come-first-served queue of given customers. It reads a line of
+// serveQueue simulates one first-come-first-served queue of given customers. It reads a line of
 // JSON, then all interarrival times and then all service times (int64 nanoseconds, little endian).
 // It writes a line of JSON. Another simulator must report the same waits for the same customers.
-func ServeQueue(in io.Reader, out io.Writer) error {
+func serveQueue(in io.Reader, out io.Writer) error {
 	var request queueRequest
 	reader := bufio.NewReader(in)
 	line, err := reader.ReadBytes('\n')

@@ -1,4 +1,4 @@
-package simbridge
+package main
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ func ask(header string, times ...int64) (queueResult, error) {
 	}
 	var out bytes.Buffer
 	var result queueResult
-	if err := ServeQueue(in, &out); err != nil {
+	if err := serveQueue(in, &out); err != nil {
 		return result, err
 	}
 	return result, json.Unmarshal(out.Bytes(), &result)
