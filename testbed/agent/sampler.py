@@ -30,6 +30,10 @@ from testbed.stores.ceph.perf import CounterPoller, OsdCounters, PolledCounters
 from testbed.stores.ceph.pgs import PgReader
 
 CLIENT = "client"
+_RATES = (
+    *("disk_read_mb_s", "disk_write_mb_s", "disk_util", "disk_queue"),
+    *("net_rx_mb_s", "net_tx_mb_s", "cpu_cores"),
+)
 AGAIN_S = 3.0
 """Wait before a store that did not answer is asked again: a failed attempt takes seconds."""
 PATIENCE_S = 0.4
@@ -48,16 +52,7 @@ class NodeSample:
 
 def node_metrics(node: AgentNode, rates: Rates, hot: bool) -> dict[str, float]:
     """Return a node's metrics from its rates."""
-    values = {
-        "disk_read_mb_s": rates.disk_read_mb_s,
-        "disk_write_mb_s": rates.disk_write_mb_s,
-        "disk_util": rates.disk_util,
-        "disk_queue": rates.disk_queue,
-        "net_rx_mb_s": rates.net_rx_mb_s,
-        "net_tx_mb_s": rates.net_tx_mb_s,
-        "cpu_cores": rates.cpu_cores,
-        "hot": float(hot),
-    }
+    values = {name: float(getattr(rates, name)) for name in _RATES} | {"hot": float(hot)}
     try:
         pressure = node_pressure(node, rates)
     except UserError:

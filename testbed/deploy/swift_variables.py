@@ -53,29 +53,29 @@ def cache_folder() -> Path:
     return Path(os.environ.get("HOTBED_CACHE", "/var/cache/hotbed")) / "swift"
 
 
-def ensure_packages(lock: Path = PACKAGES_LOCK, cache: Path | None = None) -> Packages:
-    """Return the archive for `lock`, and make it first if it is not cached (half a minute).
+def ensure_packages() -> Packages:
+    """Return the archive for `PACKAGES_LOCK`; make it first if it is not cached (half a minute).
     UserError: the packages cannot be downloaded; the message ends with the installer's output."""
     machine = platform.machine()
-    recipe = f"{_RECIPE}\n{PYTHON}\n{machine}\n{lock.read_text()}"
+    recipe = f"{_RECIPE}\n{PYTHON}\n{machine}\n{PACKAGES_LOCK.read_text()}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    folder = cache or cache_folder()
+    folder = cache_folder()
     archive = folder / f"swift-{digest}.tar"
     if not archive.exists():
         with held(folder / ".lock"):
             if not archive.exists():
-                _make(lock, folder, archive, machine)
+                _make(folder, archive, machine)
     return Packages(archive, digest, f"{PYTHON}-{machine}")
 
 
-def _make(lock: Path, folder: Path, archive: Path, machine: str) -> None:
+def _make(folder: Path, archive: Path, machine: str) -> None:
     for leftover in folder.glob(".making-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     work = folder / f".making-{os.getpid()}"
     site = work / "site"
     try:
         site.mkdir(parents=True)
-        _install(lock, site, machine)
+        _install(site, machine)
         if sys.version.startswith(f"{PYTHON}."):
             # Otherwise every server of every node compiles all files at its first start.
             subprocess.run(
@@ -91,11 +91,11 @@ def _make(lock: Path, folder: Path, archive: Path, machine: str) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _install(lock: Path, site: Path, machine: str) -> None:
+def _install(site: Path, machine: str) -> None:
     """Install wheels for the nodes' Python, by uv if `make setup` installed it, else by pip."""
     uv = Path(sys.executable).with_name("uv")
     common = ["--target", str(site), "--python-version", PYTHON, "--only-binary", ":all:"]
-    common += ["--require-hashes", "--no-deps", "-r", str(lock)]
+    common += ["--require-hashes", "--no-deps", "-r", str(PACKAGES_LOCK)]
     if uv.is_file():
         command = [str(uv), "pip", "install", "--quiet", "--no-config", *common]
         command += ["--python-platform", f"{machine}-manylinux_2_36"]

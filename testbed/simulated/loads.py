@@ -119,10 +119,8 @@ class OpenWritesResult:
     requests: tuple[tuple[float, float | None, str], ...]
 
 
-def start_writes(
-    process: SimulatorProcess, names: Sequence[str], writes: OpenWrites, in_s: float
-) -> None:
-    """Start the writes in `in_s` virtual seconds.
+def start_writes(process: SimulatorProcess, names: Sequence[str], writes: OpenWrites) -> None:
+    """Start the writes now.
 
     Raises:
         UserError: a PG is unknown.
@@ -137,7 +135,7 @@ def start_writes(
             "object_size": writes.object_size,
             "concurrency": 1,
             "duration_s": writes.duration_s,
-            "start_in_s": in_s,
+            "start_in_s": 0.0,
             "rates": [float(writes.rates.get(name, 0.0)) for name in names],
             "drain_s": writes.drain_s,
         },

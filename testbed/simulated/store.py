@@ -335,12 +335,12 @@ class SimulatedCeph:
         """Prefill as `prefill` does, with `objects` in every PG, for open-loop writes."""
         self._process.ask("fill-each", count=objects, bytes=object_size)
 
-    def start_open_writes(self, writes: OpenWrites, *, in_s: float = 0.0) -> None:
-        """Start open-loop writes in `in_s` virtual seconds; `advance_to` reports their end.
-        UserError for an unknown PG."""
-        start_writes(self._process, self._map.names(), writes, in_s)
+    def start_open_writes(self, writes: OpenWrites) -> None:
+        """Start open-loop writes now; `advance_to` reports their end. UserError for an unknown
+        PG."""
+        start_writes(self._process, self._map.names(), writes)
         self._benchmark, self._done = None, False
-        self._begins_s = self._now_s + in_s
+        self._begins_s = self._now_s
 
     def open_writes_result(self) -> OpenWritesResult:
         """Return the result of finished open-loop writes."""

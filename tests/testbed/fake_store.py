@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -89,21 +88,21 @@ class FakeStore:
 
     def __init__(
         self,
-        osd_count: int = 8,
-        pg_count: int = 128,
-        size: int = 2,
+        osd_count=8,
+        pg_count=128,
+        size=2,
         *,
-        seed: int = 0,
-        pressures: Pressures | None = None,
-        hot: Callable[[int], frozenset[int]] | None = None,
-        fail_senses: frozenset[int] = frozenset(),
-        fail_acts: frozenset[int] = frozenset(),
-        interval_s: float = 20.0,
-        path: Path | None = None,
-        racks: int = 0,
-        rates: Mapping[str, OpRates] | None = None,
-        recovery: int = 0,
-    ) -> None:
+        seed=0,
+        pressures=None,
+        hot=None,
+        fail_senses=frozenset(),
+        fail_acts=frozenset(),
+        interval_s=20.0,
+        path=None,
+        racks=0,
+        rates=None,
+        recovery=0,
+    ):
         self.osds = {
             i: Osd(i, f"node{i}", rack=f"rack{i % racks}" if racks else "")
             for i in range(osd_count)

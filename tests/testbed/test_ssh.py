@@ -98,7 +98,7 @@ ME = 12345
 
 
 @pytest.fixture
-def testbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Testbed:
+def testbed(tmp_path, monkeypatch):
     """Return a testbed of a user who is not root."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr("os.geteuid", lambda: ME)

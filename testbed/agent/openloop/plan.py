@@ -50,20 +50,18 @@ class WritePlan:
     def __post_init__(self) -> None:
         if not self.pool:
             raise UserError("pool must name a pool", where="open-loop")
-        if not 1 <= self.object_bytes <= 2**27:
-            raise not_allowed("open-loop: object_bytes", self.object_bytes, f"1 to {2**27}")
+        for name, least, most in (
+            ("object_bytes", 1, 2**27),
+            ("drain_s", 0, 3600),
+            ("objects_per_pg", 1, 10_000),
+            ("ballast_per_pg", 0, MOST_BALLAST),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise not_allowed(f"open-loop: {name}", getattr(self, name), f"{least} to {most}")
         if not 0 < self.duration_s <= 86400:
             raise not_allowed("open-loop: duration_s", self.duration_s, "above 0 and at most 86400")
-        if not 0 <= self.drain_s <= 3600:
-            raise not_allowed("open-loop: drain_s", self.drain_s, "0 to 3600")
         if self.arrivals not in (POISSON, CONSTANT):
             raise not_allowed("open-loop: arrivals", self.arrivals, f"{POISSON!r} or {CONSTANT!r}")
-        if not 1 <= self.objects_per_pg <= 10_000:
-            raise not_allowed("open-loop: objects_per_pg", self.objects_per_pg, "1 to 10000")
-        if not 0 <= self.ballast_per_pg <= MOST_BALLAST:
-            raise not_allowed(
-                "open-loop: ballast_per_pg", self.ballast_per_pg, f"0 to {MOST_BALLAST}"
-            )
         if self.max_in_flight < 1 or self.max_in_flight * self.object_bytes > MOST_IN_FLIGHT_BYTES:
             raise UserError(
                 f"max_in_flight {self.max_in_flight} must be 1 or more, and with "

@@ -28,7 +28,6 @@ from testbed.simulated.cosperf.machines import (
     CLASSES,
     STEP,
     Constants,
-    ObjectClass,
     ReconfigurationCosts,
     SimulatedHost,
     total,
@@ -75,7 +74,6 @@ class SimulatedMicrostores:
         costs: costs of changes.
         start_part: share of the machines dealt out evenly first; a microstore for each tenant.
         epoch_s: the control interval, which has `SLOTS` slots.
-        classes: workloads by letter.
     """
 
     def __init__(
@@ -87,13 +85,12 @@ class SimulatedMicrostores:
         costs: ReconfigurationCosts | None = None,
         start_part: float = START_PART,
         epoch_s: float = EPOCH_S,
-        classes: Mapping[str, ObjectClass] = CLASSES,
     ) -> None:
         self.epoch_s = epoch_s
         self.tenants = tuple(loads)
         self.hosts = tuple(hosts)
         self.constants = constants
-        self._classes = [classes[letter] for letter in self.tenants]
+        self._classes = [CLASSES[letter] for letter in self.tenants]
         self._loads = [loads[letter] for letter in self.tenants]
         self._slot_s = epoch_s / SLOTS
         start = even_start(hosts, self.tenants, start_part)

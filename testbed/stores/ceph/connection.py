@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from schemas.errors import StoreError
 
@@ -27,20 +27,6 @@ _OSD_TIMEOUT_S = 5  # an OSD that hangs must not cost a whole control interval
 _STACK_BYTES = 512 * 1024
 
 T = TypeVar("T")
-
-
-class RawRados(Protocol):
-    """The part of `rados.Rados` in use: each command returns (code, output, message)."""
-
-    def mon_command(self, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]: ...
-
-    def mgr_command(self, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]: ...
-
-    def osd_command(self, osdid: int, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]: ...
-
-    def pg_command(self, pgid: str, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]: ...
-
-    def shutdown(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -65,9 +51,9 @@ class Reply:
 
 
 class Connection:
-    """Commands to monitors, managers, OSDs and placement groups."""
+    """Commands to monitors, managers, OSDs and placement groups; `raw` is a `rados.Rados`."""
 
-    def __init__(self, raw: RawRados, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, raw: Any, *, timeout_s: float = TIMEOUT_S) -> None:
         self._raw = raw
         self.timeout_s = timeout_s
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -48,15 +48,6 @@ class OsdCounters:
         return self.read_latency_s / self.read_latency_n if self.read_latency_n > 0 else None
 
 
-@dataclass(frozen=True)
-class OsdPgCounts:
-    """Numbers of PGs that an OSD holds, leads, and is still deleting."""
-
-    pgs: int
-    primaries: int
-    removing: int
-
-
 def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
     """Return counters from the JSON of `perf dump` (whole, or its section ``osd``)."""
     osd = dump["osd"]
@@ -69,16 +60,6 @@ def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
         writes=int(osd["op_w"]),
         write_bytes=int(osd["op_w_in_bytes"]),
         replica_writes=int(osd.get("subop_w", 0)),
-    )
-
-
-def parse_pg_counts(dump: Mapping[str, Any]) -> OsdPgCounts:
-    """Return PG counts from the JSON of `perf dump`."""
-    osd = dump["osd"]
-    return OsdPgCounts(
-        pgs=int(osd["numpg"]),
-        primaries=int(osd["numpg_primary"]),
-        removing=int(osd.get("numpg_removing", 0)),
     )
 
 
@@ -124,7 +105,7 @@ PATIENCE_S = 1.0
 
 @dataclass(frozen=True)
 class PolledCounters:
-    """Counters, and the time of their arrival (`clock`, seconds)."""
+    """Counters, and the monotonic time of their arrival, in seconds."""
 
     at: float
     counters: OsdCounters
@@ -133,11 +114,8 @@ class PolledCounters:
 class CounterPoller:
     """Poller that asks each OSD at most once at a time."""
 
-    def __init__(
-        self, connection: Connection, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._clock = clock
         self._changed = threading.Condition()
         self._asked: set[int] = set()
         self._came: dict[int, PolledCounters] = {}
@@ -177,7 +155,7 @@ class CounterPoller:
             finally:
                 with self._changed:
                     if dump is not None:
-                        self._came[osd] = PolledCounters(self._clock(), parse_counters(dump))
+                        self._came[osd] = PolledCounters(time.monotonic(), parse_counters(dump))
                     self._asked.discard(osd)
                     self._changed.notify_all()
 
@@ -297,19 +275,16 @@ def osd_rates(before: PolledCounters, now: PolledCounters) -> OpRates | None:
 class ActivitySensor:
     """Sensor of activity that keeps the last reports; the first call returns no rates."""
 
-    def __init__(
-        self, connection: Connection, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._clock = clock
-        self._poller = CounterPoller(connection, clock=clock)
+        self._poller = CounterPoller(connection)
         self._osds: dict[int, PolledCounters] = {}
         self._reports: tuple[float, dict[str, PgReport]] | None = None
 
     def read(self, osds: Sequence[int], pgs: Sequence[Pg]) -> Activity:
         """Return rates since the previous call. Raises StoreError."""
         reports = {pg: report_of(item) for pg, item in pg_stats(self._connection).items()}
-        now, before = self._clock(), self._reports
+        now, before = time.monotonic(), self._reports
         self._reports = (now, reports)
         rates: dict[str, OpRates] = {}
         if before is not None and now > before[0]:

@@ -145,14 +145,6 @@ CLEAN = "active+clean"
 _POLL_S = 0.02
 
 
-@dataclass(frozen=True)
-class Settled:
-    """Result of a wait for PGs: `seconds` from the start, and the PGs that are late."""
-
-    seconds: float
-    late: tuple[str, ...] = ()
-
-
 class PgReader:
     """Reader of the OSD map and of the PG map of `pools`; reads the PG map only in a new epoch."""
 
@@ -258,8 +250,9 @@ def bytes_moved(before: Iterable[Pg], after: Iterable[Pg], sizes: Mapping[str, i
 
 def wait_active(
     connection: Connection, wanted: Mapping[str, int], *, start: float, timeout_s: float
-) -> Settled:
+) -> tuple[float, int]:
     """Wait until every PG of `wanted` is active under its new primary, by asking the primaries.
+    Return the seconds from `start`, and the number of PGs that are late.
 
     Args:
         wanted: primary by PG.
@@ -281,7 +274,7 @@ def wait_active(
             break
         if left:
             time.sleep(_POLL_S)
-    return Settled(time.monotonic() - start, tuple(left))
+    return time.monotonic() - start, len(left)
 
 
 def _serves(reply: Reply, osd: int) -> bool:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from schemas.errors import StoreError, UserError
 from testbed.agent.openloop.plan import BALLAST_BYTES, WritePlan, names_for, pg_of
@@ -21,20 +21,13 @@ PREFILL_STALL_S = 120.0
 _ASKED = 3  # number of names to check against the cluster's placement
 
 
-class Ioctx(Protocol):
-    """The part of `rados.Ioctx` in use."""
-
-    def aio_write_full(
-        self, object_name: str, to_write: bytes, oncomplete: Callable[[Any], None]
-    ) -> Any: ...
-
-
 class PoolObjects:
-    """A `Sender`: object `number` of a PG is one of its names, overwritten whole."""
+    """A `Sender` to a `rados.Ioctx`: object `number` of a PG is one of its names, overwritten
+    whole."""
 
     def __init__(
         self,
-        ioctx: Ioctx,
+        ioctx: Any,
         names: Mapping[str, tuple[str, ...]],
         payload: bytes,
         ballast: Mapping[str, tuple[str, ...]] | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.errors import StoreError, UserError
 from testbed.stores.ceph.connection import Connection
-from testbed.stores.ceph.perf import parse_pg_counts, perf_dumps
+from testbed.stores.ceph.perf import perf_dumps
 from testbed.stores.ceph.pgs import CLEAN, parse_osd_map, pg_states
 
 _POOL_POLL_S = 0.25
@@ -82,7 +82,8 @@ def removing(connection: Connection) -> int:
     """Return the number of PGs that the OSDs still delete (`numpg_removing` over all up OSDs)."""
     dump = connection.mon("osd dump").checked("osd dump")
     up = [int(item["osd"]) for item in dump["osds"] if item["up"]]
-    return sum(parse_pg_counts(data).removing for data in perf_dumps(connection, up).values())
+    dumps = perf_dumps(connection, up).values()
+    return sum(int(dump["osd"].get("numpg_removing", 0)) for dump in dumps)
 
 
 def wait_for(done: Callable[[], bool], timeout_s: float, otherwise: str) -> float:

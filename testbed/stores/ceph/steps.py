@@ -93,8 +93,10 @@ class Steps:
         mapped = {pg.id: pg for pg in self._reader.pgs(after) if pg.id in touched}
         wanted = changed_primaries(pgs.values(), mapped.values())
         if wanted:
-            settled = wait_active(self._connection, wanted, start=start, timeout_s=STALL_TIMEOUT_S)
-            detail |= {"stall_s": settled.seconds, "late": float(len(settled.late))}
+            stall_s, late = wait_active(
+                self._connection, wanted, start=start, timeout_s=STALL_TIMEOUT_S
+            )
+            detail |= {"stall_s": stall_s, "late": float(late)}
         effects = [
             _led(command, effect, mapped.get(command.pg))
             for command, effect in zip(commands, effects, strict=True)
@@ -162,9 +164,9 @@ class Steps:
                 after = self._reader.pgs(self._reader.osd_map())
                 wanted = changed_primaries(before, after)
                 if wanted:
-                    self._stall = wait_active(
+                    self._stall, _ = wait_active(
                         self._connection, wanted, start=start, timeout_s=STALL_TIMEOUT_S
-                    ).seconds
+                    )
             except StoreError:
                 self._stall = None  # a cluster that cannot be asked shows in the next sense
 

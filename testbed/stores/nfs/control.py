@@ -83,13 +83,13 @@ def ask(socket_path: str, method: str, path: str, body: bytes | None = None) -> 
     return text
 
 
-def null_call(address: str, program: int, timeout_s: float = 2.0) -> None:
+def null_call(address: str, program: int) -> None:
     """Call procedure 0 of an RPC program over TCP (RFC 5531); raise OSError without an answer."""
     host, _, port = address.rpartition(":")
     xid = secrets.randbits(32)
     # xid, CALL, RPC version 2, program, version, procedure 0, no credentials, no verifier.
     call = struct.pack(">10I", xid, 0, 2, program, _VERSION, 0, 0, 0, 0, 0)
-    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+    with socket.create_connection((host, int(port)), timeout=2.0) as connection:
         connection.sendall(struct.pack(">I", 0x80000000 | len(call)) + call)
         reply = b""
         while len(reply) < 28:

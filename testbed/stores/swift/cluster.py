@@ -112,12 +112,12 @@ def cluster_from_json(data: Mapping[str, Any]) -> SwiftCluster:
         raise ValueError(f"missing or malformed: {error}") from error
 
 
-def load_cluster(path: Path = CLUSTER) -> SwiftCluster:
+def load_cluster() -> SwiftCluster:
     """Return the cluster of this admin node; raise UserError if it is not deployed."""
     try:
-        return cluster_from_json(read_deployed(path))
+        return cluster_from_json(read_deployed(CLUSTER))
     except ValueError as error:
-        raise UserError(f"is {error}", where=path, do="deploy the testbed again") from error
+        raise UserError(f"is {error}", where=CLUSTER, do="deploy the testbed again") from error
 
 
 def initial(cluster: SwiftCluster, layout: str | None = None) -> SwiftState:

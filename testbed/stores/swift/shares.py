@@ -34,15 +34,10 @@ _BURST_S = 0.002
 
 
 class Nic:
-    """The interface towards the clients.
+    """The interface towards the clients, by its name."""
 
-    Args:
-        device: its name.
-        keep: file for the earlier settings of the device.
-    """
-
-    def __init__(self, device: str, keep: Path = KEPT) -> None:
-        self._device, self._keep = device, keep
+    def __init__(self, device: str) -> None:
+        self._device = device
         self._bytes_s: float | None = None
         self._as_set: Mapping[str, float] | None = None
         self._events = _events()
@@ -67,7 +62,7 @@ class Nic:
         """Install the share again if it was replaced; return True if that was necessary."""
         if self._bytes_s is None or not self._drain() or self._ours():
             return False
-        self._keep.unlink(missing_ok=True)
+        KEPT.unlink(missing_ok=True)
         self.set(self._bytes_s)
         return True
 
@@ -76,8 +71,8 @@ class Nic:
             kept = self._load()
         else:
             kept = look(self._device, run)
-            self._keep.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_file(self._keep, json.dumps(asdict(kept)))
+            KEPT.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_file(KEPT, json.dumps(asdict(kept)))
             # The existing root has another handle, so it cannot be changed into ours.
             run("tc", "qdisc", "del", "dev", self._device, "root", check=False)
         wire = kept.root["rate"] if kept and kept.root else bytes_s
@@ -93,7 +88,7 @@ class Nic:
             kept = self._load()
             if kept is not None and kept.root is not None:
                 restore_bucket(self._device, kept.root, run)
-        self._keep.unlink(missing_ok=True)
+        KEPT.unlink(missing_ok=True)
 
     def _ours(self) -> bool:
         """Return True if our bucket is as we set it. Replacing a root by one of the same kind
@@ -105,7 +100,7 @@ class Nic:
 
     def _load(self) -> Before | None:
         try:
-            return Before(**json.loads(self._keep.read_text()))
+            return Before(**json.loads(KEPT.read_text()))
         except (OSError, ValueError, TypeError):
             return None
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -122,18 +123,17 @@ _SLOW_S = 60.0
 
 
 class StorageChanges:
-    """Changes of the rings of one store; `shell_to` reaches a node by its name."""
+    """Changes of the rings of one store."""
 
     def __init__(
         self,
         store: SwiftStore,
-        shell_to: Callable[[str], Shell] | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store, self._clock, self._sleep = store, clock, sleep
-        self._passes = Passes(shell_to or (lambda node: reach(store.config, node)))
+        self._passes = Passes(partial(reach, store.config))
 
     def add(self, node: str, microstore: str, disks: Sequence[str] | None = None) -> Effect:
         """Give a storage node, or more of its disks, to the microstores that share `microstore`'s

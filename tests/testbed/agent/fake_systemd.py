@@ -108,14 +108,7 @@ class FakeSystemdShell:
         file.touch()
         return file
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        input: bytes | None = None,
-        timeout_s: float = 60.0,
-        check: bool = True,
-    ) -> Completed:
+    def run(self, argv, *, input=None, timeout_s=60.0, check=True):
         here = [word.replace(STATE, str(self.state)) for word in argv]
         text = (input or b"").replace(STATE.encode(), str(self.state).encode())
         done = subprocess.run(

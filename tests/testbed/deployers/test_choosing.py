@@ -95,15 +95,7 @@ class Noted:
         self.fails = ""
         self.failures: tuple[Failure, ...] = ()
 
-    def __call__(
-        self,
-        testbed: Testbed,
-        folder: Path,
-        playbook: str,
-        inventory: Mapping[str, Any],
-        progress: Progress,
-        **_: object,
-    ) -> dict[str, int]:
+    def __call__(self, testbed, folder, playbook, inventory, progress, **_):
         self.books.append(playbook)
         self.variables[playbook] = dict(inventory["all"]["vars"])
         self.hosts[playbook] = set(inventory["all"]["hosts"])

@@ -282,14 +282,7 @@ class Leaving(Passes):
     def held(self, node: str, disks: Sequence[str]) -> dict[str, int]:
         return NOTHING | self.holds[min(len(self.ran), len(self.holds) - 1)]
 
-    def run(
-        self,
-        node: str,
-        microstore: str,
-        daemons: Sequence[str] = ALL,
-        *,
-        limit_s: float,
-    ) -> None:
+    def run(self, node, microstore, daemons=ALL, *, limit_s):
         self.ran.append((node, microstore, tuple(daemons)))
         self.on_pass()
         if self.cut_off:

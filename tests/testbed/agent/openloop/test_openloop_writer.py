@@ -47,12 +47,7 @@ class VirtualTime:
 class Store:
     """Store that answers a write after `latency` (None: never) with `code`."""
 
-    def __init__(
-        self,
-        time: VirtualTime,
-        latency: Callable[[str, int], float | None],
-        code: Callable[[str], int] = lambda pgid: 0,
-    ) -> None:
+    def __init__(self, time, latency, code=lambda pgid: 0):
         self._time, self._latency, self._code = time, latency, code
         self.sent: list[tuple[float, str, int]] = []
         self.in_flight = self.most = 0
@@ -74,15 +69,8 @@ class Store:
 
 
 def carry_out(
-    schedule: list[Arrival],
-    latency: Callable[[str, int], float | None],
-    *,
-    duration_s: float = 10.0,
-    drain_s: float = 5.0,
-    most: int = 1000,
-    keep: bool = False,
-    code: Callable[[str], int] = lambda pgid: 0,
-) -> tuple[dict[str, Any], list[dict[str, Any]], Store]:
+    schedule, latency, *, duration_s=10.0, drain_s=5.0, most=1000, keep=False, code=lambda pgid: 0
+):
     time, rows = VirtualTime(), list[dict[str, Any]]()
     store = Store(time, latency, code)
     writer = Writer(

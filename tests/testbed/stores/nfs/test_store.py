@@ -36,14 +36,7 @@ class Node:
         self.files: dict[str, bytes] = {}
         self.answers: dict[str, tuple[int, str, str]] = {}
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        input: bytes | None = None,
-        timeout_s: float = 60.0,
-        check: bool = True,
-    ) -> Completed:
+    def run(self, argv, *, input=None, timeout_s=60.0, check=True):
         self.ran.append((list(argv), input or b""))
         key = " ".join(argv[3:]) if len(argv) > 3 else argv[2]
         for start, (code, out, err) in self.answers.items():
