@@ -29,7 +29,7 @@ def reads(monkeypatch: pytest.MonkeyPatch, *found: float) -> list[Mapping[str, A
         where = ("osd0", "groups.osd", "disk.positioning")
         return [EnforcedSetting(*where, value, SPEC_S, "s", lambda: None)]
 
-    monkeypatch.setattr(FakeSite, "settings", settings, raising=False)
+    monkeypatch.setattr(FakeSite, "settings", settings)
     return asked
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from schemas.errors import UserError
 from testbed.sites.contract import (
     Cost,
+    EnforcedSetting,
     MachineUsage,
     Node,
     Progress,
@@ -136,6 +137,9 @@ class FakeSite:
 
     def delete_snapshot(self, name: str, label: str) -> None:
         self._with_snapshot(name, label).snapshots.remove(label)
+
+    def settings(self, name: str, disks: Mapping[str, object]) -> Sequence[EnforcedSetting]:
+        return []  # tests replace it: isinstance() remembers the classes of a protocol
 
     def shape(self, name: str, on: bool) -> None:
         self._of(name)
