@@ -12,23 +12,8 @@ ANY_SITE = ("ssh",)
 """Enough for machines that are only reached over ssh."""
 
 LOCAL_SITE = (
-    "platform",
-    "root",
-    "nspawn",
-    "debootstrap",
-    "tools",
-    "fuse",
-    "loop",
-    "cgroup",
-    "pressure",
-    "overlay",
-    "network",
-    "shaping",
-    "ssh",
-    "queuedisk",
-    "disk",
-    "memory",
-    "cores",
+    *("platform", "root", "nspawn", "debootstrap", "tools", "fuse", "loop", "cgroup", "pressure"),
+    *("overlay", "network", "shaping", "ssh", "queuedisk", "disk", "memory", "cores"),
 )
 
 CHAMELEON_SITE = (*ANY_SITE, "chi")

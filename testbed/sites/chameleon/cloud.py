@@ -368,11 +368,9 @@ class Cloud:
         return _lease(made)
 
     def prolong_lease(self, lease_id: str, end_s: float) -> BlazarLease:
-        """Move the lease's end."""
         return _lease(self._blazar.lease.update(lease_id, end_date=_minutes(end_s)))
 
     def delete_lease(self, lease_id: str) -> None:
-        """End the lease."""
         with _if_it_exists():
             self._blazar.lease.delete(lease_id)
 
@@ -389,7 +387,6 @@ class Cloud:
         return list(self._sdk.network.networks(name=name))
 
     def keypairs(self) -> list[str]:
-        """Return names of the user's key pairs."""
         return [each.name for each in self._sdk.compute.keypairs()]
 
     def create_keypair(self, name: str, public_key: str) -> str:
@@ -398,11 +395,9 @@ class Cloud:
         return name
 
     def delete_keypair(self, name: str) -> None:
-        """Remove a public key."""
         self._sdk.compute.delete_keypair(name, ignore_missing=True)
 
     def security_groups(self) -> list[Any]:
-        """Return the project's security groups."""
         return list(self._sdk.network.security_groups(project_id=self.identity().project_id))
 
     def create_security_group(self, name: str) -> Any:
@@ -437,11 +432,9 @@ class Cloud:
         return str(self._sdk.compute.create_server(**{**body, "user_data": user_data}).id)
 
     def delete_server(self, server_id: str) -> None:
-        """Remove a server."""
         self._sdk.compute.delete_server(server_id, ignore_missing=True)
 
     def floating_ips(self) -> list[Any]:
-        """Return the project's floating IPs."""
         return list(self._sdk.network.ips(project_id=self.identity().project_id))
 
     def create_floating_ip(self, description: str) -> Any:
@@ -458,7 +451,6 @@ class Cloud:
             self._sdk.network.update_ip(floating_ip_id, port_id=port.id)
 
     def delete_floating_ip(self, floating_ip_id: str) -> None:
-        """Give the address back."""
         self._sdk.network.delete_ip(floating_ip_id, ignore_missing=True)
 
 

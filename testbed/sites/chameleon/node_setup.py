@@ -1,6 +1,6 @@
 """Setup of a fresh machine as a node: run as root on it by ``python3 - WANTED``.
 
-WANTED is base64 of a JSON object (`servers.Contact._wanted`). The answer is a JSON object: devices
+WANTED is base64 of a JSON object (`servers._request`). The answer is a JSON object: devices
 and facts, or ``error``, a sentence. Repeating it changes nothing. Standard library only, Python
 3.10 or newer: nothing of Hotbed is on the machine yet.
 """

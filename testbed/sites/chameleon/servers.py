@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent.contract import IOWAIT_CPUS
@@ -36,7 +36,6 @@ from testbed.sites.chameleon.options import DeviceOptions, osd_paths
 from testbed.sites.chameleon.work import AT_ONCE, POLL_S, Work, belongs, left
 from testbed.sites.contract import Node, SiteError, Testbed
 from testbed.sites.inventory.contact import Contact
-from testbed.ssh import Shell
 
 GONE_S = 600.0
 """Longest time in seconds for servers to be gone."""
@@ -48,8 +47,6 @@ STOPPED = frozenset(
 """Statuses that a server does not leave by itself."""
 SETUP_S = 300.0
 CONTACT_S = 20.0
-
-T = TypeVar("T")
 
 
 # -- before servers -----------------------------------------------------------------------------
@@ -297,142 +294,123 @@ def own_host_keys(work: Work) -> dict[str, tuple[str, str]]:
     return made
 
 
-class FirstContact:
-    """The first contact with the nodes of a new testbed. `draft`: the testbed; the user of its
-    nodes is the image's. `servers`: server of each node. `contact`: access to nodes."""
+def prepare_nodes(
+    work: Work, draft: Testbed, servers: Mapping[str, NovaServer], contact: Contact
+) -> dict[str, dict[str, Any]]:
+    """Meet the nodes of a new testbed, set them up and let root in, the admin node first. Return
+    each node's answer: a path for every use of its disks (``devices``), and ``facts``.
 
-    def __init__(
-        self,
-        work: Work,
-        draft: Testbed,
-        servers: Mapping[str, NovaServer],
-        contact: Contact,
-    ) -> None:
-        self._work, self._draft, self._servers = work, draft, servers
-        self._contact = contact
-        self._host_keys: dict[str, dict[str, str]] = work.record.data.setdefault("host_keys", {})
-        self._lock = threading.Lock()  # the record is written by one thread at a time
+    In `draft` the nodes' user is the image's; `servers` are by node. SiteError: a node does not
+    answer in time, or does not let us in. UserError: a disk that the spec names is not there.
+    """
+    host_keys: dict[str, dict[str, str]] = work.record.data.setdefault("host_keys", {})
+    saving = threading.Lock()  # the record is written by one thread at a time
 
-    def prepare(self) -> dict[str, dict[str, Any]]:
-        """Set up every node and let root in. Return each node's answer: a path for every use of its
-        disks (``devices``), and ``facts``. SiteError: a node does not answer in time, or does not
-        let us in. UserError: a disk that the spec names is not there."""
-        # A host key belongs to a server, not to an address.
-        for node, known in list(self._host_keys.items()):
-            if known["server"] != self._servers[node].id:
-                del self._host_keys[node]
-        for node, (_, public) in own_host_keys(self._work).items():
-            self._host_keys[node] = {"server": self._servers[node].id, "key": public}
-        self._write_host_keys()
-        admin = self._draft.admin
-        done = {admin.name: self._set_up(admin)}
-        self._work.progress(f"node {admin.name} is ready", 0.8)
-        others = [node for node in self._draft.nodes if node.name != admin.name]
-        done |= _in_parallel(others, self._set_up)
-        return done
-
-    def _write_host_keys(self) -> None:
+    def save() -> None:
         lines = {
             node.name: (
                 ",".join(dict.fromkeys((node.reached_at, node.address))),
-                self._host_keys[node.name]["key"],
+                host_keys[node.name]["key"],
             )
-            for node in self._draft.nodes
-            if node.name in self._host_keys
+            for node in draft.nodes
+            if node.name in host_keys
         }
-        keys.write_known_hosts(self._draft.known_hosts, lines)
-        self._work.record.save()
+        keys.write_known_hosts(draft.known_hosts, lines)
+        work.record.save()
 
-    def _learn(self, node: Node) -> None:
-        """Learn the host key that the node shows at the first contact, to us or to the admin."""
-        key = self._contact.host_keys(target_of(self._draft, node))[0]
-        with self._lock:
-            self._host_keys[node.name] = {"server": self._servers[node.name].id, "key": key}
-            self._write_host_keys()
-
-    def _shell(self, node: Node) -> Shell:
-        return self._contact.shell(target_of(self._draft, node))
-
-    def _meet(self, node: Node) -> None:
-        """Wait until the node answers by ssh."""
-        patience = self._work.options.patience.ssh_s
+    def meet(node: Node) -> None:
+        """Wait until the node answers by ssh; learn its host key if that is not known yet."""
+        patience = work.options.patience.ssh_s
         lost: RemoteError | None = None
-        for _ in self._work.polls(patience):
+        for _ in work.polls(patience):
+            target = target_of(draft, node)
             try:
-                if node.name not in self._host_keys:
-                    self._learn(node)
-                self._shell(node).run(["true"], timeout_s=CONTACT_S)
+                if node.name not in host_keys:
+                    key = contact.host_keys(target)[0]
+                    with saving:
+                        host_keys[node.name] = {"server": servers[node.name].id, "key": key}
+                        save()
+                contact.shell(target).run(["true"], timeout_s=CONTACT_S)
                 return
             except RemoteError as error:
                 lost = error
-            self._work.progress(f"waiting for ssh on {node.name}", 0.75)
-        raise self._work.failed(
+            work.progress(f"waiting for ssh on {node.name}", 0.75)
+        raise work.failed(
             f"node {node.name} did not let us in within {left(patience)}: {lost}", POLL_S
         ) from lost
 
-    def _set_up(self, node: Node) -> dict[str, Any]:
-        self._meet(node)
-        wanted = base64.b64encode(json.dumps(self._wanted(node)).encode()).decode()
-        script = files("testbed.sites.chameleon").joinpath("node_setup.py").read_bytes()
-        sudo = [] if node.ssh_user == "root" else ["sudo", "-n"]
-        trouble = f"node {node.name} could not be set up"
-        try:
-            done = self._shell(node).run(
-                [*sudo, "python3", "-", wanted], input=script, timeout_s=SETUP_S
-            )
-            answer: dict[str, Any] = json.loads(done.text)
-        except RemoteError as error:
-            raise SiteError(f"{trouble}: {error}", retry_after_s=POLL_S) from error
-        except ValueError as error:
-            raise SiteError(f"{trouble}: it says {done.text[:200]!r}") from error
-        if "error" in answer:
-            raise UserError(answer["error"], where=f"node {node.name}")
-        self._require_root(node)
-        return answer
+    def set_up(node: Node) -> dict[str, Any]:
+        meet(node)
+        return _set_up(draft, node, _request(work, draft, node, servers[node.name]), contact)
 
-    def _require_root(self, node: Node) -> None:
-        nodes = tuple(replace(each, ssh_user="root") for each in self._draft.nodes)
-        testbed = replace(self._draft, nodes=nodes)
-        try:
-            shell = self._contact.shell(target_of(testbed, testbed.node(node.name)))
-            shell.run(["true"], timeout_s=60.0)
-        except RemoteError as error:
-            raise SiteError(
-                f"node {node.name} does not let root in, though the key is in place: {error}",
-                retry_after_s=POLL_S,
-            ) from error
-
-    def _wanted(self, node: Node) -> dict[str, Any]:
-        """Return the input of `node_setup`."""
-        work, draft = self._work, self._draft
-        group = next(each for each in work.spec.groups if each.name == node.group)
-        given = work.options.devices_of(group.name, node.name)
-        paths = () if given is None else osd_paths(given)
-        parts, disks = {}, []
-        if isinstance(given, DeviceOptions):
-            parts = {f"osd{place or ''}": path for place, path in enumerate(paths)}
-            parts |= {"scratch": given.scratch} if given.scratch else {}
-        if group.disk is not None:
-            osd_bytes, scratch_bytes = group.disk.size - group.disk.scratch, group.disk.scratch
-            sizes = {"osd_bytes": osd_bytes, "scratch_bytes": scratch_bytes}
-            disks = [{"path": path} | sizes for path in paths or [None] * group.disks]
-        return {
-            "hostname": node.name,
-            "keys": [keys.public(draft.ssh_key)],
-            "peers": {each.name: each.address for each in draft.nodes},
-            "parts": parts,
-            "disks": disks,
-            "files": work.options.virtual,
-            "media": work.options.media,
-            "mark": re.sub(r"[^A-Za-z0-9]", "", self._servers[node.name].id)[-12:],
-        }
+    # A host key belongs to a server, not to an address.
+    for node, known in list(host_keys.items()):
+        if known["server"] != servers[node].id:
+            del host_keys[node]
+    for node, (_, public) in own_host_keys(work).items():
+        host_keys[node] = {"server": servers[node].id, "key": public}
+    save()
+    done = {draft.admin.name: set_up(draft.admin)}
+    work.progress(f"node {draft.admin.name} is ready", 0.8)
+    others = [node for node in draft.nodes if node.name != draft.admin.name]
+    with ThreadPoolExecutor(max(len(others), 1)) as pool:
+        futures = {node.name: pool.submit(set_up, node) for node in others}
+    return done | {name: future.result() for name, future in futures.items()}
 
 
-def _in_parallel(nodes: Sequence[Node], call: Callable[[Node], T]) -> dict[str, T]:
-    """Run `call` on all nodes in parallel; raise the first node's error."""
-    with ThreadPoolExecutor(max(len(nodes), 1)) as pool:
-        futures = {node.name: pool.submit(call, node) for node in nodes}
-    return {name: future.result() for name, future in futures.items()}
+def _set_up(
+    draft: Testbed, node: Node, request: Mapping[str, Any], contact: Contact
+) -> dict[str, Any]:
+    """Return the answer of `node_setup` to a request; root is let in then."""
+    script = files("testbed.sites.chameleon").joinpath("node_setup.py").read_bytes()
+    command = ["python3", "-", base64.b64encode(json.dumps(request).encode()).decode()]
+    sudo = [] if node.ssh_user == "root" else ["sudo", "-n"]
+    trouble = f"node {node.name} could not be set up"
+    try:
+        shell = contact.shell(target_of(draft, node))
+        done = shell.run([*sudo, *command], input=script, timeout_s=SETUP_S)
+        answer: dict[str, Any] = json.loads(done.text)
+    except RemoteError as error:
+        raise SiteError(f"{trouble}: {error}", retry_after_s=POLL_S) from error
+    except ValueError as error:
+        raise SiteError(f"{trouble}: it says {done.text[:200]!r}") from error
+    if "error" in answer:
+        raise UserError(answer["error"], where=f"node {node.name}")
+    final = replace(draft, nodes=tuple(replace(each, ssh_user="root") for each in draft.nodes))
+    try:
+        root = contact.shell(target_of(final, final.node(node.name)))
+        root.run(["true"], timeout_s=60.0)
+    except RemoteError as error:
+        raise SiteError(
+            f"node {node.name} does not let root in, though the key is in place: {error}",
+            retry_after_s=POLL_S,
+        ) from error
+    return answer
+
+
+def _request(work: Work, draft: Testbed, node: Node, server: NovaServer) -> dict[str, Any]:
+    """Return the input of `node_setup`."""
+    group = next(each for each in work.spec.groups if each.name == node.group)
+    given = work.options.devices_of(group.name, node.name)
+    paths = () if given is None else osd_paths(given)
+    parts, disks = {}, []
+    if isinstance(given, DeviceOptions):
+        parts = {f"osd{place or ''}": path for place, path in enumerate(paths)}
+        parts |= {"scratch": given.scratch} if given.scratch else {}
+    if group.disk is not None:
+        osd_bytes, scratch_bytes = group.disk.size - group.disk.scratch, group.disk.scratch
+        sizes = {"osd_bytes": osd_bytes, "scratch_bytes": scratch_bytes}
+        disks = [{"path": path} | sizes for path in paths or [None] * group.disks]
+    return {
+        "hostname": node.name,
+        "keys": [keys.public(draft.ssh_key)],
+        "peers": {each.name: each.address for each in draft.nodes},
+        "parts": parts,
+        "disks": disks,
+        "files": work.options.virtual,
+        "media": work.options.media,
+        "mark": re.sub(r"[^A-Za-z0-9]", "", server.id)[-12:],
+    }
 
 
 def signal_of(wanted: str, facts: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -14,8 +14,7 @@ from typing import Any
 
 from schemas.errors import HotbedError, UserError
 from testbed import reach
-from testbed.deploy.inventory import cluster_id
-from testbed.sites import keys, usage
+from testbed.sites import keys
 from testbed.sites.chameleon.cloud import (
     LIVE,
     Cloud,
@@ -40,10 +39,10 @@ from testbed.sites.chameleon.lease import (
 )
 from testbed.sites.chameleon.options import ChameleonOptions, check_spec, read_options
 from testbed.sites.chameleon.servers import (
-    FirstContact,
     hold_floating_ip,
     hold_servers,
     make_base,
+    prepare_nodes,
     remove_servers,
     signal_of,
     wanted_servers,
@@ -52,7 +51,6 @@ from testbed.sites.chameleon.work import PAUSES_S, Work, base_name, belongs, lef
 from testbed.sites.clock import Clock
 from testbed.sites.contract import (
     Cost,
-    MachineUsage,
     Node,
     Progress,
     SiteError,
@@ -62,8 +60,9 @@ from testbed.sites.contract import (
     refuse_network,
     silent,
 )
-from testbed.sites.inventory.contact import Contact, all_or_error, ask, everywhere
+from testbed.sites.inventory.contact import Contact, load_counters
 from testbed.sites.records import Record, Records
+from testbed.sites.usage import between
 from testbed.spec import TestbedSpec
 
 Connect = Callable[[str, str | None], Cloud]
@@ -202,17 +201,9 @@ class ChameleonSite:
         testbed = self.find(name)
         if testbed is None:
             raise UserError(f"testbed {name!r} is not ready: {self.status(name).detail}")
-        shells = {n.name: self._contact.shell(reach.target_of(testbed, n)) for n in testbed.nodes}
-        answers = everywhere(
-            shells, lambda node: ask(shells[node], "usage", fsid=cluster_id(testbed))
-        )
-        found = all_or_error(answers, "the load cannot be read:")
-        return usage.of_machines(found, self._clock.monotonic())
+        return load_counters(self._contact, testbed, self._clock.monotonic())
 
-    def usage_between(
-        self, before: Mapping[str, float], after: Mapping[str, float]
-    ) -> MachineUsage:
-        return usage.between(before, after)
+    usage_between = staticmethod(between)
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -343,7 +334,7 @@ def _build(work: Work, contact: Contact) -> None:
         public = hold_floating_ip(work, servers[admin])
     # Before its set-up a node is reached by the image's user.
     draft = _testbed(record.folder, spec, _draft_nodes(work, servers, admin, public))
-    prepared = FirstContact(work, draft, servers, contact).prepare()
+    prepared = prepare_nodes(work, draft, servers, contact)
     if flavors is not None:
         types = {node: flavors[g.name].name for g in spec.groups for node in g.node_names()}
     else:

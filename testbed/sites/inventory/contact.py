@@ -22,11 +22,13 @@ from typing import Any, TypeVar
 
 from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError, UserError
-from testbed.reach import gateway_target
-from testbed.sites.contract import Gateway, Progress, SiteError, silent
+from testbed.deploy.inventory import cluster_id
+from testbed.reach import gateway_target, target_of
+from testbed.sites.contract import Gateway, Progress, SiteError, Testbed, silent
 from testbed.sites.inventory import hostside
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.hosts import HostOptions, JumpOption, is_address
+from testbed.sites.usage import of_machines
 from testbed.ssh import (
     MISSING,
     Shell,
@@ -193,6 +195,17 @@ def site_error(message: str, *causes: HotbedError) -> SiteError:
     """Return `message` as a site's error: retrying helps if it may help for one of the causes."""
     again = any(isinstance(cause, RemoteError) and cause.retry for cause in causes)
     return SiteError(message, retry_after_s=RETRY_S if again else None)
+
+
+def load_counters(contact: Contact, testbed: Testbed, now: float) -> dict[str, float]:
+    """Return the counters (`testbed.sites.usage`) of a testbed's machines. `now`: time on a clock
+    that is never set. SiteError: a machine does not answer."""
+    fsid = cluster_id(testbed)
+    targets = {node.name: target_of(testbed, node) for node in testbed.nodes}
+    answers = everywhere(
+        targets, lambda node: ask(contact.shell(targets[node]), "usage", fsid=fsid)
+    )
+    return of_machines(all_or_error(answers, "the load cannot be read:"), now)
 
 
 # -- host keys -------------------------------------------------------------------------------------

@@ -19,15 +19,13 @@ from typing import Any
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed import reach
 from testbed.deploy import deployers
-from testbed.deploy.inventory import cluster_id
 from testbed.deploy.playbook import end_ansible
-from testbed.sites import keys, usage
+from testbed.sites import keys
 from testbed.sites.clock import Clock
 from testbed.sites.contract import (
     Cost,
     Doomed,
     HostFindings,
-    MachineUsage,
     Node,
     Progress,
     SiteError,
@@ -50,12 +48,14 @@ from testbed.sites.inventory.contact import (
     first_target,
     gateway_name,
     gateways_of,
+    load_counters,
     login_on,
     looking,
     pin,
 )
 from testbed.sites.inventory.hosts import check_consent, machines_of, read_options
 from testbed.sites.records import Record, Records
+from testbed.sites.usage import between
 from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
 
@@ -229,18 +229,9 @@ class InventorySite:
             )
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
-        testbed = self._ready(name)
-        nodes, fsid = [node.name for node in testbed.nodes], cluster_id(testbed)
-        answers = everywhere(
-            nodes, lambda node: ask(self._shell(testbed, node), "usage", fsid=fsid)
-        )
-        found = all_or_error(answers, "the load cannot be read:")
-        return usage.of_machines(found, self._clock.monotonic())
+        return load_counters(self._contact, self._ready(name), self._clock.monotonic())
 
-    def usage_between(
-        self, before: Mapping[str, float], after: Mapping[str, float]
-    ) -> MachineUsage:
-        return usage.between(before, after)
+    usage_between = staticmethod(between)
 
     # -- judging --------------------------------------------------------------------------------
 

@@ -19,74 +19,23 @@ from testbed.sites.local.process import ENVIRONMENT, run, tied
 from testbed.sites.records import locked
 
 SUITE = "bookworm"
-BASE = (
-    "systemd",
-    "systemd-sysv",
-    "dbus",
-    "openssh-server",
-    "python3",
-    "iproute2",
-    "ca-certificates",
-)
-PACKAGES = (
-    "ceph-mon",
-    "ceph-mgr",
-    "ceph-osd",
-    "ceph-common",
-    "radosgw",
-    "python3-rados",
-    "python3-apt",
-    "python3-numpy",
-    "python3-scipy",
-    "fio",
-    "gdisk",
-    "fdisk",
-    "parted",
-    "e2fsprogs",
-    "xfsprogs",
-    "procps",
-    "iputils-ping",
-    "memcached",
-    "netcat-openbsd",
-    "netbase",
-    "nfs-ganesha",
-    "nfs-ganesha-vfs",
-    "nftables",
-    "rpcbind",
-    "rsync",
-)
+BASE = "systemd systemd-sysv dbus openssh-server python3 iproute2 ca-certificates"
+PACKAGES = """
+ceph-mon ceph-mgr ceph-osd ceph-common radosgw python3-rados python3-apt python3-numpy
+python3-scipy fio gdisk fdisk parted e2fsprogs xfsprogs procps iputils-ping memcached
+netcat-openbsd netbase nfs-ganesha nfs-ganesha-vfs nftables rpcbind rsync
+"""
 # Units that nodes do not need. The stores' own units stay as packaged; roles start them.
-MASKED = (
-    "apt-daily.timer",
-    "apt-daily-upgrade.timer",
-    "dpkg-db-backup.timer",
-    "e2scrub_all.timer",
-    "e2scrub_reap.service",
-    "fstrim.timer",
-    "getty@.service",
-    "getty.target",
-    "console-getty.service",
-    "systemd-networkd.service",
-    "systemd-networkd.socket",
-    "systemd-networkd-wait-online.service",
-    "systemd-resolved.service",
-    "systemd-timesyncd.service",
-    "systemd-udevd.service",
-    "systemd-logind.service",
-    "memcached.service",
-    "nvmf-autoconnect.service",
-    "nfs-client.target",
-    "nfs-ganesha.service",
-    "nfs-ganesha-config.service",
-    "nfs-ganesha-lock.service",
-    "nftables.service",
-    "rpc-statd.service",
-    "rpc-statd-notify.service",
-    "rpcbind.service",
-    "rpcbind.socket",
-    "rsync.service",
-    "run-rpc_pipefs.mount",
-)
+MASKED = """
+apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer
+e2scrub_reap.service fstrim.timer getty@.service getty.target console-getty.service
+systemd-networkd.service systemd-networkd.socket systemd-networkd-wait-online.service
+systemd-resolved.service systemd-timesyncd.service systemd-udevd.service
+systemd-logind.service memcached.service nvmf-autoconnect.service nfs-client.target
+nfs-ganesha.service nfs-ganesha-config.service nfs-ganesha-lock.service nftables.service
+rpc-statd.service rpc-statd-notify.service rpcbind.service rpcbind.socket rsync.service
+run-rpc_pipefs.mount
+"""
 
 _RECIPE = r"""
 set -eu
@@ -133,7 +82,8 @@ _LINES = 1100
 
 def digest() -> str:
     """Return the name of this recipe's image: suite, architecture and a hash of the recipe."""
-    parts = (SUITE, platform.machine(), *BASE, "+", *PACKAGES, "+", *MASKED, _RECIPE)
+    packages = (*BASE.split(), "+", *PACKAGES.split(), "+", *MASKED.split())
+    parts = (SUITE, platform.machine(), *packages, _RECIPE)
     return f"{SUITE}-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:12]}"
 
 
@@ -175,9 +125,9 @@ def _build(roots: Path, progress: Progress) -> None:
         "ROOT": str(temporary / "root"),
         "SUITE": SUITE,
         "MIRROR": os.environ.get("HOTBED_DEBIAN_MIRROR", ""),
-        "INCLUDE": ",".join(BASE),
-        "PACKAGES": " ".join(PACKAGES),
-        "MASKED": " ".join(MASKED),
+        "INCLUDE": BASE.replace(" ", ","),
+        "PACKAGES": " ".join(PACKAGES.split()),
+        "MASKED": " ".join(MASKED.split()),
     }
     # The kernel ends the build if we die, and the build's first process takes all others and the
     # mounts with it.

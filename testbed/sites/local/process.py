@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from testbed.sites.contract import SiteError
@@ -45,14 +45,13 @@ def run(*argv: str, timeout_s: float = 30.0, check: bool = True, text: str | Non
     return done.stdout
 
 
-def wait_until(condition: object, timeout_s: float, *, pause_s: float = 0.02) -> bool:
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
     """Call `condition` until it is true or the time is over; return its last answer."""
-    assert callable(condition)
     end = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= end:
             return False
-        time.sleep(pause_s)
+        time.sleep(0.02)
     return True
 
 
@@ -131,12 +130,7 @@ def stop(pid: int, *, timeout_s: float, number: signal.Signals = signal.SIGTERM)
         os.kill(pid, number)
     except ProcessLookupError:
         return True
-    end = time.monotonic() + timeout_s
-    while alive(pid):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
+    return wait_until(lambda: not alive(pid), timeout_s)
 
 
 # setpriv asks the kernel only once it runs. If the starter is dead by then, the signal never comes.

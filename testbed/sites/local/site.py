@@ -19,7 +19,6 @@ from testbed.sites import keys
 from testbed.sites.contract import (
     Cost,
     EnforcedSetting,
-    MachineUsage,
     Progress,
     SiteError,
     State,
@@ -232,10 +231,7 @@ class LocalSite:
     def usage_counters(self, name: str) -> Mapping[str, float]:
         return counters(self._cgroups(), name, self._awake_cgroups())
 
-    def usage_between(
-        self, before: Mapping[str, float], after: Mapping[str, float]
-    ) -> MachineUsage:
-        return between(before, after)
+    usage_between = staticmethod(between)
 
     def kept_awake(self) -> AbstractContextManager[bool]:
         """See `AwakeSite.kept_awake`. UserError: HOTBED_AWAKE has an invalid value."""

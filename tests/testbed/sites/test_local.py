@@ -1,14 +1,18 @@
-"""Contract of the local site, on this machine."""
+"""Local site on this machine: the contract, racks, and several disks a node."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from schemas.errors import RemoteError
 from testbed.sites.contract import State, Testbed
-from testbed.sites.local import LocalSite
+from testbed.sites.local import LocalSite, network, racks
+from testbed.sites.local.process import run
 from testbed.spec import TestbedSpec
 from testbed.ssh import SshShell
 from tests.errors import raises
@@ -17,6 +21,8 @@ from tests.testbed.sites.local_support import (
     break_node,
     everything_on_the_machine,
     local_site,
+    places,
+    racked_spec,
     shell,
     small_spec,
 )
@@ -67,8 +73,6 @@ class TestLocalSite(SiteConformance):
         pairs = zip(names, keys[1:] + keys[:1], strict=True)
         wrong.write_text("".join(f"{name} {key}\n" for name, key in pairs))
         target = shell(up, "admin").target
-        from dataclasses import replace
-
         with raises(RemoteError, "Host key"):
             SshShell(replace(target, known_hosts=wrong, control_dir=None)).run(["true"])
 
@@ -106,3 +110,103 @@ class TestLocalSite(SiteConformance):
         assert shell(up, "admin").run(ping, check=False).returncode != 0
         site.link(spec.name, "osd0", True)
         shell(up, "admin").run(["ping", "-c", "1", "-W", "3", "osd0"])
+
+
+# -- racks, and several disks a node ---------------------------------------------------------------
+
+
+RACKED = racked_spec()
+
+
+@pytest.fixture(scope="module")
+def racked(site: LocalSite) -> Testbed:
+    return site.provision(RACKED)
+
+
+def in_switch(*command: str) -> list[dict[str, Any]]:
+    """Return the answer of ip or tc in the switch of the racks."""
+    program, *words = command
+    found: list[dict[str, Any]] = json.loads(
+        run(program, "-n", places().switch(RACKED.name), "-j", *words)
+    )
+    return found
+
+
+def masters() -> dict[str, str]:
+    """Return the bridge of each port in the switch."""
+    return {link["ifname"]: link["master"] for link in in_switch("ip", "link") if "master" in link}
+
+
+def limits() -> dict[str, int]:
+    """Return the rate in bits per second of every shaped device in the switch."""
+    qdiscs = in_switch("tc", "qdisc")
+    return {q["dev"]: 8 * q["options"]["rate"] for q in qdiscs if q["kind"] == "tbf"}
+
+
+def test_every_disk_is_a_whole_device_of_its_own(racked: Testbed) -> None:
+    node = racked.node("osd1")
+    assert node.osd_devices == ("/dev/hotbed/osd", "/dev/hotbed/osd1")
+    assert "scratch" not in node.devices
+    assert node.rack == "rack0"
+    assert racked.osds == 6
+    answer = shell(racked, "osd1").run(["blockdev", "--getsize64", *node.osd_devices])
+    sizes = [int(line) for line in answer.text.split()]
+    assert all(2**30 - 2**22 < size < 2**30 for size in sizes)
+    write = "printf one > /dev/hotbed/osd && printf two > /dev/hotbed/osd1 && sync"
+    shell(racked, "osd1").run(["sh", "-c", write])
+    read = "dd if=/dev/hotbed/osd bs=3 count=1; dd if=/dev/hotbed/osd1 bs=3 count=1"
+    assert shell(racked, "osd1").run(["sh", "-c", read]).text == "onetwo"
+
+
+def test_links_go_to_the_bridges_of_their_racks(racked: Testbed) -> None:
+    found = masters()
+    for node in racked.nodes:
+        assert found[places().port(node.name)] == racks.bridge_of(RACKED, node.name)
+    assert {found[places().port(node.name)] for node in racked.nodes} == {"br0", "rack0", "rack1"}
+
+
+def test_a_node_that_starts_again_is_in_its_rack_with_its_disks(site, racked):
+    shell(racked, "osd2").run(["sh", "-c", "printf kept > /dev/hotbed/osd1; sync"])
+    nodes = site._nodes(RACKED.name)
+    member = next(m for m in site._known(RACKED.name).members() if m.name == "osd2")
+    nodes.clear("osd2")
+    assert nodes.gone(member, network.ports(places(), RACKED.name))["node"]
+    assert site.provision(RACKED) == racked
+    assert masters()[places().port("osd2")] == "rack1"
+    read = ["dd", "if=/dev/hotbed/osd1", "bs=4", "count=1"]
+    assert shell(racked, "osd2").run(read).text == "kept"
+
+
+def test_shaping_off_takes_the_uplinks_limits_away_too(site: LocalSite, racked: Testbed) -> None:
+    def different() -> set[tuple[str, str]]:
+        return {(s.node, s.name) for s in site.settings(RACKED.name) if s.differs}
+
+    site.shape(RACKED.name, False)
+    assert limits() == {}
+    assert different() >= {("rack1", "downlink"), ("osd2", "network"), ("osd2", "disk1.shaping")}
+    site.shape(RACKED.name, True)
+    assert different() == set()
+    ends = {end for bridge in ("rack0", "rack1") for end in racks.ends(bridge)}
+    assert {limits()[end] for end in ends} == {40_000_000}
+
+
+def test_a_snapshot_holds_files_and_every_disk(site: LocalSite, racked: Testbed) -> None:
+    write = (
+        "echo {0} > /srv/file; printf {0} > /dev/hotbed/osd; printf {1} > /dev/hotbed/osd1; sync"
+    )
+    read = "cat /srv/file; dd if=/dev/hotbed/osd bs=3 count=1; dd if=/dev/hotbed/osd1 bs=3 count=1"
+    shell(racked, "osd0").run(["sh", "-c", write.format("old", "too")])
+    site.snapshot(RACKED.name, "both")
+    shell(racked, "osd0").run(["sh", "-c", write.format("new", "won")])
+    site.restore(RACKED.name, "both")
+    assert shell(racked, "osd0").run(["sh", "-c", read]).text == "old\noldtoo"
+
+
+def test_a_fault_is_every_disks(site: LocalSite, racked: Testbed) -> None:
+    site.disk_fault(RACKED.name, "osd1", error=True)
+    read = "dd if=/dev/hotbed/osd{} of=/dev/null bs=4096 count=1 iflag=direct"
+    for disk in ("", "1"):
+        done = shell(racked, "osd1").run(["sh", "-c", read.format(disk)], check=False)
+        assert done.returncode != 0
+    site.disk_fault(RACKED.name, "osd1")
+    shell(racked, "osd1").run(["sh", "-c", read.format("1")])
