@@ -141,7 +141,7 @@ def curve(
     heads = (f"rate [{unit}/s]", f"burst [{unit}]")
     rows = (
         (f"{rate:.9g}", f"{burst:.9g}")
-        for rate, burst in zip(found.rates, found.bursts, strict=True)
+        for rate, burst in zip(found["rates"], found["bursts"], strict=True)
     )
     emit(found, as_json, lambda: _table(heads, rows))
 
@@ -375,13 +375,13 @@ def parameters(
     Plans first, where the policy's parameters come from a plan.
     """
     from campaigns.papers.prioritymeister.plan import (
-        PLANNED,
         EnforcedPolicy,
         load_addresses,
         parameters_of,
         plan_of,
     )
     from campaigns.papers.prioritymeister.topology import load_topology
+    from schemas.cells.prioritymeister import PLANNED
 
     enforced = EnforcedPolicy(policy, mode, depth)
     given = load_topology(topology)

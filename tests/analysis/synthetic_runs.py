@@ -16,23 +16,36 @@ def finished(
     block: int,
     kind: str,
     parameters: Mapping[str, Any],
+    **options: Any,
+) -> tuple[Run, Path]:
+    """Create a run's folder and return run and folder; the caller writes the run's files. See
+    `record` for the options."""
+    run = record(campaign.name, block, kind, parameters, **options)
+    folder = campaign / run.run_id / "attempt-1"
+    folder.mkdir(parents=True)
+    return run, folder
+
+
+def record(
+    campaign: str,
+    block: int,
+    kind: str,
+    parameters: Mapping[str, Any],
     *,
     ground: str = "local",
     phase: str = "workload",
     site: str = "local",
     calibration: Mapping[str, Any] | None = None,
     hosts: Mapping[str, Any] | None = None,
-) -> tuple[Run, Path]:
-    """Create a run's folder and return run and folder; the caller writes the run's files."""
+) -> Run:
+    """Return a finished run without a folder."""
     text = json.dumps([parameters, block], sort_keys=True)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    folder = campaign / run_id / "attempt-1"
-    folder.mkdir(parents=True)
-    run = Run.model_validate(
+    return Run.model_validate(
         {
             "kind": kind,
             "run_id": run_id,
-            "campaign": campaign.name,
+            "campaign": campaign,
             "attempt": 1,
             "block": block,
             "order": 0,
@@ -56,4 +69,3 @@ def finished(
             ),
         }
     )
-    return run, folder

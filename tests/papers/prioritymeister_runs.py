@@ -3,7 +3,6 @@ result."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,7 +18,8 @@ from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.session import typed_cells
 from campaigns.papers.prioritymeister.mixes import labels_of
 from schemas.cells.prioritymeister import PM, OneDisk, PmCell
-from schemas.run import Provenance, Run, Summary
+from schemas.run import Summary
+from tests.analysis.synthetic_runs import record
 
 ALONE = {"A": 0.01, "B": 0.012, "C": 0.1, "D": 0.02, "I": 0.1, "J": 0.1, "K": 0.002}
 PERCENTS = ("p50", "p90", "p95", "p99", "p99.9")
@@ -83,37 +83,9 @@ def extra_of(cell: PmCell, block: int, within: Within) -> dict[str, float]:
 def run_of(cell: PmCell, block: int, extra: dict[str, float], ground: str) -> LoadedRun:
     """Return a finished run without a folder."""
     parameters = cell.model_dump(mode="json")
-    text = json.dumps([parameters, block, ground], sort_keys=True)
-    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    run = Run.model_validate(
-        {
-            "kind": "prioritymeister",
-            "run_id": run_id,
-            "campaign": "pm-quick",
-            "attempt": 1,
-            "block": block,
-            "order": 0,
-            "seed": 100 + block,
-            "ground": ground,
-            "parameters": parameters,
-            "time_scale": 1.0,
-            "status": "done",
-            "started_at": "2026-01-01T00:00:00Z",
-            "ended_at": "2026-01-01T00:00:01Z",
-            "phases_s": {"run": 1.0},
-            "provenance": Provenance(
-                commit="0" * 40,
-                dirty=False,
-                hotbed_version="0",
-                versions={"numpy": "2"},
-                hosts={},
-                site="modelled",
-                signal=None,
-            ),
-        }
-    )
+    run = record("pm-quick", block, "prioritymeister", parameters, ground=ground, site="modelled")
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
-    return LoadedRun(run, summary, Path("nowhere") / run_id)
+    return LoadedRun(run, summary, Path("nowhere") / run.run_id)
 
 
 def cells(name: str = "pm-quick") -> Iterator[PmCell]:

@@ -19,9 +19,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 
 from analysis.core.load import load_campaign as load_runs
 from analysis.core.report import build as build_report
@@ -30,7 +27,7 @@ from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign
 from campaigns.engine.dask import Workers
 from campaigns.engine.display import Silent
 from campaigns.engine.plan import Cell, raw_cells
-from campaigns.engine.session import Request, prepare
+from campaigns.engine.session import Request
 from campaigns.papers.prioritymeister.cell import (
     AloneLatencies,
     PmCellMaker,
@@ -68,7 +65,6 @@ from workloads.traces.arrivals import scv
 from workloads.traces.reader import load
 from workloads.traces.requests import RequestBlock, save
 
-FIGURES = {"1", "4", "5", "6", "7", "8", "9", "10", "11", "table2"}
 SHORT = {"seconds": 12.0, "slo_percentile": 99.0}
 ALONE = {"A": 0.01, "B": 0.02, "C": 0.1, "F": 0.03}
 MADE_UP = 20_000
@@ -88,33 +84,14 @@ def summary(folder: Path) -> dict[str, float]:
 def test_a_local_campaign_needs_a_spec(tmp_path: Path) -> None:
     grid = {"name": "a", "figures": ["5"], "vary": {"policy": ["pm"]}}
     body = {**TINY_PM, "ground": "local", "grids": [grid]}
-    file = tmp_path / f"{TINY_PM['name']}.yaml"
-    file.write_text(yaml.safe_dump(body))
     with raises(UserError, "spec"):
-        load_campaign(file)
-
-
-@pytest.mark.slow
-def test_a_figure_is_a_part_of_the_campaign(tmp_path: Path) -> None:
-    file = str(find_campaign("pm-quick"))
-    every = prepare(Request(file, artifacts=tmp_path))
-    part = prepare(Request(file, artifacts=tmp_path, figure="10"))
-    assert {one.parameters.label() for one in part.plan.cells} == {
-        "disk pm k=2 seconds=300 estimator=constant"
-    }
-    assert {one.run_id for one in part.plan.cells} < {one.run_id for one in every.plan.cells}
-    report = session.dry_run(Request("pm-quick", figure="5", artifacts=tmp_path / "none"))
-    assert report.cells == len(report.pending) == 52
-    assert report.pending_s > 0
-    assert not (tmp_path / "none").exists()
+        load_campaign(written(tmp_path, body))
 
 
 # The rule of SLOs.
 
 
-@examples(max_examples=12)
-@given(st.permutations("124"))
-def test_slos_are_multiples_of_a_latency_alone(order: list[str]) -> None:
+def test_slos_are_multiples_of_a_latency_alone() -> None:
     """Sections 6.1 and 6.2: k times the own latency alone; figure 7: one SLO for all burstinesses;
     figure 11: three numbers in six orders; section 4.7: up to eight times as loose."""
     usual = cell(k=3)
@@ -125,9 +102,8 @@ def test_slos_are_multiples_of_a_latency_alone(order: list[str]) -> None:
     assert (name, where.burst) == ("F", "F")
     assert slos(bursty, ALONE) == pytest.approx({"H": 0.06})
     assert slos(cell("burst", burst="B", k=2), ALONE) == pytest.approx({"B": 0.04})
-    permuted = slos(cell(k=1.25, permutation="".join(order)), ALONE)
-    assert sorted(permuted.values()) == pytest.approx([0.125, 0.25, 0.5])
-    assert permuted["A"] == pytest.approx(0.125 * int(order[0]))
+    permuted = slos(cell(k=1.25, permutation="412"), ALONE)
+    assert permuted == pytest.approx({"A": 0.5, "B": 0.125, "C": 0.25})
     tenants = cell("levels", k=1)
     loose = slos(tenants, dict.fromkeys(labels_of(tenants), 0.01))
     assert (loose["V1"], loose["V12"]) == pytest.approx((0.01, 0.08))

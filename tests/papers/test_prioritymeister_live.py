@@ -41,7 +41,7 @@ from campaigns.papers.prioritymeister.measure import (
 )
 from campaigns.papers.prioritymeister.mixes import Mix, PmMachines, build, larger
 from campaigns.papers.prioritymeister.plan import MeasuredTraces, planned
-from campaigns.papers.prioritymeister.topology import LINK_SHARE, htb_links
+from campaigns.papers.prioritymeister.topology import htb_links
 from controllers.prioritymeister.estimators import load_profile
 from schemas.cells.prioritymeister import PM, PmCell
 from schemas.errors import HotbedError, UserError
@@ -356,12 +356,6 @@ def test_a_bucket_that_the_kernel_cannot_keep_takes_the_proof(tmp_path: Path) ->
     naive = replace(experiment, plan=planned(experiment.topology, tenants))
     found = conditions(naive, tmp_path)
     assert found.why_not is not None and "let more through" in found.why_not
-    assert experiment.plan is not None and naive.plan is not None
-    for real, thought in zip(experiment.plan.workloads, naive.plan.workloads, strict=True):
-        assert real.bound > thought.bound  # HTB's larger bucket lets more through
-    rates = {queue.queue: queue.bandwidth for queue in experiment.plan.queues}
-    assert rates["server:disk"] == 1.0
-    assert rates["server->switch"] == pytest.approx(LINK_SHARE * 2e8 / 8)
 
 
 @pytest.mark.parametrize("kept", [True, False])

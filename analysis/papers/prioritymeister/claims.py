@@ -640,17 +640,9 @@ BEYOND: tuple[Claim, ...] = (
 class Question:
     """A figure's cells, the value of interest, and settings to compare with the first setting.
 
-    Attributes:
-        figure: figure of the paper.
-        scenario: scenario of the cells.
-        base: parameters that all settings share unless they vary them.
-        settings: words and differences from `base` (arguments of `runs.varied`) by name; the
-            figure's own setting first.
-        value: value by block.
-        unit: unit of the value.
-        policies: policies that were run.
-        title: title of the question's panel.
-        scale: factor of values in the panel, 100 for percent.
+    `base` has the parameters that all settings share unless they vary them. `settings` has words
+    and differences from `base` (arguments of `runs.varied`) by name, the figure's own setting
+    first. `scale` is the factor of values in the figure `why`, 100 for percent.
     """
 
     figure: str

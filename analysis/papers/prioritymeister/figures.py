@@ -84,17 +84,10 @@ def draw(
 ) -> Path:
     """Draw a figure with one legend above all panels, and save it.
 
-    Args:
-        folder, name: place of the file.
-        panels: title and drawing function of each panel.
-        size: width of the figure, and height of a row of panels.
-        columns: panels in a row; None for all.
-        lettered: True to begin titles with (a), (b) and so on.
-        small: True for small titles.
-        slo: True to name dashed lines as the SLO in the legend.
-        alike: None, or the factor above the highest limit at which the common vertical axis of all
-            panels ends.
-        legend: columns of the legend.
+    `size` is the width of the figure and the height of a row of panels; `columns` None is a single
+    row. Titles begin with (a), (b) and so on if `lettered`. `slo` names dashed lines as the SLO in
+    the legend, which has `legend` columns. With `alike`, all panels have one vertical axis, which
+    ends at this factor above the highest limit.
     """
     across = columns or len(panels)
     rows = -(-len(panels) // across)
@@ -138,16 +131,11 @@ def bars(
     workloads: Sequence[str],
 ) -> None:
     """Draw latency at a percentile: groups of bars, one bar per workload, medians over blocks with
-    95 % bootstrap intervals. Red numbers above a bar count the runs that missed the SLO. A bar
-    hatched up to the top stands for requests that were never answered. No bar is drawn if a run has
-    too few requests for the percentile.
+    95 % bootstrap intervals, on a logarithmic axis. `rows` are all rows of the panel, for the SLOs.
 
-    Args:
-        axes: axes to draw on; the vertical axis becomes logarithmic.
-        rows: all rows of the panel, for the SLOs.
-        groups: name and rows of each group.
-        percent: the percentile.
-        workloads: workloads in order.
+    Red numbers above a bar count the runs that missed the SLO. A bar hatched up to the top stands
+    for requests that were never answered. No bar is drawn if a run has too few requests for the
+    percentile.
     """
     width = BAR_WIDTH / max(1, len(workloads))
     endless: list[tuple[float, str, str]] = []

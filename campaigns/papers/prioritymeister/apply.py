@@ -11,7 +11,6 @@ from typing import Any
 
 from campaigns.papers.prioritymeister.measure import fio
 from campaigns.papers.prioritymeister.plan import (
-    PLANNED,
     EnforcedPolicy,
     EnforcerParameters,
     Tell,
@@ -23,6 +22,7 @@ from campaigns.papers.prioritymeister.plan import (
 from campaigns.papers.prioritymeister.topology import Links, Topology, htb_links, load_topology
 from campaigns.papers.prioritymeister.traces import check_new
 from controllers.prioritymeister.estimators import parse_profile
+from schemas.cells.prioritymeister import PLANNED
 from schemas.durable import write_file
 from schemas.errors import StoreError, UserError, not_allowed
 from testbed.agent.reach import LocalShell

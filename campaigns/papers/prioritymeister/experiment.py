@@ -56,15 +56,11 @@ class MeasuredRequests:
     """Requests of a workload that arrived in the measured half (in a closed loop: that ended in
     it).
 
-    Attributes:
-        requests: number of requests.
-        misses: number of requests slower than the SLO, counted one by one; None without an SLO.
-        mean_s, max_s: latency from the trace's time on.
-        max_whole_s: longest latency of the whole run.
-        low_ns, high_ns, count: histogram [k] of the latencies, intervals rising.
-        bytes: bytes carried in the measured half.
-        series: arrived requests and SLO misses by window, of the whole run.
-        unfinished: requests without an answer; they count as missed and as infinitely long.
+    `misses` counts requests slower than the SLO one by one; it is None without an SLO. Latencies
+    count from the trace's time on; `max_whole_s` is of the whole run. `low_ns`, `high_ns` and
+    `count` [k] are a histogram, intervals rising. `series` has arrived requests and SLO misses by
+    window of the whole run. Unfinished requests, without an answer, count as missed and as
+    infinitely long.
     """
 
     requests: int
@@ -133,15 +129,12 @@ MODELLED = Conditions()
 
 @dataclass(frozen=True)
 class PmOutcome:
-    """Results of a finished experiment.
+    """Results of a finished experiment, by workload.
 
-    Attributes:
-        results: results by workload.
-        spoiled: why the results do not count, such as a late load generator.
-        extra: numbers for the run's summary.
-        logs: texts for the run's folder, by name.
-        conditions: conditions on real machines, by workload.
-        settings: the nodes' settings, as read back (`campaigns.engine.judge.MachineLoad`).
+    `spoiled`: why the results do not count, such as a late load generator. `extra`: numbers for the
+    run's summary. `logs`: texts for the run's folder, by name. `conditions`: those of real
+    machines, by workload. `settings`: the nodes' settings, as read back
+    (`campaigns.engine.judge.MachineLoad`).
     """
 
     results: Mapping[str, MeasuredRequests]
@@ -156,21 +149,12 @@ class PmOutcome:
 class PmExperiment:
     """An experiment: everything that runs at once.
 
-    Attributes:
-        name: name for people and folders.
-        topology: hosts, links, workloads with their SLOs, and devices with the profile that planner
-            and enforcers charge requests by.
-        base: folder for the topology's relative file names.
-        replays: by workload.
-        enforcement: the policy that enforces the workloads' shares.
-        plan: priorities and token buckets; None if the policy has no plan.
-        serves: a device's real profile by queue (``s0:disk``), if it is not the topology's (figure
-            10).
-        seconds: length; later arrivals are dropped.
-        measured_from_s: requests that arrive from then on count (section 5.3: the second half).
-        window_s: window of the time series (figure 1).
-        frame: bytes of the largest packets.
-        seed: seed of the ground's random draws.
+    `base` is the folder for the topology's relative file names. Planner and enforcers charge
+    requests by the topology's profiles; `serves` has a device's real profile by queue (``s0:disk``)
+    if it differs (figure 10). `plan` is None if the policy has none. Arrivals after `seconds` are
+    dropped; requests that arrive from `measured_from_s` on count (section 5.3: the second half).
+    `window_s` is the window of the time series (figure 1), `frame` the bytes of the largest
+    packets.
     """
 
     name: str

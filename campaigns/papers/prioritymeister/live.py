@@ -71,14 +71,10 @@ ON_RAM = ("C", "I", "J", "K")
 class NfsPlaces:
     """Nodes by role.
 
-    Attributes:
-        disk: the NFS server with the disk that workloads share.
-        ram: the server with a disk that is no bottleneck; None if there is none.
-        clients: nodes that send, one workload each.
-        servers: bytes of a client's file on each server.
-        store: the store's settings for clients.
-        switch_levels: priorities of the switch's ports; 0 if it has none.
-        frame: bytes of the links' largest frame.
+    `disk` is the NFS server with the disk that workloads share, `ram` the one with a disk that is
+    no bottleneck, if any. Each of the `clients` sends one workload; `servers` has the bytes of a
+    client's file on each server. `switch_levels` are the priorities of the switch's ports (0 for
+    none), `frame` the bytes of the links' largest frame.
     """
 
     disk: str
@@ -260,13 +256,10 @@ def conditions_of(
 ) -> dict[str, Conditions]:
     """Return the kept conditions by workload; empty without an enforced plan.
 
-    Args:
-        experiment: the finished experiment.
-        applied: parameters of proxies and hosts, read back from them.
-        statuses: status of each server's proxy at the end of the run (GET /status).
-        reports: output of each replayer.
-        switch_levels: priorities of the switch's ports.
-        frame: bytes of the links' largest frame.
+    `applied` are the parameters of proxies and hosts, read back from them; `statuses` are of each
+    server's proxy at the end of the run (GET /status); `reports` are the replayers' output;
+    `switch_levels` are the priorities of the switch's ports, and `frame` the bytes of the links'
+    largest frame.
     """
     if experiment.plan is None:
         return {}
@@ -471,9 +464,8 @@ class LocalGround:
 
     def _seen(self, experiment: PmExperiment) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
         """Return the proxies' counts by server and as logs, before parameters are removed."""
-        servers = sorted({workload.server or "" for workload in experiment.topology.workloads})
         statuses, found = {}, {}
-        for server in servers:
+        for server in _servers(experiment):
             statuses[server] = dict(self._enforcement.status(server))
             found[f"proxy-{server}.json"] = json.dumps(statuses[server], indent=1) + "\n"
             found[f"proxy-{server}.prom"] = self._enforcement.metrics(server)
@@ -484,7 +476,7 @@ class LocalGround:
         the site can report them. The bound is about charged seconds."""
         found: dict[str, float] = {}
         site = self._live.site
-        for server in sorted({workload.server or "" for workload in experiment.topology.workloads}):
+        for server in _servers(experiment):
             status = self._enforcement.status(server)
             charged = [float(one["work_seconds"]) for one in status["workloads"]]
             found[f"charged_s.{server}"] = sum(charged)
@@ -493,6 +485,10 @@ class LocalGround:
                 found[f"disk_busy_s.{server}"] = float(str(stats["busy_s"]))
                 found[f"disk_requests.{server}"] = float(str(stats["requests"]))
         return found
+
+
+def _servers(experiment: PmExperiment) -> list[str]:
+    return sorted({workload.server or "" for workload in experiment.topology.workloads})
 
 
 def parameters_on(experiment: PmExperiment, testbed: Testbed) -> EnforcerParameters:

@@ -55,16 +55,12 @@ RAMDISK_PROFILE = {
 class PmMachines:
     """Hosts, links and devices of workloads.
 
-    Attributes:
-        link: bits per second of every host's link (the paper's: 1 Gbit/s).
-        other_links: links of hosts with another speed.
-        disk, ramdisk: profiles; the paper's disk has 7200 RPM.
-        server: host with the disk that workloads share.
-        network: host and kind of device of each workload of figure 9, if not all devices are
-            `server`'s.
-        clients: hosts of workloads, in turn; if empty, each workload has its own host.
-        links: the network's limits for a plan; None if the network is modelled, which keeps every
-            plan and has the experiment's frames.
+    `link` is the bits per second of every host's link (the paper's: 1 Gbit/s) but for
+    `other_links`. `disk` and `ramdisk` are profiles; the paper's disk has 7200 RPM. `server` is the
+    host with the disk that workloads share; `network` has host and kind of device of each workload
+    of figure 9, if not all devices are `server`'s. `clients` are hosts of workloads, in turn; if
+    empty, each workload has its own. `links` are the network's limits for a plan; None if the
+    network is modelled, which keeps every plan and has the experiment's frames.
     """
 
     link: float = 1e9

@@ -26,7 +26,7 @@ from controllers.prioritymeister.estimators import (
     load_profile,
     measure,
 )
-from controllers.prioritymeister.limiters import Limiters, RbCurve, choose
+from controllers.prioritymeister.limiters import Limiters, choose
 from controllers.prioritymeister.prioritizer import (
     PlannedWorkload,
     PriorityPlan,
@@ -39,21 +39,15 @@ from workloads.traces.reader import ReadingReport, TraceReader
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Requested r-b curve: its corners, or the exact burst of each rate."""
-
-    rates: tuple[float, ...]
-    bursts: tuple[float, ...]
-
-
-def curve_of(demand: TraceDemand, stage: str, rates: Sequence[float] = ()) -> Curves:
-    """Return the corners of a measured trace's curve, or the bursts of `rates`."""
-    curve: RbCurve = demand.curves[stage]
+def curve_of(
+    demand: TraceDemand, stage: str, rates: Sequence[float] = ()
+) -> dict[str, list[float]]:
+    """Return ``rates`` and ``bursts``: the corners of a measured trace's curve, or `rates`."""
+    curve = demand.curves[stage]
     if rates:
-        return Curves(tuple(rates), tuple(curve.burst(list(rates)).tolist()))
-    found_rates, bursts = curve.corners()
-    return Curves(tuple(found_rates.tolist()), tuple(bursts.tolist()))
+        return {"rates": list(rates), "bursts": curve.burst(list(rates)).tolist()}
+    corners, bursts = curve.corners()
+    return {"rates": corners.tolist(), "bursts": bursts.tolist()}
 
 
 _RATES = "numbers of 0 or more, separated by commas"
@@ -298,8 +292,6 @@ def _candidates(topology: Topology, workload: PmWorkload) -> Iterator[PmWorkload
 
 POLICIES = ("pm", "ps", "cake", "edf", "byslo", "mclock", "none")
 """Policies of the enforcer (section 5.3, mClock, and first come first served)."""
-PLANNED = frozenset({"pm", "mclock"})
-"""Policies that take parameters from a plan."""
 MODES = ("hold", "best-effort")
 _DEEPEST = 65536  # the enforcer's limit
 
@@ -310,19 +302,13 @@ NETWORK_OF: Mapping[str, NetworkMode] = {"pm": "priority", "byslo": "levels"}
 
 @dataclass(frozen=True)
 class EnforcedPolicy:
-    """A policy of the storage enforcers and its parameters.
+    """A policy of the storage enforcers and its parameters; raises UserError for an unknown name or
+    a `depth` out of range.
 
-    Attributes:
-        policy: one of `POLICIES`.
-        mode: one of `MODES`, for pm.
-        depth: concurrent requests at a device; 0 means any number.
-        cake: Cake's own parameters (interval, percentile, step, upper, floor) that differ from the
-            default.
-        reservations: mClock's by workload, seconds of the device per second; None for the rate of
-            the slowest bucket, which is the workload's mean.
-
-    Raises:
-        UserError: policy or mode is unknown, or `depth` is out of range.
+    `mode` is of pm. `depth` is the number of concurrent requests at a device, 0 for any. `cake` has
+    Cake's own parameters (interval, percentile, step, upper, floor) that differ from the default.
+    `reservations` are mClock's by workload, seconds of the device per second; None for the rate of
+    the slowest bucket, which is the workload's mean.
     """
 
     policy: str = "pm"

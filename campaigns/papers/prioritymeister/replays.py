@@ -50,16 +50,10 @@ class NfsServer:
 
 @dataclass(frozen=True)
 class ClientLoad:
-    """Load of one client.
+    """Load of one client node on a server: requests in the format ``plain``.
 
-    Attributes:
-        workload: the workload's name.
-        client: the node that sends.
-        server: the server that gets the requests.
-        trace: requests in the format ``plain``.
-        slo_s: latency in seconds above which a request counts as a miss; None without an SLO.
-        closed: 0 for an open loop, else the number of requests in flight while the trace repeats.
-        seed: seed of the replayer's draws.
+    A request slower than `slo_s` seconds counts as a miss. `closed` is 0 for an open loop, else the
+    number of requests in flight while the trace repeats. `seed` is of the replayer's draws.
     """
 
     workload: str

@@ -21,7 +21,6 @@ from campaigns.papers.prioritymeister.experiment import MeasuredRequests, PmExpe
 from campaigns.papers.prioritymeister.mixes import PmMachines
 from campaigns.papers.prioritymeister.plan import (
     NETWORK_OF,
-    PLANNED,
     EnforcedPolicy,
     NetworkParameters,
     Tell,
@@ -34,6 +33,7 @@ from campaigns.papers.prioritymeister.plan import (
 from campaigns.papers.prioritymeister.topology import NETWORK_STAGES, PmModel, Topology
 from controllers.prioritymeister.estimators import STAGES, load_profile
 from controllers.prioritymeister.prioritizer import PriorityPlan
+from schemas.cells.prioritymeister import PLANNED
 from schemas.durable import read_json
 from schemas.errors import StoreError, UserError, not_allowed
 from testbed.simulated import sources
@@ -57,19 +57,16 @@ Trace = tuple[Path, str, int | None]
 class SimulationSetting(EnforcedPolicy):
     """Policy and settings for simulating a topology.
 
-    Attributes:
-        network: ``priority`` (levels and token buckets of the plan), ``levels`` (by SLO), ``fifo``,
-            ``off`` (messages take no time); ``auto`` means the policy's own.
-        seed: seed of noise.
-        duration_s: end of arrivals; requests in the system are still served.
-        closed: requests in flight of workloads that are replayed in a closed loop, whatever the
-            trace's times (workload L); with a duration the trace repeats until its end.
-        traces: replayed files instead of the planned ones (figures 4 and 8).
-        service: profile of the real service by device queue; by default the planned one, which the
-            enforcer always charges (figure 10).
-        noise_cv: coefficient of variation of a lognormal factor, with mean 1, of service times.
-        frame: bytes of a packet, infinite for whole messages; None means the topology's frames.
-        series_s: length of the windows of `WorkloadResult.series`; 0 for none.
+    `network` is ``priority`` (levels and token buckets of the plan), ``levels`` (by SLO), ``fifo``,
+    ``off`` (messages take no time), or ``auto``, the policy's own. `seed` is of noise: `noise_cv`
+    is the coefficient of variation of a lognormal factor, with mean 1, of service times. Nothing
+    arrives from `duration_s` on; requests in the system are still served. `closed` has the requests
+    in flight of workloads that are replayed in a closed loop, whatever the trace's times (workload
+    L); with a duration the trace repeats until its end. `traces` are replayed files instead of the
+    planned ones (figures 4 and 8). `service` has the profile of the real service by device queue;
+    by default the planned one, which the enforcer always charges (figure 10). `frame` is the bytes
+    of a packet, infinite for whole messages; None means the topology's frames. `series_s` is the
+    length of the windows of `WorkloadResult.series`; 0 for none.
     """
 
     network: str = "auto"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from controllers.prioritymeister.estimators import (
@@ -21,6 +19,7 @@ from controllers.prioritymeister.estimators import (
 from controllers.prioritymeister.limiters import rb_curve
 from schemas.errors import UserError
 from tests.errors import raises
+from workloads.traces.requests import RequestBlock
 
 BY_SIZE = {
     "type": "storageSSD",
@@ -40,22 +39,14 @@ TABLE = {
 BY_DISTANCE = {"type": "storageTable", "history": 2, "read": TABLE, "write": TABLE}
 
 
-@dataclass(frozen=True)
-class Block:
-    time_ns: npt.NDArray[np.int64]
-    size: npt.NDArray[np.int64]
-    read: npt.NDArray[np.bool_]
-    offset: npt.NDArray[np.int64]
-
-
 def block(
     size: list[int],
     read: bool | list[bool] = True,
     offset: list[int] | None = None,
     times: list[int] | None = None,
-) -> Block:
+) -> RequestBlock:
     n = len(size)
-    return Block(
+    return RequestBlock(
         np.array(times or list(range(n)), np.int64),
         np.array(size, np.int64),
         np.array([read] * n if isinstance(read, bool) else read),
@@ -63,7 +54,7 @@ def block(
     )
 
 
-def storage(document: dict[str, Any], requests: Block) -> list[float]:
+def storage(document: dict[str, Any], requests: RequestBlock) -> list[float]:
     work: list[float] = parse_profile(document).work("storage", requests).tolist()
     return work
 
@@ -114,10 +105,7 @@ def test_blocks_of_a_trace_are_estimated_as_one() -> None:
     offset = (random.integers(0, 40, 200) * 10).tolist()
     whole = block([10] * 200, random.random(200).round().astype(bool).tolist(), offset)
     estimator = parse_profile(BY_DISTANCE).estimator("storage")
-    parts = [
-        Block(*(getattr(whole, name)[i : i + 7] for name in ("time_ns", "size", "read", "offset")))
-        for i in range(0, 200, 7)
-    ]
+    parts = [whole.chosen(slice(i, i + 7)) for i in range(0, 200, 7)]
     found = np.concatenate([estimator(part) for part in parts])
     assert found.tolist() == pytest.approx(storage(BY_DISTANCE, whole))
 
@@ -175,10 +163,7 @@ def test_a_trace_is_measured_once_for_all_stages() -> None:
     times = [0, 1_000_000_000, 1_500_000_000, 4_000_000_000]
     requests = block([1024, 4096, 1024, 1024], [True, True, False, True], times=times)
     costs = parse_profile(BY_SIZE)
-    halves = [
-        Block(*(getattr(requests, name)[part] for name in ("time_ns", "size", "read", "offset")))
-        for part in (slice(0, 1), slice(1, 4))
-    ]
+    halves = [requests.chosen(slice(*part)) for part in ((0, 1), (1, 4))]
     found = measure(halves, costs)
     gaps = np.array([1.0, 0.5, 2.5])
     assert (found.requests, found.reads, found.bytes) == (4, 3, 7168)

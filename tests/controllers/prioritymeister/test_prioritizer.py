@@ -127,10 +127,15 @@ def tenant(name: str, slo: float, burst: float = 1.0, rate: float = 0.1) -> Plan
     )
 
 
+def queues_of(*names: str, link: float = 1e6) -> dict[str, float]:
+    """Return the bandwidth of a server's device and link, and of clients' links."""
+    links = ["s->sw", "sw->s", *(f"{n}->sw" for n in names), *(f"sw->{n}" for n in names)]
+    return {"s:d": 1.0} | dict.fromkeys(links, link)
+
+
 def planned(count: int, **options: object) -> PriorityPlan:
     tenants = [tenant(f"c{k}", slo=1000.0 - k) for k in range(count)]
-    queues = {"s:d": 1.0, "s->sw": 1e4, "sw->s": 1e4}
-    queues |= {f"c{k}->sw": 1e4 for k in range(count)} | {f"sw->c{k}": 1e4 for k in range(count)}
+    queues = queues_of(*(one.name for one in tenants), link=1e4)
     return make_plan(tenants, queues, **options)  # type: ignore[arg-type]
 
 
@@ -201,15 +206,13 @@ def test_load_above_100_percent_is_told() -> None:
         planned(11)
     assert planned(10).queues  # exactly 100 %
     little = [tenant("c0", slo=1000.0, rate=1.00001)]
-    queues = {"s:d": 1.0} | dict.fromkeys(("s->sw", "sw->s", "c0->sw", "sw->c0"), 10000.0)
     with raises(UserError, "100.001"):
-        make_plan(little, queues)
+        make_plan(little, queues_of("c0", link=1e4))
 
 
 def test_a_device_that_may_lag_behind_has_later_bounds() -> None:
     tenants = [tenant("a", slo=1000.0), tenant("b", slo=999.0)]
-    queues = {"s:d": 1.0, "s->sw": 1e6, "sw->s": 1e6}
-    queues |= {q: 1e6 for n in "ab" for q in (f"{n}->sw", f"sw->{n}")}
+    queues = queues_of(*"ab")
     plain = make_plan(tenants, queues)
     late = make_plan([replace(one, lag=0.5) for one in tenants], queues)
     for before, after in zip(plain.workloads, late.workloads, strict=True):
@@ -222,8 +225,7 @@ def test_a_device_that_may_lag_behind_has_later_bounds() -> None:
 
 def test_blocking_is_held_against_the_slo_where_asked() -> None:
     tenants = [tenant("a", slo=1.3), tenant("b", slo=1000.0)]
-    queues = {"s:d": 1.0, "s->sw": 1e6, "sw->s": 1e6}
-    queues |= {q: 1e6 for n in "ab" for q in (f"{n}->sw", f"sw->{n}")}
+    queues = queues_of(*"ab")
     assert make_plan(tenants, queues).met
     strict = make_plan(tenants, queues, blocking=True)
     assert not strict.met
