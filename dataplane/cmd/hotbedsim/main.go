@@ -8,15 +8,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/sim/ceph"
 )
 
@@ -61,16 +59,8 @@ const lookEvery = 10 * time.Millisecond
 // PR_SET_PDEATHSIG does not fit: it watches the thread that started the program, and a pool's
 // thread can end before its process.
 func leaveWithDriver(pipe int, busy *atomic.Bool, leave func()) {
-	fds := []unix.PollFd{{Fd: int32(pipe)}} // no events: poll reports only the hangup
-	for {
-		_, err := unix.Poll(fds, -1)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || fds[0].Revents&unix.POLLHUP == 0 {
-			return
-		}
-		break
+	if !command.Hangup(pipe) {
+		return
 	}
 	for !busy.Load() {
 		time.Sleep(lookEvery)

@@ -10,7 +10,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,8 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/sim/burst"
 )
 
@@ -46,7 +44,12 @@ func main() {
 	}
 	switch os.Args[1] {
 	case "run":
-		go leaveWithReader(int(os.Stdout.Fd()), func() { os.Exit(3) })
+		pipe := int(os.Stdout.Fd())
+		go func() { // a large cluster takes minutes, and a killed reader needs no answer
+			if command.Hangup(pipe) {
+				os.Exit(3)
+			}
+		}()
 		if err := run(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintf(os.Stderr, "tcsim: %v\n", err)
 			os.Exit(1)
@@ -97,20 +100,4 @@ func resources() (time.Duration, float64) {
 		}
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), peak / 1024
-}
-
-// leaveWithReader calls leave if the reader of the answer has gone: a large cluster takes minutes,
-// and a killed reader needs no answer.
-func leaveWithReader(pipe int, leave func()) {
-	fds := []unix.PollFd{{Fd: int32(pipe)}} // no events: poll reports only the hangup
-	for {
-		_, err := unix.Poll(fds, -1)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err == nil && fds[0].Revents&unix.POLLERR != 0 {
-			leave()
-		}
-		return
-	}
 }

@@ -63,8 +63,7 @@ func parse(flags *flag.FlagSet, args []string) (server.Cluster, error) {
 
 // progress returns a function that shows progress on a terminal.
 func progress(what string) func(done, all int) {
-	info, err := os.Stderr.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if command.Terminal() == nil {
 		return nil
 	}
 	start, shown := time.Now(), time.Time{}

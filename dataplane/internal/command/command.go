@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // UsageError is a user's mistake: one sentence, exit status 2.
@@ -24,6 +26,17 @@ func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 func Exit(name string, err error) {
 	if status := status(os.Stderr, name, err); status != 0 {
 		os.Exit(status)
+	}
+}
+
+// Hangup waits until the other end of a pipe is closed. It returns false if that cannot be known.
+func Hangup(pipe int) bool {
+	fds := []unix.PollFd{{Fd: int32(pipe)}} // no events: poll reports only the hangup
+	for {
+		_, err := unix.Poll(fds, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+		}
 	}
 }
 
