@@ -1,12 +1,11 @@
 """Detect and map (section 9): a tenant with drifting object sizes moves to a suitable microstore.
 
-The paper names the danger, thrashing, and leaves the mechanism open. Here every tenant's request
-sizes enter a fading histogram; each epoch has one vote at any load. A microstore serves a band of
-sizes and suits a tenant by the share of the tenant's requests in the band. A tenant moves if
-another microstore has suited it better by `margin` for `patience` epochs in a row. After its n-th
-move it stays for ``cooldown * 2 ** (n - 1)`` epochs. After `calm` epochs in a row without a wish
-its moves are forgotten. So a tenant of constant sizes moves at most once, and any tenant at most
-`most_moves` times.
+The paper names the danger, thrashing, and leaves the mechanism open. Here a microstore serves a
+band of sizes and suits a tenant by the share of its requests, in a fading histogram with one vote
+an epoch, within the band. A tenant moves if another microstore has suited it better by `margin` for
+`patience` epochs in a row. After its n-th move it stays for ``cooldown * 2 ** (n - 1)`` epochs.
+After `calm` epochs in a row without a wish its moves are forgotten. So a tenant of constant sizes
+moves at most once.
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ Bands = Mapping[str, tuple[float, float]]
 
 
 def bands_from_json(data: Mapping[str, object], where: str) -> dict[str, tuple[float, float]]:
-    """Read bands from {MICROSTORE: [LOW, HIGH]} in bytes, HIGH null if there is no limit.
-
-    Raises:
-        UserError: malformed, or an empty band.
-    """
+    """Read {MICROSTORE: [LOW, HIGH]} in bytes, HIGH null for no limit; else raise UserError."""
     found: dict[str, tuple[float, float]] = {}
     for name, pair in data.items():
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
@@ -64,11 +59,7 @@ def bands_from_json(data: Mapping[str, object], where: str) -> dict[str, tuple[f
 def detector_from_json(
     data: Mapping[str, object], controller: str
 ) -> tuple[Bands, DetectSettings] | None:
-    """Read {bands: {..}} and any of `DetectSettings`; None for {}: no tenant is mapped.
-
-    Raises:
-        UserError: malformed, naming the controller.
-    """
+    """Read {bands: {..}} and any of `DetectSettings`; None for {}: no tenant is mapped."""
     if not data:
         return None
     where = f"controller {controller}: parameter 'detect'"

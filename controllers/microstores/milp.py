@@ -110,13 +110,11 @@ def solve(
     prices: ResourcePrices,
     objective: str = "cost",
 ) -> MicrostorePlan:
-    """Return the best plan (see `problem`). With the objective ``value``, ties in SLAs and
-    satisfaction are broken by the most performance per price instead of the lowest cost.
-    Performance is the weighted sum of the tenants' service in multiples of their needs, up to their
-    SLA's high.
+    """Return the best plan (see `problem`); raise UserError if the pool is too small.
 
-    Raises:
-        UserError: the pool has less than a step of everything for each tenant.
+    With the objective ``value``, ties in SLAs and satisfaction are broken by the most performance
+    per price instead of the lowest cost: the weighted sum of the tenants' service in multiples of
+    their needs, up to their SLA's high.
     """
     model = _ProvisioningModel(wanted, pool, prices)
     shares = model.satisfy()

@@ -1,14 +1,13 @@
 """A plan for tenants, their SLAs and a pool: equations 1 to 6 of the paper.
 
-Two solvers give the same plans. ``highs`` is the mixed-integer program (`milp`). ``exact`` is
-Hotbed's own search in the standard library. MOS++ needs it on the testbed's admin node, which has
-no highspy, and its journal must replay identically on every machine. Tests compare the two with
-each other and with full enumeration.
+Two solvers give the same plans. ``highs`` is the mixed-integer program (`milp`). ``exact`` is a
+search in the standard library: MOS++ needs it on the testbed's admin node, which has no highspy,
+and its journal must replay identically on every machine.
 
 The search: a tenant's rate fixes the steps of cores and network through the tables, and a short
 list of disk combinations. A sum then decides if rates fit the pool, and for disks a small dynamic
-program. The search goes through subsets of the tenants, heaviest first, to decide which SLAs are
-met; bisection gives the rates of the others.
+program. It goes through subsets of the tenants, heaviest first, to decide which SLAs are met;
+bisection gives the rates of the others.
 """
 
 from __future__ import annotations
@@ -76,12 +75,10 @@ def plan(
         pool: all resources.
         prices: the prices to minimise; without them, equation 2 (fractions of the pool).
         headroom: factor on the need of an SLA's low, at least 1.
-        solver: ``exact`` or ``highs``.
-        objective: ``cost``, or ``value`` for the most performance per price (``highs`` only).
+        solver, objective: `exact` or `highs`; `cost` or (by `highs`) `value` for money.
 
     Raises:
-        UserError: no such solver or objective, no highspy, or a pool with less than a step of
-            everything for each tenant.
+        UserError: no such solver, or a pool with less than a step of everything for each tenant.
     """
     check_demands(demands)
     check_solver(solver, objective)
@@ -106,11 +103,7 @@ Choices = list[tuple[int, int]]
 def search(
     wanted: Sequence[WantedRates], pool: ResourcePool, prices: ResourcePrices
 ) -> MicrostorePlan:
-    """Return the best plan; see `problem` for the order of plans.
-
-    Raises:
-        UserError: the pool has less than a step of everything for each tenant.
-    """
+    """Return the best plan; see `problem` for the order of plans, `plan` for errors."""
     plans = _Search(wanted, pool, prices)
     best: tuple[tuple[float, ...], list[Steps]] | None = None
     lightest: float | None = None

@@ -24,8 +24,8 @@ Point = tuple[float, float]
 class CapacityCurve:
     """Breakpoints (amount, value). Amounts rise from 0, values never fall.
 
-    Between breakpoints the value is linear. Beyond the last breakpoint the value stays constant, as
-    no measurement promises more.
+    The value is linear between breakpoints, and constant beyond the last: no measurement promises
+    more.
     """
 
     points: tuple[Point, ...]
@@ -67,12 +67,7 @@ NOTHING_GAINED = CapacityCurve(((0.0, 0.0),))
 
 
 def curve_from_json(data: object, where: str) -> CapacityCurve:
-    """Read a curve from a list of [amount, value].
-
-    Raises:
-        UserError: not such a list, or it does not begin at 0, rise, and stay or rise. The message
-            names `where`.
-    """
+    """Read a curve from a list of [amount, value]; raise UserError, with `where`, otherwise."""
     if not isinstance(data, Sequence) or isinstance(data, (str, bytes)) or not data:
         raise UserError(f"must be a list of [amount, requests a second], not {data!r}", where=where)
     points: list[Point] = []
@@ -106,12 +101,8 @@ _BYTES = ("network", "ssds", "hdds")  # these resources count bytes
 
 @dataclass(frozen=True)
 class WorkloadClass:
-    """Properties of a workload (Table 1).
-
-    Attributes:
-        name: A to D, or a custom name.
-        mean_bytes: mean size of an object.
-        write_share: share of all requests, 0 to 1; deletes count as writes.
+    """A workload (Table 1): its name, the mean bytes of an object, and the share of its requests
+    that write (deletes count).
     """
 
     name: str
@@ -128,12 +119,8 @@ class WorkloadClass:
 class ClassTable:
     """Requests per second of one workload by the amount of each resource, all others plentiful.
 
-    Attributes:
-        workload: the workload.
-        idle_s: seconds of a request that never waits.
-        proxy_cores, storage_cores: by cores.
-        network: by bytes per second.
-        ssds, hdds: by disks; disks of both classes together give the sum.
+    Cores count, network is bytes per second, disks of both classes together give the sum. `idle_s`
+    are seconds of a request that never waits.
     """
 
     workload: WorkloadClass
@@ -206,11 +193,7 @@ class PiecewiseLinear:
 
     @classmethod
     def from_json(cls, data: object, where: str = "performance model") -> PiecewiseLinear:
-        """Read the data of `to_json`.
-
-        Raises:
-            UserError: malformed, in one sentence that begins with `where`.
-        """
+        """Read the data of `to_json`; raise UserError, naming `where`, if malformed."""
         if not isinstance(data, Mapping):
             raise not_allowed(where, data, f"a mapping with kind {KIND!r} and classes")
         if data.get("kind") != KIND:

@@ -1,22 +1,18 @@
 """The provisioning problem of equations 1 to 6 (section 6): SLAs, demands, pool, prices and plans.
 
-The paper's binaries (core j is workload i's, disk k is workload i's) stand for interchangeable
-cores and disks. A workload's numbers of them say the same (equations 4 and 5). Network is given out
-in steps (equation 6). A workload needs the throughput that meets its SLA's ``low``, which makes
-equation 3 linear: every part of the bottleneck model must carry the throughput.
+The paper's binaries (core j is workload i's) stand for interchangeable cores and disks: a
+workload's numbers of them say the same (equations 4 and 5). Network is given out in steps (equation
+6). A workload needs the throughput that meets its SLA's ``low``, which makes equation 3 linear:
+every part of the bottleneck model must carry the throughput.
 
-``low`` and ``high`` are of performance, as in the paper. A latency's ``low`` is the longest
-acceptable mean response time and its ``high`` the shortest useful one, so that ``low >= high`` in
-seconds. A bandwidth has ``low <= high`` in bytes per second.
+``low`` and ``high`` are of performance, as in the paper: a latency has ``low >= high`` in seconds,
+a bandwidth ``low <= high`` in bytes per second.
 
-The paper does not cover the case that no plan meets every SLA. Here the best plan is then decided
-in this order: the weight of the violated SLAs, without those that no resources meet; the least
-satisfied tenant's satisfaction (possible service over need, at most 1); the satisfaction of each
-tenant in turn, heavier ones first and equal ones by name; the cost.
-
-The paper suggests a pricing model in the optimiser and leaves it open (section 9: perf/$). A plan
-may minimise prices instead of equation 2's resources. The optimiser's objective ``value`` goes
-further: it weighs the service beyond the tenants' SLA's low against its price.
+If no plan meets every SLA, which the paper does not cover, the best plan is decided in this order:
+the weight of the violated SLAs, without those that no resources meet; the least satisfied tenant's
+satisfaction (possible service over need, at most 1); the satisfaction of each tenant in turn,
+heavier ones first and equal ones by name; the cost. A plan may minimise prices instead of equation
+2's resources (section 9 suggests a pricing model: perf/$).
 """
 
 from __future__ import annotations
@@ -188,8 +184,7 @@ class TenantDemand:
 class ResourcePrices:
     """Price of one core, one byte per second, one disk, in any currency for an hour.
 
-    `None` is equation 2: resources are minimised, each counted as a fraction of the pool's, since a
-    sum of cores, disks and bytes per second has no unit.
+    `None` is equation 2: resources are minimised, each as a fraction of the pool's.
     """
 
     of: Resources | None = None
@@ -322,13 +317,8 @@ def disks_below_high(
 
 @dataclass(frozen=True)
 class TenantShare:
-    """A plan's share for one tenant.
-
-    Attributes:
-        requests_s: rate that it can serve, by the model.
-        needed_s: rate that meets the SLA.
-        level: performance in multiples of the SLA's low; infinite if nothing is offered.
-        met: True if the SLA is met.
+    """A plan's share for one tenant: the rate that it can serve by the model, the rate that meets
+    the SLA, and its performance in multiples of the SLA's low (infinite if nothing is offered).
     """
 
     tenant: str
@@ -461,11 +451,7 @@ class Promise:
 def promises_from_json(
     data: Mapping[str, object], model: PiecewiseLinear | None, where: str
 ) -> dict[str, Promise]:
-    """Read {TENANT: {workload: CLASS, sla: {..}, weight: 1}}; see `sla_from_json`.
-
-    Raises:
-        UserError: malformed, or a class without a table in `model`; the message gives the names.
-    """
+    """Read {TENANT: {workload: CLASS, sla: {..}, weight: 1}}; raise UserError if malformed."""
     return {
         str(name): _promise(item, model, f"{where}: tenant {name}") for name, item in data.items()
     }
@@ -531,7 +517,7 @@ UNITS = {
 
 
 def prices_from_json(data: object, where: str) -> ResourcePrices:
-    """Read prices from {proxy_core: 0.04, ..}: each of `UNITS` for an hour, in any one currency.
+    """Read {proxy_core: 0.04, ..}, each of `UNITS` for an hour, in any one currency.
 
     Raises:
         UserError: one is missing, unknown or no number of at least 0.
@@ -558,10 +544,8 @@ def prices_to_json(prices: ResourcePrices) -> dict[str, float]:
 def bills(
     plan: MicrostorePlan, prices: Resources, mean_bytes: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """Return a bill for each tenant of `plan`, JSON-able: the price of its resources for an hour,
-    and its service for one unit of the currency (infinite if nothing is paid).
-
-    `mean_bytes` is the mean object size by tenant.
+    """Return a JSON-able bill for each tenant: its resources' price for an hour, and its service
+    for one unit of the currency (infinite if nothing is paid). `mean_bytes` is by tenant.
     """
     found: list[dict[str, Any]] = []
     for share in plan.shares:

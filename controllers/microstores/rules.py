@@ -51,16 +51,10 @@ class RuleFinding:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Allocation of resources and tenants: of a plan, or the present one.
+    """Resources by microstore, and the microstore of each tenant: of a plan, or the present ones.
 
-    Attributes:
-        total: the pool.
-        stores: resources by microstore.
-        tenants: microstore by tenant.
-        needed: requests per second that meet the tenants' SLAs, by microstore; unknown ones are
-            absent.
-        link: bytes per second of all storage servers of a microstore; unknown ones are absent.
-        prices: price of each resource, to find the cheapest disks.
+    `needed` requests per second meet the tenants' SLAs, and `link` is bytes per second of all
+    storage servers, by microstore where known. `prices` find the cheapest disks.
     """
 
     total: Resources
@@ -87,10 +81,8 @@ def check_rules(
 ) -> list[RuleFinding]:
     """Return every rule's verdict on every microstore that the rule covers.
 
-    Args:
-        plan: the allocation (`division_of` a plan).
-        workloads: the class of each tenant; tenants without one are skipped.
-        performance: the model behind R2, R3, R6 and R7; without it, parts of the pool decide.
+    Tenants without a class in `workloads` are skipped. R2, R3, R6 and R7 go by `performance`;
+    without it, parts of the pool decide.
     """
     found = [_r1(plan, workloads)]
     for name, held in plan.stores.items():

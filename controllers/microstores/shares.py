@@ -1,9 +1,8 @@
 """Arithmetic of the resource pool in whole steps (containers). `StepLedger` never holds more than
 the pool, whatever is asked of it, so that nothing is given out twice.
 
-A microstore's spec may give amounts that are no multiples of the step. They count as the next
-larger number of steps, so that free steps are really free. A resource keeps its exact amount while
-the microstore's number of steps does not change.
+Amounts that are no multiples of the step count as the next larger number of steps, so that free
+steps are really free; they stay exact while the microstore's number of steps does not change.
 """
 
 from __future__ import annotations
@@ -78,13 +77,7 @@ def clipped(steps: Steps) -> Steps:
 
 @dataclass(frozen=True)
 class StepLedger:
-    """Steps held by each microstore.
-
-    Attributes:
-        step: the size of a step of each resource.
-        total: all steps.
-        held: steps by microstore.
-    """
+    """Steps held by each microstore, of `total`; `step` is the size of a step of each resource."""
 
     step: Resources
     total: Steps

@@ -84,11 +84,7 @@ def controller_parameters(spec: Spec) -> dict[str, Any]:
 
 
 def spec_from_data(data: object, where: str, folder: Path) -> Spec:
-    """Read a spec from a file's mapping; a model given by name is a file in the same folder.
-
-    Raises:
-        UserError: malformed, an unknown name, or an impossible amount.
-    """
+    """Read a spec from a file's mapping; a model given by name is a file in the same folder."""
     given = keys_of(data, where, KEYS, KEYS[:4])
     model = _model(given["model"], where, folder)
     total = amounts(given["pool"], f"{where}: pool", every=True)
@@ -120,10 +116,7 @@ def _model(value: object, where: str, folder: Path) -> PiecewiseLinear:
 
 def amounts(data: object, where: str, *, every: bool) -> Resources:
     """Read resources from {proxy_cores: 0.8, ..}; missing ones are 0, but with `every` cores and
-    network are required.
-
-    Raises:
-        UserError: unknown names, no numbers of at least 0, or parts of a disk.
+    network are required. Raise UserError for anything else, or parts of a disk.
     """
     given = keys_of(data, where, AMOUNTS, tuple(AMOUNTS)[:3] if every else ())
     values: dict[str, Any] = {}

@@ -430,11 +430,8 @@ _DISKS = ("ssds", "hdds")
 
 @dataclass(frozen=True)
 class OfStore:
-    """Learnt values of a microstore.
-
-    Attributes:
-        knee: utilization of the scarcest resource at which its SLAs are met.
-        corrections: real over modelled throughput, by resource.
+    """Learnt values of a microstore: the utilization of the scarcest resource at which its SLAs are
+    met, and real over modelled throughput by resource.
     """
 
     knee: float
@@ -443,14 +440,12 @@ class OfStore:
 
 @dataclass
 class Learnt:
-    """Corrections of the optimiser's model for each microstore, learnt while it runs; an unseen
-    microstore follows the model.
+    """Corrections of the optimiser's model for each microstore, learnt while it runs.
 
-    The model may be wrong about a resource's capacity, and it has no queues. Monitoring shows both.
     By the utilization law, a resource that is busy for a part u of the time, while the model says
     v, carries v / u times the modelled load. Of two classes of disks this is learnt for the class
     that carries more. The highest utilization that met an SLA gives the spare throughput that the
-    SLA needs (``knee``).
+    SLA needs (``knee``), since the model has no queues.
     """
 
     parameters: MosPlusPlusParameters

@@ -27,16 +27,10 @@ SHOWN = 10  # violations of one kind that are spelt out
 
 @dataclass
 class PlanCheck:
-    """Result of a verification.
+    """Result of a verification; `valid` plans may leave nodes hot that they name in `still_hot`.
 
-    Attributes:
-        valid: nothing is violated (a plan may leave nodes hot that it names in `still_hot`).
-        violations: one sentence each, at most SHOWN of a kind.
-        violations_total: their number.
-        hot_before, hot_after_swaps, hot_after: numbers of hot nodes; None where the plan cannot be
-            applied so far.
-        still_hot: hot nodes after the plan.
-        swaps, moves, cost: of the plan; cost is the sum of the distances moved.
+    At most SHOWN `violations` of a kind are spelt out, of `violations_total`. Numbers of hot nodes
+    are None where the plan cannot be applied so far; `cost` is the sum of the distances moved.
     """
 
     valid: bool = True
@@ -78,17 +72,17 @@ def check(instance: Instance, plan: MigrationPlan, stated_cost: float | None = N
     """
     report = PlanCheck(swaps=len(plan.swap_partition), moves=len(plan.move_partition))
     columns = np.zeros(instance.partitions, np.int64)
-    before = _loads(instance, instance.replica_node, columns)
+    before = loads(instance, instance.replica_node, columns)
     hot_before = _hot(before, instance)
     report.hot_before = int(hot_before.any(axis=0).sum())
     if not _ids(instance, plan, report):
         return report
     _swaps(instance, plan, before, columns, report)
-    after_swaps = _loads(instance, instance.replica_node, columns)
+    after_swaps = loads(instance, instance.replica_node, columns)
     swapped = _hot(after_swaps, instance)
     report.hot_after_swaps = int(swapped.any(axis=0).sum())
     final = _moves(instance, plan, report)
-    hot = _hot(_loads(instance, final, columns), instance)
+    hot = _hot(loads(instance, final, columns), instance)
     report.hot_after = int(hot.any(axis=0).sum())
     report.still_hot = np.flatnonzero(hot.any(axis=0)).tolist()
     _c1(instance, plan, hot_before, hot, report)
@@ -213,7 +207,7 @@ def _together(
     report.each(bad, words, a, b, instance.group[a])
 
 
-def _loads(instance: Instance, where: NDArray[np.int32], columns: Ints) -> Floats:
+def loads(instance: Instance, where: NDArray[np.int32], columns: Ints) -> Floats:
     """Return [D, N] float64: each partition's primary load at its primary, else the secondary."""
     load = np.zeros((instance.dimensions, instance.nodes))
     for first in range(0, instance.partitions, ROWS):
@@ -263,13 +257,7 @@ Weights = NDArray[np.floating[Any]]
 def over_budget(
     instance: Instance, plan: MigrationPlan, load: Weights, columns: NDArray[Any]
 ) -> Iterator[str]:
-    """Yield one sentence for each violation.
-
-    Args:
-        instance, plan: the plan has rounds.
-        load: [D, N], after the swaps.
-        columns: [P], the primary of each partition by then.
-    """
+    """Yield a sentence for each violation; `load` [D, N], primaries [P]: after the swaps."""
     assert plan.move_round is not None
     if (np.diff(plan.move_round) < 0).any() or (plan.move_round < 0).any():
         yield "move_round must ascend from 0"

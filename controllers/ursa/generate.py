@@ -17,7 +17,7 @@ the same seed gives the same instance (to the last digit of the machine's power 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -44,16 +44,13 @@ class InstanceShape:
 
     Attributes:
         nodes, partitions, replicas: N, P and l.
-        tail: exponent of the loads' power law, above 0.
-        load_max: load of the heaviest partition that there can be over the lightest's; infinite
-            for a power law that is not cut off.
+        tail: exponent of the loads' power law.
+        load_max: heaviest possible load over the lightest; infinite for no cut-off.
         primary_factor: load of a primary over that of a secondary.
-        ratio_median, ratio_sigma, ratio_max: of the lognormal load/capacity of a node, and where
-            it is cut off.
-        threshold: ratio above which a node is hot; `capacity` in the file is this part of the
-            node's capacity.
-        discs, disc_area: number of hot discs, and the part of the square that they cover together.
-        disc_median, disc_sigma: of the ratio within a hot disc; cut off at `ratio_max` too.
+        ratio_median, ratio_sigma, ratio_max: of the lognormal load/capacity, and its cut-off.
+        threshold: ratio above which a node is hot; the file's `capacity` is this part of a node's.
+        discs, disc_area: hot discs, and the part of the square that they cover together.
+        disc_median, disc_sigma: of the ratio within a hot disc.
         racks: 0 for distances in the plane, else the number of racks.
         domain: kind of fault domain; "nested": clusters of racks, and racks in them.
         dimensions: number of DIMENSIONS of the load.
@@ -113,24 +110,26 @@ def shape(kind: str, nodes: int, partitions: int, **changes: object) -> Instance
 
 def checked(wanted: InstanceShape) -> InstanceShape:
     """Return `wanted`; raise UserError if no such instance can be made."""
-    least = {"nodes": 1, "partitions": 0, "replicas": 1, "discs": 0, "racks": 0}
-    least |= {"dimensions": 1, "group_size": 1}
-    for name, bound in least.items():
-        if getattr(wanted, name) < bound:
-            raise not_allowed(name, getattr(wanted, name), f"at least {bound}")
-    if wanted.nodes > 2**31 - 1 or wanted.partitions > 2**31 - 1 or wanted.replicas > 127:
-        raise UserError(
-            "nodes and partitions are 32-bit ids, replicas at most 127", do="ask for fewer"
-        )
-    _check_distributions(wanted)
-    if wanted.dimensions > len(DIMENSIONS):
-        raise not_allowed(
-            "dimensions",
-            wanted.dimensions,
-            f"1 to {len(DIMENSIONS)} ({', '.join(DIMENSIONS)})",
-        )
+
+    def check(allowed: str, ok: Callable[[float], bool], *names: str) -> None:
+        for name in names:
+            if not ok(getattr(wanted, name)):
+                raise not_allowed(name, getattr(wanted, name), allowed)
+
+    check("1 to 2^31 - 1", lambda value: 1 <= value < 2**31, "nodes")
+    check("0 to 2^31 - 1", lambda value: 0 <= value < 2**31, "partitions")
+    check("1 to 127", lambda value: 1 <= value <= 127, "replicas")
+    check("at least 1", lambda value: 1 <= value < np.inf, "group_size", "primary_factor")
+    from_0 = "discs", "racks", "ratio_sigma", "disc_sigma"
+    check("at least 0", lambda value: 0 <= value < np.inf, *from_0)
+    above_0 = "tail", "ratio_median", "ratio_max", "threshold", "disc_median"
+    check("above 0", lambda value: 0 < value < np.inf, *above_0)
+    check("above 1", lambda value: value > 1, "load_max")
+    check("0 to 1, a part of the square", lambda value: 0 <= value <= 1, "disc_area")
+    known = f"1 to {len(DIMENSIONS)} ({', '.join(DIMENSIONS)})"
+    check(known, lambda value: 1 <= value <= len(DIMENSIONS), "dimensions")
     if wanted.domain not in ("node", "rack", "nested"):
-        raise UserError(f"fault domain {wanted.domain!r}: it is node, rack or nested")
+        raise not_allowed("domain", wanted.domain, "node, rack, nested")
     if wanted.domain != "node" and wanted.racks == 0:
         raise UserError("fault domains are racks, but there are no racks", do="give their number")
     if wanted.racks > wanted.nodes:
@@ -144,21 +143,6 @@ def checked(wanted: InstanceShape) -> InstanceShape:
             do="ask for fewer replicas or more nodes",
         )
     return wanted
-
-
-def _check_distributions(wanted: InstanceShape) -> None:
-    for name in ("tail", "ratio_median", "ratio_max", "threshold", "disc_median"):
-        if not 0 < getattr(wanted, name) < np.inf:
-            raise not_allowed(name, getattr(wanted, name), "above 0")
-    for name in ("ratio_sigma", "disc_sigma"):
-        if not 0 <= getattr(wanted, name) < np.inf:
-            raise not_allowed(name, getattr(wanted, name), "at least 0")
-    if not wanted.load_max > 1:
-        raise not_allowed("load_max", wanted.load_max, "above 1")
-    if not 1 <= wanted.primary_factor < np.inf:
-        raise not_allowed("primary_factor", wanted.primary_factor, "at least 1")
-    if not 0 <= wanted.disc_area <= 1:
-        raise UserError(f"disc_area {wanted.disc_area}: it is a part of the square, 0 to 1")
 
 
 def generate(wanted: InstanceShape, seed: int) -> Instance:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,23 +20,15 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Euclidean:
-    """Nodes in the plane; the cost of a move is the straight distance (section 5.1, step 2).
-
-    Attributes:
-        node_xy: [N, 2], in the unit of costs.
-    """
+    """Nodes in the plane, `node_xy` [N, 2]; a move costs the straight distance (section 5.1)."""
 
     node_xy: Float32
 
 
 @dataclass(frozen=True, eq=False)
 class Racks:
-    """Nodes in racks; the cost of a move depends on the two racks alone.
-
-    Attributes:
-        rack: [N], the rack of each node, 0 to R - 1.
-        rack_distance: [R, R], cost of a move from rack (row) to rack (column); the diagonal is the
-            cost within a rack.
+    """Nodes in racks, `rack` [N]; a move costs `rack_distance` [R, R] from rack (row) to rack
+    (column), and the diagonal within a rack.
     """
 
     rack: Int32
@@ -50,24 +42,20 @@ Distance = Euclidean | Racks
 class Instance:
     """One load-balancing problem (definition 1), checked by `io.instance_from` when it was read.
 
-    With loads of D dimensions, D above 1, the three arrays of loads have a column for each; with
-    nested fault domains theirs has a column for each level. Only `general` plans for these.
+    With loads of D > 1 dimensions and nested fault domains arrays have a column for each.
 
     Attributes:
         replica_node: [P, l] in C order, node of each replica; no node twice in a row.
-        primary_load: [P] or [P, D], load of the replica that is primary, at least 0.
-        secondary_load: [P] or [P, D], load of each other replica, at least 0.
-        capacity: [N] or [N, D], threshold of each node: it is hot when its load is *greater*
-            (constraint C1), in any dimension.
-        fault_domain: [N] or [N, levels], at least 0, column 0 the outermost; two replicas of a
-            partition are never moved into one domain (constraint C2).
+        primary_load, secondary_load: [P] or [P, D], load of the primary and of each other replica.
+        capacity: [N] or [N, D]; a node is hot when its load is *greater* in any dimension (C1).
+        fault_domain: [N] or [N, levels], column 0 the outermost; two replicas of a partition are
+            never moved into one domain (C2).
         distance: cost of a move.
         dimension: names of the dimensions; empty when they have none.
         group: [P], or None: partitions of one group are on the same nodes and move together.
         size: [P], bytes of each replica of the partition (`bytes` in the file), or None.
-        origin: [P, l], node from which a replica's data is copied when the replica moves; None: its
-            own. What a move costs is counted from there. Stores are known where another replica
-            sends; only `live` says so.
+        origin: [P, l], node that sends a replica's data, from which a move's cost counts; None: its
+            own. In some stores another replica sends; only `live` knows that.
     """
 
     replica_node: Int32
@@ -111,18 +99,20 @@ class Instance:
         """True for the paper's model: one dimension, one level, single partitions."""
         return self.dimensions == 1 and self.levels == 1 and self.group is None
 
+    def levels_apart(self) -> Int32:
+        """Return [N, levels], fault domains from the outermost on that keep replicas apart in a
+        placement: in the paper's model its one level, else the node itself is the last one."""
+        return self.fault_domain[:, None] if self.plain else nested_domains(self)
+
+    def members_of(self, partition: NDArray[np.integer]) -> Float64:
+        """Return [M], number of partitions that move with each of these."""
+        return np.ones(len(partition))
+
     def sender(self, partition: NDArray[np.integer], replica: NDArray[np.integer]) -> Int32:
         """Return [M], node from which each of these replicas would be copied."""
         nodes = self.replica_node if self.origin is None else self.origin
         found: Int32 = nodes[partition, replica]
         return found
-
-    def column(self, d: int) -> Instance:
-        """Return the instance with the d-th dimension of its loads alone."""
-        if self.dimensions == 1:
-            return self
-        names = ("primary_load", "secondary_load", "capacity")
-        return replace(self, **{name: getattr(self, name)[:, d] for name in names})
 
     @property
     def nbytes(self) -> int:
@@ -131,6 +121,12 @@ class Instance:
         arrays += [self.fault_domain, *vars(self.distance).values()]
         arrays += [array for array in (self.group, self.size, self.origin) if array is not None]
         return sum(int(array.nbytes) for array in arrays)
+
+
+def nested_domains(instance: Instance) -> Int32:
+    """Return [N, levels + 1], fault domains from the outermost on, the node itself last."""
+    nodes = np.arange(instance.nodes, dtype=np.int32)
+    return np.column_stack([instance.fault_domain, nodes]).astype(np.int32)
 
 
 def between(distance: Distance, source: NDArray[np.integer], to: NDArray[np.integer]) -> Float64:
@@ -145,14 +141,9 @@ def between(distance: Distance, source: NDArray[np.integer], to: NDArray[np.inte
 
 
 class Nearest:
-    """The nearest of some candidate nodes, for many sources at once.
+    """The nearest of some candidate nodes (ids ascending), for many sources at once.
 
-    Built once for a set of candidates (such as the cold nodes), asked as often as needed with a
-    growing `k`: what came first for a smaller `k` comes first again.
-
-    Args:
-        distance: of the instance.
-        candidates: ids of nodes, ascending.
+    What comes first for a small `k` comes first again for a larger one.
     """
 
     def __init__(self, distance: Distance, candidates: Int32) -> None:
@@ -175,13 +166,10 @@ class Nearest:
         return len(self.candidates)
 
     def query(self, sources: Int32, k: int) -> tuple[Int32, Float64]:
-        """Return the `k` nearest candidates of each source, nearest first.
+        """Return ([S, k] ids, [S, k] costs) of the `k` nearest candidates; all if there are fewer.
 
-        A source that is a candidate itself finds itself too. Between nodes that are equally far
-        the order is arbitrary but always the same.
-
-        Returns:
-            Node ids [S, k'] and costs [S, k'] with k' = min(k, number of candidates).
+        A source that is a candidate itself finds itself too. Between nodes that are equally far the
+        order is arbitrary but always the same.
         """
         k = min(k, len(self.candidates))
         if k == 0 or len(sources) == 0:
@@ -235,8 +223,8 @@ UNPLACED = -1
 class Timer:
     """Seconds of each phase and the rest of the time limit, on the clock that is given.
 
-    Algorithms read no clock: they get a timer, with a clock that stands still in tests. A phase
-    within a phase is named with a dot, such as ``place.lp``, and is not counted twice.
+    Algorithms read no clock but this one, which stands still in tests. A phase within a phase is
+    named with a dot, such as ``place.lp``, and is not counted twice.
     """
 
     def __init__(self, clock: Callable[[], float], limit_s: float | None = None) -> None:
@@ -269,11 +257,7 @@ class Timer:
 class Selection:
     """Objects that leave nodes which swaps left hot (phase 1 of section 3.2), grouped by node.
 
-    Attributes:
-        partition: [M].
-        replica: [M], column of `Instance.replica_node`, int8.
-        node: [M], where the object is now.
-        load: [M], its load in its present role.
+    [M] partition, replica (the column), present node, and load in its present role.
     """
 
     partition: Int32
@@ -287,13 +271,10 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class SelectionTargets:
-    """Targets of a selection.
+    """Targets `move_to` [M] of a selection, UNPLACED where there is none.
 
-    Attributes:
-        move_to: [M], target node, or UNPLACED.
-        lower_bound: certified least cost of placing *all* of the selection; None when the method
-            proves none (or nothing that is certified was found in time).
-        notes: facts about the method that the summary repeats, such as its optimality.
+    `lower_bound` is the certified least cost of placing *all* of it, None without a proof; `notes`
+    are facts about the method for the summary.
     """
 
     move_to: Int32
@@ -305,11 +286,7 @@ class SelectionTargets:
 class Moves:
     """Moves that are possible, or that were decided, in an order of application.
 
-    Attributes:
-        object: [M], ``partition * l + replica``.
-        source, to: [M], nodes.
-        load: [M], or [M, D] with loads of several dimensions.
-        cost: [M].
+    [M] object (``partition * l + replica``), nodes, load ([M, D] with several dimensions), cost.
     """
 
     object: NDArray[np.int64]
@@ -345,13 +322,10 @@ class Moves:
 
 @dataclass(frozen=True)
 class RoundBudget:
-    """Limits of one round; None for no limit. Swaps move nothing and are free.
+    """Limits of one round, None for no limit; swaps move nothing and are free.
 
-    Attributes:
-        max_moves: replicas.
-        size: bytes.
-        node_size: bytes that leave any one node, and bytes that come to it.
-        rounds: most rounds that a plan is made for.
+    `max_moves` replicas, `size` bytes, `node_size` bytes that leave any one node and that come to
+    it; a plan has at most `rounds` rounds.
     """
 
     max_moves: int | None = None
@@ -367,11 +341,9 @@ class MigrationPlan:
     Attributes:
         swap_partition, swap_replica: [S], `swap_replica` is the column that becomes primary.
         move_partition, move_replica, move_to: [M].
-        still_hot: nodes that the plan leaves hot, ascending; empty when all are relieved.
+        still_hot: nodes that the plan leaves hot, ascending.
         summary: the JSON of `hotbed ursa plan`; empty for a plan read from a file.
-        move_round: [M], ascending from 0, the round that each move belongs to; None where nothing
-            limits them.
-        budget: that the rounds keep to.
+        move_round, budget: [M] ascending from 0, and its limits; None where nothing limits moves.
     """
 
     swap_partition: Int32

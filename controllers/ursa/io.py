@@ -1,8 +1,7 @@
-"""Instances and plans as .npz files, with one sentence for each mistake.
+"""Instances and plans as .npz files (docs/ursa.md, docs/ursa-beyond.md), one sentence a mistake.
 
-`docs/ursa.md` describes the arrays, `docs/ursa-beyond.md` the optional ones: loads of several
-dimensions and nested fault domains are columns of the arrays that every instance has; names of
-dimensions, groups and bytes are arrays of their own.
+Loads of several dimensions and nested fault domains are columns of the arrays that every instance
+has; names of dimensions, groups and bytes are arrays of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from schemas.errors import UserError
 
 ROWS = 1 << 20  # rows that are checked at a time
 DIMENSIONS = {1: "one dimension", 2: "two dimensions"}
-ONE_OR_TWO = (1, 2)
 
 
 class Checks:
@@ -42,7 +40,7 @@ class Checks:
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def ids(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Int32:
+    def ids(self, name: str, array: NDArray[Any], *dimensions: int) -> Int32:
         """Return `array` as int32; raise UserError if it holds other numbers."""
         self._shape(name, array, dimensions)
         if array.dtype.kind not in "iu":
@@ -54,7 +52,7 @@ class Checks:
                     raise UserError(f"{name} holds numbers beyond int32", where=self.where)
         return np.ascontiguousarray(array, dtype=np.int32)
 
-    def numbers(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Float32:
+    def numbers(self, name: str, array: NDArray[Any], *dimensions: int) -> Float32:
         """Return `array` as float32; raise UserError if a value would change or is not finite."""
         self._shape(name, array, dimensions)
         if array.dtype.kind not in "fiu":
@@ -77,19 +75,21 @@ class Checks:
                 self._complain(name, made, rows, ~finite, "finite")
         return made
 
-    def amounts(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> Float32:
+    def amounts(self, name: str, array: NDArray[Any], *dimensions: int) -> Float32:
         """Return `numbers` that are at least 0."""
-        made = self.numbers(name, array, dimensions)
+        made = self.numbers(name, array, *dimensions)
         for rows in blocks(made):
             if (negative := made[rows] < 0).any():
                 self._complain(name, made, rows, negative, "at least 0")
         return made
 
-    def length(self, name: str, array: NDArray[Any], wanted: int, why: str) -> None:
-        """Raise UserError if `array` has another number of rows."""
+    def length(self, name: str, array: NDArray[Any], wanted: int, other: str) -> None:
+        """Raise UserError if `array` has another number of rows than the array `other`."""
         if len(array) != wanted:
             raise UserError(
-                f"{name} has {len(array)} entries", where=self.where, allowed=f"{wanted} ({why})"
+                f"{name} has {len(array)} entries",
+                where=self.where,
+                allowed=f"{wanted}, as {other} has",
             )
 
     def below(self, name: str, array: Int32, count: int, what: str) -> None:
@@ -121,10 +121,9 @@ class Checks:
                             where=self.where,
                         )
 
-    def _shape(self, name: str, array: NDArray[Any], dimensions: int | tuple[int, ...]) -> None:
-        allowed = (dimensions,) if isinstance(dimensions, int) else dimensions
-        if array.ndim not in allowed:
-            listed = " or ".join(DIMENSIONS[count] for count in allowed)
+    def _shape(self, name: str, array: NDArray[Any], dimensions: tuple[int, ...]) -> None:
+        if array.ndim not in dimensions:
+            listed = " or ".join(DIMENSIONS[count] for count in dimensions)
             raise UserError(f"{name} has shape {array.shape}", where=self.where, allowed=listed)
 
     def _complain(
@@ -146,19 +145,17 @@ def blocks(array: NDArray[Any]) -> Iterator[slice]:
 MAX_REPLICAS = 127  # a column is an int8
 REASON = 160  # characters of a library's message on a damaged archive, which may quote all of it
 REQUIRED = ("replica_node", "primary_load", "secondary_load", "capacity", "fault_domain")
+LOADS = ("primary_load", "secondary_load", "capacity")
+OPTIONAL = ("dimension", "group", "bytes")
 DISTANCES = ("node_xy", "rack", "rack_distance")
 LIMITS = {"max_moves": "max_moves", "budget": "size", "node_budget": "node_size"}
-"""Numbers in a plan's file, and the fields of `results.Budget` that they are."""
+"""Numbers in a plan's file: fields of `RoundBudget`."""
 CHANGES = ("partition", "primary_load", "secondary_load")
 PLAN_ARRAYS = ("swap_partition", "swap_replica", "move_partition", "move_replica", "move_to")
 
 
 def load_instance(path: Path) -> Instance:
-    """Read and check an instance.
-
-    Raises:
-        UserError: the file is no .npz archive, or holds no instance.
-    """
+    """Read and check an instance; raise UserError if the file holds none."""
     return instance_from(_arrays(path, (), (*REQUIRED, *DISTANCES, *OPTIONAL)), str(path))
 
 
@@ -179,44 +176,57 @@ def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
             f"replica_node has {replicas} columns; a partition has 1 to {MAX_REPLICAS} replicas",
             where=where,
         )
-    capacity = check.amounts("capacity", arrays["capacity"], ONE_OR_TWO)
-    nodes = len(capacity)
+    loads = {name: check.amounts(name, arrays[name], 1, 2) for name in LOADS}
+    nodes = len(loads["capacity"])
     if nodes == 0:
         raise UserError("capacity is empty", where=where, allowed="at least one node")
-    made = Instance(
-        replica_node=replica_node,
-        primary_load=check.amounts("primary_load", arrays["primary_load"], ONE_OR_TWO),
-        secondary_load=check.amounts("secondary_load", arrays["secondary_load"], ONE_OR_TWO),
-        capacity=capacity,
-        fault_domain=check.ids("fault_domain", arrays["fault_domain"], ONE_OR_TWO),
-        distance=_distance(check, arrays, nodes),
+    domain = check.ids("fault_domain", arrays["fault_domain"], 1, 2)
+    distance = _distance(check, arrays, nodes)
+    for name in ("primary_load", "secondary_load"):
+        check.length(name, loads[name], partitions, "replica_node")
+    check.length("fault_domain", domain, nodes, "capacity")
+    check.below("replica_node", replica_node, nodes, "nodes")
+    check.not_negative("fault_domain", domain)
+    check.distinct(replica_node)
+    _same_dimensions(check, loads, domain)
+    if domain.ndim == 2:
+        _nested(domain, check)
+    single: dict[str, Any] = {name: _flat(array) for name, array in loads.items()}
+    made = Instance(replica_node, fault_domain=_flat(domain), distance=distance, **single)
+    size = None
+    if "bytes" in arrays:
+        size = check.amounts("bytes", arrays["bytes"], 1)
+        check.length("bytes", size, partitions, "replica_node")
+    return replace(
+        made,
+        dimension=_names(made, check, arrays.get("dimension")),
+        group=_groups(made, check, arrays.get("group")),
+        size=size,
     )
-    for name, array in (("primary", made.primary_load), ("secondary", made.secondary_load)):
-        check.length(f"{name}_load", array, partitions, "replica_node has as many rows")
-    check.length("fault_domain", made.fault_domain, nodes, "capacity has as many nodes")
-    check.below("replica_node", made.replica_node, nodes, "nodes")
-    check.not_negative("fault_domain", made.fault_domain)
-    check.distinct(made.replica_node)
-    return with_optional(made, check, arrays)
+
+
+def _flat(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array's only column: it is the same as none."""
+    return array[:, 0].copy() if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 def save_instance(instance: Instance, path: Path) -> None:
-    """Write the arrays that `load_instance` reads; the file appears whole or not at all.
-
-    Raises:
-        UserError: `path` exists, or cannot be written.
-    """
+    """Write an instance, whole or not at all; raise UserError if `path` exists or is refused."""
     refuse_existing(path)
-    arrays = {name: getattr(instance, name) for name in REQUIRED} | vars(instance.distance)
-    _save(path, arrays | optional_arrays(instance))
+    _save(path, arrays_of(instance))
+
+
+def arrays_of(instance: Instance) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file that holds `instance`."""
+    found = {name: getattr(instance, name) for name in REQUIRED} | vars(instance.distance)
+    optional = {"group": instance.group, "bytes": instance.size}
+    if instance.dimension:
+        optional["dimension"] = np.array(instance.dimension)
+    return found | {name: array for name, array in optional.items() if array is not None}
 
 
 def load_plan(path: Path) -> tuple[MigrationPlan, float | None]:
-    """Read a plan.
-
-    Returns:
-        The plan, and the cost that it states (None when it states none). Whether ids are of the
-        instance is for `check` to say.
+    """Return a plan and the cost that it states, or None; whether its ids are right is for `check`.
 
     Raises:
         UserError: the file is no .npz archive, or holds no plan.
@@ -224,24 +234,17 @@ def load_plan(path: Path) -> tuple[MigrationPlan, float | None]:
     where = str(path)
     arrays = _arrays(path, PLAN_ARRAYS, ("still_hot", "cost", "move_round", *LIMITS))
     check = Checks(where)
-    found = [check.ids(name, arrays[name], 1) for name in PLAN_ARRAYS]
-    swap_partition, swap_replica, move_partition, move_replica, move_to = found
-    check.length("swap_replica", swap_replica, len(swap_partition), "swap_partition has as many")
-    check.length("move_replica", move_replica, len(move_partition), "move_partition has as many")
-    check.length("move_to", move_to, len(move_partition), "move_partition has as many")
-    plan = MigrationPlan(
-        swap_partition=swap_partition,
-        swap_replica=swap_replica,
-        move_partition=move_partition,
-        move_replica=move_replica,
-        move_to=move_to,
-        still_hot=check.ids("still_hot", arrays.get("still_hot", np.empty(0, np.int32)), 1),
-    )
+    found: dict[str, Any] = {name: check.ids(name, arrays[name], 1) for name in PLAN_ARRAYS}
     if "move_round" in arrays:
-        move_round = check.ids("move_round", arrays["move_round"], 1)
-        check.length("move_round", move_round, len(move_partition), "move_partition has as many")
+        found["move_round"] = check.ids("move_round", arrays["move_round"], 1)
+    for name, array in found.items():
+        whole = "swap_partition" if name.startswith("swap") else "move_partition"
+        check.length(name, array, len(found[whole]), whole)
+    still_hot = check.ids("still_hot", arrays.get("still_hot", np.empty(0, np.int32)), 1)
+    plan = MigrationPlan(**found, still_hot=still_hot)
+    if plan.move_round is not None:
         limits = {LIMITS[name]: _number(name, arrays, where) for name in LIMITS}
-        plan = replace(plan, move_round=move_round, budget=RoundBudget(**limits))  # type: ignore[arg-type]
+        plan = replace(plan, budget=RoundBudget(**limits))  # type: ignore[arg-type]
     return plan, _number("cost", arrays, where)
 
 
@@ -255,7 +258,7 @@ def _number(name: str, arrays: Mapping[str, NDArray[Any]], where: str) -> float 
 def save_plan(
     plan: MigrationPlan, path: Path, more: Mapping[str, NDArray[Any]] | None = None
 ) -> None:
-    """Write a plan, with `more` arrays; the file appears whole or not at all.
+    """Write a plan, with `more` arrays, whole or not at all.
 
     Raises:
         UserError: `path` exists and is no plan, or cannot be written.
@@ -273,11 +276,7 @@ def save_plan(
 
 
 def load_changes(path: Path) -> tuple[Int32, Float32, Float32]:
-    """Read new loads: partitions [C], their primary and secondary loads.
-
-    Raises:
-        UserError: the file is no .npz archive, or does not hold these.
-    """
+    """Read new loads: partitions [C], primary and secondary loads; raise UserError without."""
     return changes_from(_arrays(path, CHANGES), str(path))
 
 
@@ -289,8 +288,8 @@ def changes_from(
     found = check.ids("partition", arrays["partition"], 1)
     primary = check.amounts("primary_load", arrays["primary_load"], 1)
     secondary = check.amounts("secondary_load", arrays["secondary_load"], 1)
-    for name, array in (("primary_load", primary), ("secondary_load", secondary)):
-        check.length(name, array, len(found), "one load for each partition that is named")
+    check.length("primary_load", primary, len(found), "partition")
+    check.length("secondary_load", secondary, len(found), "partition")
     if partitions is not None:
         check.below("partition", found, partitions, "partitions")
     return found, primary, secondary
@@ -310,7 +309,7 @@ def _distance(check: Checks, arrays: Mapping[str, NDArray[Any]], nodes: int) -> 
     if given == ["rack", "rack_distance"]:
         rack = check.ids("rack", arrays["rack"], 1)
         table = check.amounts("rack_distance", arrays["rack_distance"], 2)
-        check.length("rack", rack, nodes, "capacity has as many nodes")
+        check.length("rack", rack, nodes, "capacity")
         if table.shape[0] != table.shape[1]:
             raise UserError(
                 f"rack_distance has shape {table.shape}",
@@ -358,12 +357,7 @@ def _arrays(
 
 
 def refuse_existing(path: Path, *, plans: bool = False) -> None:
-    """Raise UserError if `path` exists: no file is overwritten.
-
-    Args:
-        path: the file to write.
-        plans: True if a plan may be replaced by another.
-    """
+    """Raise UserError if `path` exists; with `plans` an earlier plan may be replaced."""
     if path.exists():
         if plans:
             with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile):
@@ -390,30 +384,6 @@ def _save(path: Path, arrays: Mapping[str, Any]) -> None:
             Path(name).unlink()
 
 
-OPTIONAL = ("dimension", "group", "bytes")
-LOADS = ("primary_load", "secondary_load", "capacity")
-
-
-def with_optional(made: Instance, check: Checks, arrays: Mapping[str, NDArray[Any]]) -> Instance:
-    """Return `made` with what is optional; a single column becomes none.
-
-    Raises:
-        UserError: arrays that contradict each other, in one sentence.
-    """
-    made = _one_column(made, check)
-    _nested(made.fault_domain, check)
-    size = None
-    if "bytes" in arrays:
-        size = check.amounts("bytes", arrays["bytes"], 1)
-        check.length("bytes", size, made.partitions, "replica_node has as many rows")
-    return replace(
-        made,
-        dimension=_names(made, check, arrays.get("dimension")),
-        group=_groups(made, check, arrays.get("group")),
-        size=size,
-    )
-
-
 def spread_over(instance: Instance, level: int | None) -> Instance:
     """Return the instance with one level of its fault domains, or all of them for None."""
     if level is None:
@@ -428,43 +398,25 @@ def spread_over(instance: Instance, level: int | None) -> Instance:
     return replace(instance, fault_domain=np.ascontiguousarray(instance.fault_domain[:, level]))
 
 
-def optional_arrays(instance: Instance) -> dict[str, NDArray[Any]]:
-    """Return the optional arrays of a file that holds `instance`."""
-    found: dict[str, NDArray[Any]] = {}
-    if instance.dimension:
-        found["dimension"] = np.array(instance.dimension)
-    if instance.group is not None:
-        found["group"] = instance.group
-    if instance.size is not None:
-        found["bytes"] = instance.size
-    return found
-
-
-def _one_column(made: Instance, check: Checks) -> Instance:
-    arrays = {name: getattr(made, name) for name in LOADS}
-    columns = {name: array.shape[1] if array.ndim == 2 else None for name, array in arrays.items()}
-    if len(set(columns.values())) > 1:
-        listed = ", ".join(f"{name} {arrays[name].shape}" for name in LOADS)
+def _same_dimensions(check: Checks, loads: Mapping[str, Float32], domain: Int32) -> None:
+    """Raise UserError if the loads have differing numbers of columns, or an array has none."""
+    columns = {array.shape[1:] for array in loads.values()}
+    if len(columns) > 1:
+        listed = ", ".join(f"{name} {array.shape}" for name, array in loads.items())
         raise UserError(
             f"the loads are not of the same dimensions ({listed})",
             where=check.where,
             do="give all three arrays one column for each dimension, or none of them any",
         )
-    if columns["capacity"] == 0 or made.fault_domain.size == 0:
+    if columns == {(0,)} or domain.size == 0:
         raise UserError(
             "loads, capacity and fault_domain need at least a column", where=check.where
         )
-    if columns["capacity"] == 1:
-        made = replace(made, **{name: array[:, 0].copy() for name, array in arrays.items()})
-    if made.fault_domain.ndim > 1 and made.levels == 1:
-        made = replace(made, fault_domain=made.fault_domain[:, 0].copy())
-    return made
 
 
 def _nested(domain: Int32, check: Checks) -> None:
     """Raise UserError if a domain is in two domains of the level above."""
-    levels = 1 if domain.ndim == 1 else domain.shape[1]
-    for level in range(1, levels):
+    for level in range(1, domain.shape[1]):
         inner, first = np.unique(domain[:, level], return_index=True)
         expected = domain[first, level - 1][np.searchsorted(inner, domain[:, level])]
         wrong = np.flatnonzero(expected != domain[:, level - 1])
@@ -499,7 +451,7 @@ def _groups(made: Instance, check: Checks, group: NDArray[Any] | None) -> Int32 
     if group is None:
         return None
     ids = check.ids("group", group, 1)
-    check.length("group", ids, made.partitions, "replica_node has as many rows")
+    check.length("group", ids, made.partitions, "replica_node")
     check.not_negative("group", ids)
     _, first, index = np.unique(ids, return_index=True, return_inverse=True)
     for rows in blocks(ids):

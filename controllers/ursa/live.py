@@ -2,18 +2,15 @@
 
 A placement group is a partition, an OSD a node, and the place in the CRUSH tree the distance. The
 policy measures at rest, decides once, acts step by step, waits for recovery, and checks the
-prediction. docs/ursa-live.md describes its use.
-
-Memory of the policy (journalled with every step):
+prediction (docs/ursa-live.md). Memory of the policy, journalled with every step:
 
 - ``window``: loads since the store was last at rest and unchanged (`Window`);
 - ``queue``: decided and not yet acted on, ``["swap", pg, osd]`` and ``["move", pg, source,
   target]`` in the order of application;
 - ``pinned``: PGs that this controller has swapped or moved;
 - ``expected``: load of each OSD that the last decision predicts, until it has been checked;
-- ``decision``: the last decision, in a dry run without its execution;
-- ``check``: measured and ``expected`` loads;
-- ``decisions``: number of decisions.
+- ``decision``: the last of `decisions` decisions, in a dry run without its execution;
+- ``check``: measured and ``expected`` loads.
 """
 
 from __future__ import annotations
@@ -158,13 +155,8 @@ ROUNDING = 1e-6
 class LiveProblem:
     """Instance, and the meaning of its numbers.
 
-    Attributes:
-        instance: capacities are the threshold less `fixed`.
-        pgs: [P], ids in ascending order.
-        osds: [N], ids in ascending order.
-        fixed: [N], load that cannot be moved.
-        threshold: C, above which an OSD is hot.
-        hot: [N], OSDs that are.
+    [P] ids of PGs and [N] of OSDs, ascending; [N] `fixed` load that cannot be moved, which the
+    instance's capacities leave out; the `threshold` above which an OSD is hot, and those that are.
     """
 
     instance: Instance
@@ -184,12 +176,8 @@ def build(
 ) -> LiveProblem | None:
     """Return the problem that `observation` poses; None where nothing can be moved or compared.
 
-    Args:
-        observation: OSDs and PGs.
-        loads: (primary, secondary) by PG, see `loads.pg_loads`.
-        measured: load by OSD, see `loads.osd_loads`.
-        ours: PGs with an upmap of this controller.
-        parameters: thresholds and costs.
+    `loads` are (primary, secondary) by PG, `measured` is by OSD, `ours` are PGs with an upmap of
+    this controller.
     """
     nodes = sorted((osd for osd in observation.osds if osd.up and osd.in_), key=lambda o: o.id)
     index = {osd.id: number for number, osd in enumerate(nodes)}
@@ -327,11 +315,11 @@ _DIGITS = 3
 
 @dataclass(frozen=True)
 class MoveDecision:
-    """Swaps and moves to make.
+    """Swaps and moves to make, in the order of application.
 
     Attributes:
-        swaps: (PG, the OSD that becomes its primary), in the order of application.
-        moves: (PG, from OSD, to OSD), in the order of application.
+        swaps: (PG, the OSD that becomes its primary).
+        moves: (PG, from OSD, to OSD).
         leads: (PG, OSD that must lead it before a replica leaves): Ceph copies from leaders. Only
             for PGs with replicas of similar load.
         expected: load of each OSD after all actions.
@@ -348,10 +336,9 @@ class MoveDecision:
 def plan_for(problem: LiveProblem, method: str, seed: int) -> MoveDecision:
     """Return swaps and moves that relieve the hot OSDs of `problem`, by `method` of the planner.
 
-    Many plans cost the same where distance has few values, and which of them a solver finds
-    depends on its version. So where the plan that needs no solver (`greedy`) is as good as
-    `alp`'s, which also proves how good that is, it is the one that is taken: a decision can then
-    be recomputed anywhere.
+    Of many plans of equal cost a solver's version decides which is found. So where the plan that
+    needs no solver (`greedy`) is as good as `alp`'s, which also proves how good that is, it is
+    taken: a decision can then be recomputed anywhere.
     """
     found = _plan(problem, method, seed)
     bound = found.summary["lower_bound"]
@@ -446,18 +433,12 @@ def give_out(
     under_way: Collection[str],
     parameters: UrsaParameters,
 ) -> QueueStep:
-    """Return the next actions of `queue`.
+    """Return the next actions of `queue`; what the store no longer allows is dropped.
 
     All swaps that fit `max_swaps` go out together, as one map epoch; moves only when no swap is
-    left, at most `max_moves` a step, and one of a PG. The bytes of all PGs that are on their way,
-    each time anew that one of their replicas moves, stay below `max_recovery_mb`, except that one
-    move may always be.
-
-    Args:
-        queue: in the order of application.
-        observation: the store now; what it no longer allows is dropped.
-        under_way: PGs that are not clean.
-        parameters: the budget.
+    left, at most `max_moves` a step, and one of a PG. The bytes of all PGs that are on their way
+    (`under_way` are not clean), counted for each replica that moves, stay below `max_recovery_mb`,
+    except that one move may always be.
     """
     known = {pg.id: pg for pg in observation.pgs}
     osds = {osd.id: osd for osd in observation.osds if osd.up and osd.in_}
@@ -506,14 +487,7 @@ def _domain(osd: Osd, kind: str) -> str:
 
 
 class Steering:
-    """A loop policy (`controllers.contract.LoopPolicy`) around one method of the planner.
-
-    Args:
-        name: the controller's.
-        method: a name of `controllers.ursa.methods.METHODS`.
-        parameters: see there.
-        seed: of the planner.
-    """
+    """A loop policy (`controllers.contract.LoopPolicy`) around one method of the planner."""
 
     needs = Needs(frozenset({OSDS, PGS, ACTIVITY}), frozenset({PG_UPMAP}))
 

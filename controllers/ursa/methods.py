@@ -24,11 +24,8 @@ BEYOND = "controllers.research.ursa.plan"
 class MethodRequest:
     """Request to a mover, in addition to the instance.
 
-    Attributes:
-        seed: of everything that is drawn by chance.
-        max_move_cost: no single move costs more; None for no limit.
-        timer: records the phases; `timer.left()` is the rest of the time limit. When it is over,
-            a method returns the best that it has found.
+    When `timer.left()` is 0 a method returns the best that it has found. No single move costs more
+    than `max_move_cost`.
     """
 
     timer: Timer
@@ -45,10 +42,9 @@ class MethodRequest:
 class Method:
     """Place of a method (imported when it is used: solvers take long to load).
 
-    `prune`: moves that turn out not to be needed are left out of its plans. `rescue`: where its
-    plan leaves nodes hot, all choices of moves around them are tried (`place.exact`); the paper's
-    baselines go without. `arguments`: further ones of the function, such as a variant of
-    Algorithm 1.
+    `prune`: leave unnecessary moves out of its plans. `rescue`: try all choices of moves around
+    nodes that its plan leaves hot (`place.exact`); the paper's baselines go without. `arguments`:
+    of the function, such as a variant of Algorithm 1.
     """
 
     kind: Literal["placer", "mover"]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.instance import (
+    UNPLACED,
     Float64,
     Instance,
     MigrationPlan,
@@ -24,14 +25,14 @@ from controllers.ursa.methods import BEYOND, METHODS, Method, MethodRequest
 from controllers.ursa.place.problem import PlacementProblem, assignment_problem
 from controllers.ursa.select import (
     Bools,
-    NodeLoads,
+    Ids,
     Result,
-    gap,
     highest_load_first,
     hot_after,
     in_order,
+    load_after,
     placed_moves,
-    select_and_place,
+    without_heating,
     without_vain,
 )
 from controllers.ursa.state import Gather, PlanState, initial_state, objects_on
@@ -39,16 +40,16 @@ from controllers.ursa.swap import Swaps, swap_phase
 from schemas.errors import not_allowed
 
 Selector = Callable[[Instance, PlanState], Selection]
+Placer = Callable[[PlacementProblem, Timer], SelectionTargets]
+"""See `methods`."""
+
+MAX_REPAIRS = 16
 
 
 def checked(
     method: str | Method, *, seed: int, max_move_cost: float | None, success: float
 ) -> Method:
-    """Return the method, once it and the parameters of `plan` are known to be good.
-
-    Raises:
-        UserError: an unknown method or a parameter out of range.
-    """
+    """Return the method; raise UserError for an unknown method or a parameter out of range."""
     if max_move_cost is not None and not 0 <= max_move_cost < np.inf:
         raise not_allowed("max-move-cost", max_move_cost, "a number of at least 0")
     if not 0 <= success <= 1:
@@ -62,12 +63,8 @@ def checked(
 class PlanModel:
     """The steps of a plan in the paper's model; `methods.BEYOND` has those beyond it.
 
-    Attributes:
-        instance: checked (see `io`).
-        state: loads and primaries; swaps change it.
-        selector: chooses the objects that leave, for methods that do not choose them.
-        gather: finds the objects of hot nodes, to replace objects that fit nowhere.
-        swaps: the swap phase, called as `swap.swap_phase` is.
+    `selector` chooses the objects that leave, for methods that do not. `gather` finds the objects
+    of hot nodes and `swaps` is the swap phase: `Rounds` has quicker ones of its own.
     """
 
     instance: Instance
@@ -78,44 +75,60 @@ class PlanModel:
 
     def over(self) -> Bools:
         """Return [N, D], where nodes are above their thresholds now."""
-        return self.state.hot(self.instance)[:, None]
-
-    def nodes(self) -> NodeLoads:
-        """Return the nodes as they are now."""
-        return NodeLoads.of(self.instance, self.state)
+        return self.state.hot(self.instance).reshape(self.instance.nodes, -1)
 
     def swap(self, success: float, seed: int) -> Swaps:
         """Swap roles until no swap is applicable."""
         return self.swaps(self.instance, self.state, success=success, seed=seed)
 
-    def select(self, load: Float64, stay: NDArray[np.int64] | None) -> Selection:
+    def select(self, load: Float64, stay: Ids | None) -> Selection:
         """Return the objects that leave hot nodes at these loads, without those that stay."""
         if stay is None:
             return self.selector(self.instance, self.state)
         now = PlanState(self.state.primary, load)
         return highest_load_first(self.instance, now, stay, self.gather)
 
-    def problem(
-        self, load: Float64, selection: Selection, max_move_cost: float | None
-    ) -> PlacementProblem:
-        """Return the problem of placing a selection."""
-        now = PlanState(self.state.primary, load)
-        return assignment_problem(self.instance, now, selection, max_move_cost)
-
-    def placed(self, selection: Selection, placement: SelectionTargets) -> Moves:
-        """Return the moves of the objects that found a node."""
-        return placed_moves(self.instance, selection, placement)
+    def select_and_place(self, place: Placer, request: MethodRequest) -> Result:
+        """Place a selection, and as often as something of it fits nowhere, another in its stead."""
+        instance, load, timer = self.instance, self.state.load, request.timer
+        rest, moves = load, Moves.none(load)
+        stay: Ids | None = None
+        misfits: list[Ids] = []
+        repairs = -1
+        while repairs < MAX_REPAIRS:
+            with timer.phase("select"):
+                selection = self.select(rest, stay)
+            if misfits and not len(selection):
+                break
+            repairs += 1
+            with timer.phase("place"):
+                now = PlanState(self.state.primary, rest)
+                reach = request.max_move_cost
+                placement = place(assignment_problem(instance, now, selection, reach), timer)
+            moves = moves + placed_moves(instance, selection, placement)
+            left = placement.move_to == UNPLACED
+            if not misfits and not left.any():
+                return moves, placement.lower_bound, dict(placement.notes)
+            objects = objects_of(instance, selection.partition)
+            misfits.append(objects[left, selection.replica[left]])
+            moves = without_heating(instance, load, moves)
+            rest = load_after(load, moves)
+            # Every object of partitions with a moved one: placers must see where replicas were.
+            moved = objects_of(instance, moves.object // instance.replicas).ravel()
+            stay = np.sort(np.concatenate([*misfits, moved]))
+        count = int(sum(len(ids) for ids in misfits))
+        return moves, None, {**placement.notes, "fits_nowhere": count, "repairs": repairs}
 
     def decide(self, method: Method, function: Any, request: MethodRequest) -> Result:
         """Return the moves of a method, where swaps left nodes hot."""
         instance, state, timer = self.instance, self.state, request.timer
         if method.kind == "placer":
-            moves, bound, notes = select_and_place(self, function, request)
+            moves, bound, notes = self.select_and_place(function, request)
         else:
             with timer.phase("place"):
                 moves, bound, notes = function(instance, state, request)
         proven = method.kind == "mover" and notes.get("optimal") is True
-        if method.rescue and not proven and hot_after(self.nodes(), moves).any():
+        if method.rescue and not proven and hot_after(instance, state.load, moves).any():
             from controllers.ursa.place.exact import rescued
 
             with timer.phase("place"):
@@ -127,8 +140,8 @@ class PlanModel:
 
     def finished(self, moves: Moves, prune: bool) -> Moves:
         """Return the moves in an order of application, with `prune` only the needed ones."""
-        nodes = self.nodes()
-        return in_order(nodes, without_vain(nodes, moves) if prune else moves)
+        instance, load = self.instance, self.state.load
+        return in_order(instance, load, without_vain(instance, load, moves) if prune else moves)
 
     def bound_of_any_plan(self, method: Method, request: MethodRequest) -> float | None:
         """Return a bound for methods that prove none: no part of the decision."""
@@ -144,7 +157,7 @@ class PlanModel:
         return made
 
     def facts(self, made: MigrationPlan, over: tuple[Bools, Bools, Bools]) -> dict[str, object]:
-        """Return what the summary has besides; `over` is before, after swaps and after moves."""
+        """Return further facts of the summary; `over` is before, after swaps and after moves."""
         del made, over
         return {}
 
@@ -165,15 +178,11 @@ def plan(
 ) -> MigrationPlan:
     """Decide which roles change and which objects move so that no node stays hot.
 
-    `methods.BEYOND` has the steps for what the paper's model does not cover (`Instance.plain`, a
-    budget).
-
     Args:
         instance: checked (see `io`).
         method: a name of `methods.METHODS`, or one that is not listed there.
         timer: takes the times of the phases, and holds the time limit.
-        seed: of everything that is drawn by chance; the same seed gives the same plan unless the
-            time limit ends the work.
+        seed: the same seed gives the same plan unless the time limit ends the work.
         max_move_cost: no single move costs more.
         success: part of the secondaries that can become primary (0.9 in the paper's evaluation).
         select: the objects that leave, for methods that do not choose them (figure 8 compares two
@@ -181,9 +190,6 @@ def plan(
         state: loads and primaries where these are known already; it is changed.
         gather, swap: see `PlanModel`.
         budget: limits of moves; with one, as many rounds as it allows are planned for.
-
-    Returns:
-        The plan with its summary; `run.plan_instance` adds `peak_rss_mib`.
 
     Raises:
         UserError: an unknown method, one that is for the paper's model alone, or a parameter out of
@@ -213,7 +219,7 @@ def plan(
     moves, bound, notes = found
     with timer.phase("finish"):
         moves = model.finished(moves, chosen.prune)
-        left = hot_after(model.nodes(), moves).reshape(before.shape)
+        left = hot_after(model.instance, model.state.load, moves).reshape(before.shape)
         still_hot = np.flatnonzero(left.any(axis=1)).astype(np.int32)
         partition, replica = np.divmod(moves.object, instance.replicas)
         made = model.expanded(
@@ -241,7 +247,7 @@ def plan(
             "moves": len(made.move_partition),
             "cost": cost,
             "lower_bound": bound,
-            "gap": gap(cost, bound, len(still_hot)),
+            "gap": _gap(cost, bound, len(still_hot)),
             "still_hot": still_hot.tolist(),
             "decision_seconds": seconds,
             "notes": notes,
@@ -249,6 +255,21 @@ def plan(
         }
     )
     return made
+
+
+def objects_of(instance: Instance, partition: NDArray[np.integer]) -> Ids:
+    """Return [M, l], the numbers of all objects of these partitions."""
+    columns = np.arange(instance.replicas)
+    return np.asarray(partition.astype(np.int64)[:, None] * instance.replicas + columns)
+
+
+def _gap(cost: float, bound: float | None, still_hot: int) -> float | None:
+    """Return the part of the bound by which the cost is above it; None if it has no meaning."""
+    if bound is None or still_hot:
+        return None
+    if bound <= 0:
+        return 0.0 if cost == 0 else None
+    return cost / bound - 1
 
 
 def _method(name: str) -> Method:

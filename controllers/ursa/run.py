@@ -9,8 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-import numpy as np
-
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, MigrationPlan, RoundBudget, Timer
 from controllers.ursa.io import load_instance, refuse_existing, save_instance, spread_over
@@ -44,11 +42,9 @@ def plan_file(
     spread: int | None = None,
     **options: Unpack[PlanOptions],
 ) -> MigrationPlan:
-    """Read an instance and plan for it.
+    """Read an instance and plan for it; reading and compiling are not in the decision's seconds.
 
     `spread`: the one level of fault domains that counts, 0 the outermost; None for all.
-
-    Reading and the compilation of loops are no part of the decision's seconds.
     """
     check_limit(time_limit_s)
     # Before reading and compiling, which may take longer than a wrong option is worth.
@@ -100,15 +96,10 @@ def plan_instance(
 def generate_file(
     out: Path | None, *, kind: str, nodes: str, partitions: str, seed: int, **changes: object
 ) -> dict[str, object]:
-    """Write an instance; numbers may end in K or M.
+    """Write an instance, by default to a file named after its parameters; return facts about it.
 
-    Args:
-        out: the file; None for a name made from the parameters, in the working directory.
-        kind, nodes, partitions, seed: see `generate`.
-        changes: further parameters of `generate.Shape`; None leaves the kind's.
-
-    Returns:
-        Facts about the instance, `path` among them.
+    `nodes` and `partitions` may end in K or M. `changes` are further parameters of
+    `generate.InstanceShape`; None leaves the kind's.
     """
     if seed < 0:
         raise not_allowed("seed", seed, "at least 0")
@@ -117,8 +108,7 @@ def generate_file(
     refuse_existing(path)
     made = generate(wanted, seed)
     save_instance(made, path)
-    alone = [made.column(d) for d in range(made.dimensions)]
-    hot = int(np.logical_or.reduce([initial_state(one).hot(one) for one in alone]).sum())
+    hot = int(initial_state(made).hot(made).reshape(made.nodes, -1).any(axis=1).sum())
     return {
         "path": str(path.resolve()),
         "nodes": made.nodes,
@@ -182,11 +172,10 @@ def compare_file(
 ) -> list[dict[str, object]]:
     """Return cost, moves, hot nodes, lower bound, seconds and notes for each method.
 
-    `saved` is the saved part of the first method's cost; None if one of them leaves nodes hot that
-    the other does not, or the first costs nothing. With `joint` among the methods,
-    `above_joint_bound` is the part by which the cost is above the bound on every choice of objects
-    that leave hot nodes for nodes with room: ALP chooses among these. Plans that also move other
-    objects can be below it.
+    `saved` is the saved part of the first method's cost; None if the two leave different numbers of
+    nodes hot. `above_joint_bound` (with `joint` among the methods) is the part by which the cost
+    is above the bound on every choice of objects that leave hot nodes for nodes with room; plans
+    that also move other objects can be below it.
     """
     check_limit(time_limit_s)
     instance = load_instance(path)

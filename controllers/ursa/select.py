@@ -1,15 +1,13 @@
 """Phase 1 of section 3.2, which objects leave hot nodes, and the last phase: an order of moves.
 
-`select_and_place` repeats selection and placement for objects that fit nowhere. The functions on
-moves serve every method: no useless moves, no moves that heat, an order to apply. Loads have one
-dimension, [N] and [M], or several, [N, D] and [M, D].
+The functions on moves serve every method: no useless moves, no moves that heat, an order to apply.
+Their `load` is that of the nodes before anything moves: [N], or [N, D] with loads of several
+dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +20,9 @@ from controllers.ursa.instance import (
     Moves,
     Selection,
     SelectionTargets,
-    Timer,
     between,
+    nested_domains,
 )
-from controllers.ursa.methods import MethodRequest
-from controllers.ursa.place.problem import PlacementProblem, nested_domains
 from controllers.ursa.state import (
     Gather,
     PlanState,
@@ -41,28 +37,6 @@ Ids = NDArray[np.int64]
 
 ROUNDING = 1e-12
 """Part of a node's load that running sums may be off by: such a node is not called hot."""
-
-
-@dataclass(frozen=True, eq=False)
-class NodeLoads:
-    """Loads of nodes before anything moves, and the domains that keep replicas apart.
-
-    Attributes:
-        load, capacity: [N] or [N, D].
-        domain: [N, levels + 1], fault domains from the outermost on, the node itself last.
-        replicas: of a partition.
-    """
-
-    load: Float64
-    capacity: Float64
-    domain: Int32
-    replicas: int
-
-    @classmethod
-    def of(cls, instance: Instance, state: PlanState) -> NodeLoads:
-        """Return the nodes of an instance of the paper's model."""
-        capacity = instance.capacity.astype(np.float64)
-        return cls(state.load, capacity, nested_domains(instance), instance.replicas)
 
 
 def moves_of(
@@ -83,7 +57,7 @@ def moves_of(
 
 
 def placed_moves(instance: Instance, selection: Selection, placement: SelectionTargets) -> Moves:
-    """Return the objects of a selection that found a node."""
+    """Return the moves of a selection's objects that found a node."""
     placed = placement.move_to != UNPLACED
     to = placement.move_to[placed].astype(np.int32)
     partition, replica = selection.partition[placed], selection.replica[placed]
@@ -92,7 +66,8 @@ def placed_moves(instance: Instance, selection: Selection, placement: SelectionT
         selection.node[placed],
         to,
         selection.load[placed],
-        between(instance.distance, instance.sender(partition, replica), to),
+        between(instance.distance, instance.sender(partition, replica), to)
+        * instance.members_of(partition),
     )
 
 
@@ -108,20 +83,16 @@ def load_after(load: Float64, moves: Moves) -> Float64:
     )
 
 
-def hot_after(nodes: NodeLoads, moves: Moves) -> Bools:
+def hot_after(instance: Instance, load: Float64, moves: Moves) -> Bools:
     """Return [N] or [N, D], where nodes are above their threshold when all is moved."""
-    after = load_after(nodes.load, moves)
-    return np.asarray(after - nodes.capacity > ROUNDING * np.maximum(nodes.load, after))
+    after = load_after(load, moves)
+    return np.asarray(after - instance.capacity > ROUNDING * np.maximum(load, after))
 
 
-def without_heating(nodes: NodeLoads, moves: Moves) -> Moves:
-    """Leave out moves that add to what is too high in the end.
-
-    A method may count on what leaves a node; when part of that found no place after all, what was
-    to come would only add to it.
-    """
+def without_heating(instance: Instance, load: Float64, moves: Moves) -> Moves:
+    """Leave out moves that add to what is too high in the end, since others found no place."""
     while len(moves):
-        heated = hot_after(nodes, moves)[moves.to] & (moves.load > 0)
+        heated = hot_after(instance, load, moves)[moves.to] & (moves.load > 0)
         bad = np.asarray(_rows(heated).any(axis=1))
         if not bad.any():
             break
@@ -129,58 +100,59 @@ def without_heating(nodes: NodeLoads, moves: Moves) -> Moves:
     return moves
 
 
-def without_vain(nodes: NodeLoads, moves: Moves) -> Moves:
+def without_vain(instance: Instance, load: Float64, moves: Moves) -> Moves:
     """Leave out moves, the costliest first, without which their node is cold all the same."""
     # What is left out lightens a target, which may have to be relieved by less in its turn.
-    while len(fewer := _less_vain(nodes, moves)) < len(moves):
+    while len(fewer := _less_vain(instance, load, moves)) < len(moves):
         moves = fewer
     return moves
 
 
-def _less_vain(nodes: NodeLoads, moves: Moves) -> Moves:
-    after, capacity = load_after(nodes.load, moves), nodes.capacity
+def _less_vain(instance: Instance, load: Float64, moves: Moves) -> Moves:
+    after, capacity = load_after(load, moves), instance.capacity.astype(np.float64)
     # Where another replica of the partition moves too, it may have come into the place left.
-    alone = _times(nodes, moves) == 1
+    alone = _times(instance, moves) == 1
     stays = (after[moves.source] + moves.load <= capacity[moves.source]) | (moves.load == 0)
     keep = np.ones(len(moves), dtype=np.bool_)
     vain = np.flatnonzero(alone & _rows(stays).all(axis=1))
     for m in sorted(vain, key=lambda m: (-moves.cost[m], m)):
-        source, load = moves.source[m], moves.load[m]
-        if np.all((after[source] + load <= capacity[source]) | (load == 0)):
+        source, mine = moves.source[m], moves.load[m]
+        if np.all((after[source] + mine <= capacity[source]) | (mine == 0)):
             keep[m] = False
-            after[source] += load
-            after[moves.to[m]] -= load
+            after[source] += mine
+            after[moves.to[m]] -= mine
     return moves.where(keep)
 
 
-def in_order(nodes: NodeLoads, moves: Moves) -> Moves:
+def in_order(instance: Instance, load: Float64, moves: Moves) -> Moves:
     """Return the moves so that each finds room, and no replica of its partition, where it goes.
 
     A move into a node that itself has to be relieved comes after enough of that node's moves; one
     into a fault domain that another replica of the partition leaves, after that. Where moves wait
     for each other in a circle the order is that of the input.
     """
-    is_source = np.zeros(len(nodes.load), dtype=np.bool_)
+    is_source = np.zeros(instance.nodes, dtype=np.bool_)
     is_source[moves.source] = True
-    several = _times(nodes, moves) > 1
+    domain = nested_domains(instance)
+    several = _times(instance, moves) > 1
     waits = is_source[moves.to] | several
     done = list(np.flatnonzero(~waits))
     pending = list(np.flatnonzero(waits))
-    load = load_after(nodes.load, moves.where(~waits))
-    room = nodes.capacity * (1 + ROUNDING)
+    load = load_after(load, moves.where(~waits))
+    room = instance.capacity.astype(np.float64) * (1 + ROUNDING)
     place = np.where(waits, moves.source, moves.to)
-    partition = moves.object // nodes.replicas
+    partition = moves.object // instance.replicas
     mates: dict[int, list[int]] = {}
     for m in np.flatnonzero(several):
         mates.setdefault(int(partition[m]), []).append(int(m))
 
     def clear(m: np.int64) -> bool:
         """Return True if no other replica that moves is where it and this one may not meet."""
-        here, to = nodes.domain[moves.source[m]], nodes.domain[moves.to[m]]
+        here, to = domain[moves.source[m]], domain[moves.to[m]]
         for other in mates.get(int(partition[m]), []):
             if other != m:
-                level = int((here != nodes.domain[moves.source[other]]).argmax())
-                if nodes.domain[place[other], level] == to[level]:
+                level = int((here != domain[moves.source[other]]).argmax())
+                if domain[place[other], level] == to[level]:
                     return False
         return True
 
@@ -202,9 +174,9 @@ def in_order(nodes: NodeLoads, moves: Moves) -> Moves:
     return moves.where(np.array(done, dtype=np.int64))
 
 
-def _times(nodes: NodeLoads, moves: Moves) -> Ids:
+def _times(instance: Instance, moves: Moves) -> Ids:
     """Return [M], number of moving replicas of the move's partition."""
-    partition = moves.object // nodes.replicas
+    partition = moves.object // instance.replicas
     _, index, times = np.unique(partition, return_inverse=True, return_counts=True)
     return times[index]
 
@@ -223,13 +195,8 @@ def highest_load_first(
     """Return the fewest objects that make each hot node cold, heaviest first.
 
     The last object of a node is trimmed: it is the lightest that suffices after the others, so
-    that no object is selected in vain and the targets have to carry as little as possible.
-
-    Args:
-        instance: the problem.
-        state: after the swaps.
-        stay: `object_id` of objects that must not be selected, ascending.
-        gather: finds the objects of hot nodes.
+    that no object is selected in vain and the targets have to carry as little as possible. `stay`
+    are the `object_id` of objects that must not be selected, ascending; `state` is after the swaps.
     """
     return _select(instance, state, stay, None, gather)
 
@@ -284,8 +251,7 @@ def _select(
 def _needed(loads: Float64, kept: float, capacity: float, *, trim: bool) -> NDArray[np.int64]:
     """Return positions of the first objects that have to go so that the rest is at most `capacity`.
 
-    What remains is summed from the last to the first, so that nothing remains of nothing: taking
-    loads away from a sum would leave its rounding errors.
+    What remains is summed from the last to the first: a difference would leave rounding errors.
     """
     remaining = np.concatenate([np.cumsum(loads[::-1])[::-1], [0.0]]) + kept
     fits = remaining <= capacity
@@ -303,66 +269,3 @@ def _needed(loads: Float64, kept: float, capacity: float, *, trim: bool) -> NDAr
 
 Result = tuple[Moves, float | None, dict[str, object]]
 """Moves, the lower bound (None when it is not of the objects that move), notes."""
-
-MAX_REPAIRS = 16
-
-Placer = Callable[[PlacementProblem, Timer], SelectionTargets]
-"""See `methods`."""
-
-
-class Selecting(Protocol):
-    """Model in which objects are selected and placed; see `plan.PlanModel`."""
-
-    def nodes(self) -> NodeLoads: ...
-
-    def select(self, load: Float64, stay: Ids | None) -> Selection: ...
-
-    def problem(
-        self, load: Float64, selection: Selection, max_move_cost: float | None
-    ) -> PlacementProblem: ...
-
-    def placed(self, selection: Selection, placement: SelectionTargets) -> Moves: ...
-
-
-def select_and_place(model: Selecting, place: Placer, request: MethodRequest) -> Result:
-    """Place a selection, and as often as something of it fits nowhere, another in its stead."""
-    nodes, timer = model.nodes(), request.timer
-    rest, moves = nodes.load, Moves.none(nodes.load)
-    stay: Ids | None = None
-    misfits: list[Ids] = []
-    repairs = -1
-    while repairs < MAX_REPAIRS:
-        with timer.phase("select"):
-            selection = model.select(rest, stay)
-        if misfits and not len(selection):
-            break
-        repairs += 1
-        with timer.phase("place"):
-            placement = place(model.problem(rest, selection, request.max_move_cost), timer)
-        moves = moves + model.placed(selection, placement)
-        left = placement.move_to == UNPLACED
-        if not misfits and not left.any():
-            return moves, placement.lower_bound, dict(placement.notes)
-        misfits.append(_numbers(selection.partition, nodes)[left, selection.replica[left]])
-        moves = without_heating(nodes, moves)
-        rest = load_after(nodes.load, moves)
-        # Every object of partitions with a moved one: placers must see where replicas were.
-        moved = _numbers(moves.object // nodes.replicas, nodes).ravel()
-        stay = np.sort(np.concatenate([*misfits, moved]))
-    objects = int(sum(len(ids) for ids in misfits))
-    return moves, None, {**placement.notes, "fits_nowhere": objects, "repairs": repairs}
-
-
-def _numbers(partition: NDArray[np.integer], nodes: NodeLoads) -> Ids:
-    """Return [M, l], the numbers of all objects of these partitions."""
-    columns = np.arange(nodes.replicas)
-    return np.asarray(partition.astype(np.int64)[:, None] * nodes.replicas + columns)
-
-
-def gap(cost: float, bound: float | None, still_hot: int) -> float | None:
-    """Return the part of the bound by which the cost is above it; None if it has no meaning."""
-    if bound is None or still_hot:
-        return None
-    if bound <= 0:
-        return 0.0 if cost == 0 else None
-    return cost / bound - 1

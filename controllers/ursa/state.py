@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +23,15 @@ class PlanState:
 
     Attributes:
         primary: [P] int8, the column of `replica_node` that is primary now.
-        load: [N], float32 loads summed in float64.
+        load: [N] or [N, D], float32 loads summed in float64.
     """
 
     primary: NDArray[np.int8]
     load: Float64
 
     def hot(self, instance: Instance) -> NDArray[np.bool_]:
-        """Return [N], nodes above their threshold."""
+        """Return [N] or [N, D], where nodes are above their threshold."""
         return self.load > instance.capacity
-
-    def copy(self) -> PlanState:
-        """Return a copy that can be changed on its own."""
-        return PlanState(self.primary.copy(), self.load.copy())
 
 
 def chunks_of(rows: int) -> int:
@@ -44,13 +41,14 @@ def chunks_of(rows: int) -> int:
 
 def initial_state(instance: Instance) -> PlanState:
     """Return the first state: column 0 is primary; loads take one parallel pass of replicas."""
-    partitions, nodes = instance.partitions, instance.nodes
+    partitions = instance.partitions
     chunks = chunks_of(partitions)
-    partial = np.zeros((chunks, nodes))
+    partial = np.zeros((chunks, instance.nodes, *instance.primary_load.shape[1:]))
+    add = _add_loads if instance.primary_load.ndim == 1 else _add_vectors
     bounds = np.linspace(0, partitions, chunks + 1).astype(np.int64)
 
     def work(chunk: int) -> None:
-        _add_loads(
+        add(
             instance.replica_node,
             instance.primary_load,
             instance.secondary_load,
@@ -80,11 +78,29 @@ def _add_loads(
             load[replica_node[p, k]] += secondary
 
 
+@njit
+def _add_vectors(
+    replica_node: Int32,
+    primary_load: NDArray[Any],
+    secondary_load: NDArray[Any],
+    first: int,
+    end: int,
+    load: Float64,
+) -> None:
+    for p in range(first, end):
+        for k in range(replica_node.shape[1]):
+            node = replica_node[p, k]
+            for d in range(primary_load.shape[1]):
+                load[node, d] += primary_load[p, d] if k == 0 else secondary_load[p, d]
+
+
 def object_load(
     instance: Instance, state: PlanState, partition: Int32, replica: NDArray[np.integer]
 ) -> Float64:
-    """Return [M], the load of objects in their present role."""
+    """Return [M] or [M, D], the load of objects in their present role."""
     is_primary = state.primary[partition] == replica
+    if instance.primary_load.ndim > 1:
+        is_primary = is_primary[:, None]
     loads = np.where(
         is_primary, instance.primary_load[partition], instance.secondary_load[partition]
     )
@@ -101,15 +117,9 @@ Gather = Callable[[Instance, Int32, bool], Found]
 
 
 def objects_on(instance: Instance, nodes: Int32, leading: bool = False) -> Found:
-    """Find the objects that lie on the given nodes, in one parallel pass over all replicas.
+    """Return (partition, column, index into `nodes`) of the objects on these distinct nodes.
 
-    Args:
-        instance: where replicas are.
-        nodes: distinct ids.
-        leading: look at column 0 alone.
-
-    Returns:
-        Partition, column, and index into `nodes` of each object, by ascending partition.
+    One parallel pass over all replicas, or over column 0 alone if `leading`; partitions ascend.
     """
     slot = np.zeros(instance.nodes, np.int32)
     slot[nodes] = np.arange(len(nodes), dtype=np.int32)
@@ -146,11 +156,7 @@ _NOTHING: Found = np.empty(0, np.int32), np.empty(0, np.int8), np.empty(0, np.in
 
 
 def group_by_node(slot: Int32, count: int) -> tuple[Ints, Ints]:
-    """Bring gathered objects into groups.
-
-    Returns:
-        [count + 1] where each group starts, and the order that groups it, stable within each.
-    """
+    """Return ([count + 1] where groups of gathered objects begin, the stable order of grouping)."""
     start, place = places(slot, count)
     order = np.empty(len(slot), np.int64)
     order[place] = np.arange(len(slot))
@@ -160,8 +166,7 @@ def group_by_node(slot: Int32, count: int) -> tuple[Ints, Ints]:
 def places(slot: Int32, count: int) -> tuple[Ints, Ints]:
     """Return the place of each gathered object in groups: the inverse of `group_by_node`'s order.
 
-    Writing to it costs less than reading through the order: it fills `count` places at a time, one
-    after the other, while the objects are read in sequence.
+    Writing to it costs less than reading through the order: objects are read in sequence.
     """
     start = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(slot, minlength=count), out=start[1:])
@@ -173,9 +178,7 @@ def places(slot: Int32, count: int) -> tuple[Ints, Ints]:
 def heaviest_first(values: Float32, start: Ints) -> Ints:
     """Return positions of each group by descending value, equal ones by ascending position.
 
-    Args:
-        values: [G], float32, already in groups; values below 0 count as 0.
-        start: where groups start, as from `group_by_node`.
+    `values` [G] are in groups, which begin at `start`; values below 0 count as 0.
     """
     keys = sorted_keys(values, start)
     keys &= np.uint64(0xFFFFFFFF)
@@ -185,8 +188,7 @@ def heaviest_first(values: Float32, start: Ints) -> Ints:
 def sorted_keys(values: Float32, start: Ints, front: int | None = None) -> UInt64:
     """Return keys that ascend within each group as values descend; their low half is the position.
 
-    With `front`, the least so many keys of each group come first, in order, and the others after
-    them in any order.
+    With `front`, only the least so many keys of each group come first, in order.
     """
     # Plain integers are sorted, ten times as fast as by indirection: the high half is the
     # complement of the value's bits (in the order of the values, as these are not negative). Plus

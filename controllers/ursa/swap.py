@@ -1,10 +1,9 @@
 """The swap phase: roles change before data moves (section 3, first paragraphs).
 
 "We can iteratively swap the primaries in the hottest node and the secondaries in the cold node
-until no swap operation is applicable." The hottest node has the highest load relative to its
-threshold. It gives away the primary with the heaviest role (primary minus secondary load), to
-the secondary with the most room, until it is cold: so the fewest roles change. A swap that would
-make the receiving node hot is not applicable.
+until no swap operation is applicable." The hottest node, by load over threshold, gives away the
+primary with the heaviest role (primary minus secondary load), to the secondary with the most room,
+until it is cold: so the fewest roles change. A swap that makes the receiver hot is not applicable.
 """
 
 from __future__ import annotations
@@ -30,12 +29,7 @@ from controllers.ursa.state import (
 
 @dataclass(frozen=True, eq=False)
 class Swaps:
-    """Swaps in the order of application.
-
-    Attributes:
-        partition: [S].
-        replica: [S], the column that becomes primary, int8.
-    """
+    """Swaps in the order of application: [S] partition, and the column that becomes primary."""
 
     partition: Int32
     replica: NDArray[np.int8]
@@ -56,14 +50,13 @@ def swap_phase(
     """Swap roles until no swap is applicable; `state`, in which column 0 is primary, is changed.
 
     Args:
-        instance: the problem.
-        state: loads and primaries, changed in place.
-        success: part of the replicas with a successful swap. The paper's evaluation takes 0.9: an
+        instance, state: the problem.
+        success: part of the replicas with a successful swap (0.9 in the paper's evaluation): an
             outdated secondary cannot become primary, which only a trial shows.
         seed: chooses the outdated replicas: a property of the replica, not of the order.
         gather: finds the objects of hot nodes.
-        front: candidates of a node that are sorted at first, the others only when the node needs
-            them; None for all. Fewer are quicker where nodes give away a few roles each.
+        front: candidates of a node that are sorted at first; None for all. Fewer are quicker where
+            nodes give away a few roles each.
     """
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     if len(hot) == 0 or instance.replicas == 1:
@@ -182,8 +175,7 @@ def _swap(  # noqa: PLR0912, PLR0915 - one search, in one compiled loop
 ) -> tuple[int, Ints, NDArray[np.int8]]:
     """Swap in rounds until one has none: a node that became cold has room for others' roles.
 
-    Returns:
-        Number of swaps, and for each its candidate and the column that becomes primary.
+    Return the number of swaps, and for each its candidate and the column that becomes primary.
     """
     entry = np.empty(len(shed), np.int64)
     which = np.empty(len(shed), np.int8)

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 SHOWN = 100
 
 Instance = Annotated[Path, typer.Argument(help="The instance, an .npz file (docs/ursa.md).")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
+MaxMoveCost = Annotated[float | None, typer.Option(help="Maximum cost of a single move.")]
+TimeLimit = Annotated[
+    float | None,
+    quantity("--time-limit", "seconds", "Time limit of a plan; the best found by then counts."),
+]
+Spread = Annotated[
+    int | None,
+    typer.Option(help="The only level of fault domains that counts; 0 is the outermost."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -39,21 +49,13 @@ def _plan(group: typer.Typer) -> None:
             str,
             typer.Option(help="Method that decides where objects go: alp, ilp, opt, htoc, sa, ..."),
         ] = "alp",
-        time_limit: Annotated[
-            float | None,
-            quantity("--time-limit", "seconds", "Time limit; the best plan found by then counts."),
-        ] = None,
-        seed: Annotated[int, typer.Option(help="The same seed gives the same plan.")] = 0,
-        max_move_cost: Annotated[
-            float | None, typer.Option(help="Maximum cost of a single move.")
-        ] = None,
+        time_limit: TimeLimit = None,
+        seed: Seed = 0,
+        max_move_cost: MaxMoveCost = None,
         swap_success: Annotated[
             float, typer.Option(help="Share of the secondaries that can become primary.")
         ] = 1.0,
-        spread: Annotated[
-            int | None,
-            typer.Option(help="The only level of fault domains that counts; 0 is the outermost."),
-        ] = None,
+        spread: Spread = None,
         max_moves: Annotated[
             int | None, typer.Option(help="Maximum number of replicas that may move in a round.")
         ] = None,
@@ -111,10 +113,7 @@ def _check(group: typer.Typer) -> None:
     def check(
         instance: Instance,
         plan: Annotated[Path, typer.Argument(help="The plan, an .npz file.")],
-        spread: Annotated[
-            int | None,
-            typer.Option(help="The only level of fault domains that counts; 0 is the outermost."),
-        ] = None,
+        spread: Spread = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Verify a plan independently: loads, fault domains, ids, cost. Exit code 1: violated."""
@@ -152,13 +151,9 @@ def _rounds(group: typer.Typer) -> None:
             int, typer.Option("--rounds", help="Number of rounds after the first, with --random.")
         ] = 10,
         method: Annotated[str, typer.Option(help="As for plan.")] = "alp",
-        time_limit: Annotated[
-            float | None, quantity("--time-limit", "seconds", "Time for each decision.")
-        ] = None,
-        seed: Annotated[int, typer.Option(help="The same seed gives the same rounds.")] = 0,
-        max_move_cost: Annotated[
-            float | None, typer.Option(help="Maximum cost of a single move.")
-        ] = None,
+        time_limit: TimeLimit = None,
+        seed: Seed = 0,
+        max_move_cost: MaxMoveCost = None,
         out: Annotated[Path | None, typer.Option(help="Folder for the plans.")] = None,
         instances: Annotated[
             bool, typer.Option("--instances", help="Also write the instance before each round.")
@@ -212,13 +207,9 @@ def _compare(group: typer.Typer) -> None:
             list[str] | None,
             typer.Option(help="Methods; the first is the baseline. By default alp, joint."),
         ] = None,
-        time_limit: Annotated[
-            float | None, quantity("--time-limit", "seconds", "Time for each method.")
-        ] = None,
-        seed: Annotated[int, typer.Option(help="The same seed gives the same plans.")] = 0,
-        max_move_cost: Annotated[
-            float | None, typer.Option(help="Maximum cost of a single move.")
-        ] = None,
+        time_limit: TimeLimit = None,
+        seed: Seed = 0,
+        max_move_cost: MaxMoveCost = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Plan by several methods and show what each costs: alp takes the heaviest objects first,
@@ -279,7 +270,7 @@ def _generate(group: typer.Typer) -> None:
         *,
         nodes: Annotated[str, typer.Option(help="Number of nodes, such as 300 or 10K.")],
         partitions: Annotated[str, typer.Option(help="Number of partitions, such as 10M.")],
-        seed: Annotated[int, typer.Option(help="The same seed gives the same instance.")] = 0,
+        seed: Seed = 0,
         kind: Annotated[
             str,
             typer.Option(

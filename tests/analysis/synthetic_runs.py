@@ -37,9 +37,10 @@ def record(
     site: str = "local",
     calibration: Mapping[str, Any] | None = None,
     hosts: Mapping[str, Any] | None = None,
+    name: str = "",
 ) -> Run:
-    """Return a finished run without a folder."""
-    text = json.dumps([parameters, block], sort_keys=True)
+    """Return a finished run without a folder; `name` tells runs of equal parameters apart."""
+    text = json.dumps([parameters, block, *([name] if name else [])], sort_keys=True)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     return Run.model_validate(
         {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 from hypothesis import strategies as st
 
 from controllers.contract import LoopPolicy
-from testbed.stores.contract import ClearUpmap, Observation, Osd, Pg, SwapPrimary
+from testbed.stores.contract import Observation, Osd, Pg
 from tests.testbed.fake_store import FakeStore
 
 PERCENT = st.floats(0, 100)
@@ -34,22 +33,6 @@ def observations(draw: st.DrawFn, max_osds: int = 10, max_pgs: int = 60) -> Obse
     return Observation(0, 20, pressure=pressure, osds=osds, pgs=tuple(pgs))
 
 
-def renumbered(observation: Observation, names: dict[int, int]) -> Observation:
-    """Return the same cluster with other OSD numbers."""
-    return replace(
-        observation,
-        pressure={names[osd]: value for osd, value in observation.pressure.items()},
-        osds=tuple(replace(osd, id=names[osd.id]) for osd in observation.osds),
-        pgs=tuple(
-            pg._replace(
-                up=tuple(names[osd] for osd in pg.up),
-                acting=tuple(names[osd] for osd in pg.acting),
-            )
-            for pg in observation.pgs
-        ),
-    )
-
-
 def settle(policy: LoopPolicy, store: FakeStore, steps: int) -> list[int]:
     """Let `policy` steer `store` and return the number of actions per step."""
     state = policy.initial()
@@ -59,10 +42,3 @@ def settle(policy: LoopPolicy, store: FakeStore, steps: int) -> list[int]:
         store.act(actions)
         counts.append(len(actions))
     return counts
-
-
-def upmap_actions(actions: object) -> list[SwapPrimary | ClearUpmap]:
-    """Assert that all `actions` are upmaps and return them."""
-    assert isinstance(actions, (list, tuple))
-    assert all(isinstance(action, (SwapPrimary, ClearUpmap)) for action in actions)
-    return list(actions)

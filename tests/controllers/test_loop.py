@@ -11,8 +11,6 @@ from pathlib import Path
 import naughty
 import pytest
 import virtual
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from virtual import VirtualClock, run_loop
 
 from controllers.decider import ChildDecider
@@ -372,13 +370,3 @@ def test_an_action_that_the_policy_did_not_declare_is_refused():
     move = [MapTenant("web", "large")]
     assert illegal(move, SEEN, NEEDS) is None
     assert illegal(move, SEEN, replace(NEEDS, acts=frozenset())) is not None
-
-
-@settings(max_examples=25)
-@given(st.integers(0, 20), st.integers(0, 20))
-def test_the_pool_is_never_exceeded(small, large):
-    wanted = [
-        SetResources(name, replace(HALF, proxy_cores=steps / 10))
-        for name, steps in (("small", small), ("large", large))
-    ]
-    assert (illegal(wanted, SEEN, NEEDS) is None) == (small + large <= 8)

@@ -8,12 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ursa_instances import instances
 
-from controllers.research.ursa.units import initial_state as vector_state
-from controllers.research.ursa.units import units_of
 from controllers.ursa.generate import KINDS, generate, shape
 from controllers.ursa.instance import Euclidean, Instance, Nearest, between
-from controllers.ursa.io import REQUIRED, instance_from
-from controllers.ursa.io import optional_arrays as arrays_of
+from controllers.ursa.io import REQUIRED, arrays_of, instance_from
 from controllers.ursa.state import initial_state
 
 
@@ -51,8 +48,7 @@ def test_what_is_generated_is_a_valid_instance(
     domain = "rack" if in_racks else "node"
     wanted = shape(kind, nodes, partitions, replicas=replicas, racks=racks, domain=domain)
     made = generate(wanted, seed)
-    arrays = {name: getattr(made, name) for name in REQUIRED} | vars(made.distance)
-    instance_from(arrays, "made")
+    instance_from(arrays_of(made), "made")
     domains = np.sort(made.fault_domain[made.replica_node], axis=1)
     assert not (domains[:, 1:] == domains[:, :-1]).any()
     again = generate(wanted, seed)
@@ -68,8 +64,7 @@ def test_what_is_generated_is_a_valid_instance(
 def test_options_beyond_the_paper(domain: str, dimensions: int, group_size: int) -> None:
     more = {"domain": domain, "dimensions": dimensions, "group_size": group_size, "sizes": True}
     made = generate(shape("s1", 200, 10_001, racks=16, **more), seed=1)
-    arrays = {name: getattr(made, name) for name in REQUIRED} | vars(made.distance)
-    read = instance_from(arrays | arrays_of(made), "made")
+    read = instance_from(arrays_of(made), "made")
     assert (read.dimensions, read.levels) == (dimensions, 2 if domain == "nested" else 1)
     assert read.dimension == (("cpu", "bandwidth", "bytes")[:dimensions] if dimensions > 1 else ())
     inner = read.fault_domain if read.levels == 1 else read.fault_domain[:, 1]
@@ -82,8 +77,7 @@ def test_options_beyond_the_paper(domain: str, dimensions: int, group_size: int)
     first = [array[:, 0] if dimensions > 1 else array for array in first]
     assert np.array_equal(first[0], alone.primary_load)
     assert np.array_equal(first[1], alone.capacity)
-    units = units_of(read)
-    hot = units.over(vector_state(units)).mean(axis=0)
+    hot = initial_state(read).hot(read).mean(axis=0)
     assert ((hot > 0.01) & (hot < 0.15)).all()
     if dimensions == 3:
         assert np.array_equal(read.primary_load[:, 2], read.secondary_load[:, 2])

@@ -139,7 +139,6 @@ def test_many_objects_come_to_one_node() -> None:
     ("partition", "primary", "secondary", "says"),
     [
         ([9], [1], [1], "partition[0] is 9"),
-        ([-1], [1], [1], "partition[0] is -1"),
         ([0], [np.nan], [1], "primary_load[0] is nan"),
         ([0, 1], [1, 1], [1, -1], "secondary_load[1] is -1"),
         ([0, 1], [1], [1], "primary_load has 1 entries"),

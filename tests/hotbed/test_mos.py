@@ -12,24 +12,10 @@ import typer
 import yaml
 from click.testing import CliRunner
 
-from controllers.microstores.performance import WorkloadClass
 from controllers.registry import create, find
 from hotbed.verbs.mos import _read, register
 from schemas.errors import UserError
-from tests.controllers.mos_stores import linear
-
-UNITS = {"proxy_cores": 340, "storage_cores": 180, "network": 1 / 70e3, "ssds": 2000, "hdds": 120}
-LARGE = {"proxy_cores": 47, "storage_cores": 60, "network": 1 / 9e6, "ssds": 50, "hdds": 15}
-MOST = {"proxy_cores": 10, "storage_cores": 10, "network": 1e9, "ssds": 10, "hdds": 10}
-
-
-def model() -> dict[str, Any]:
-    from controllers.microstores.performance import PiecewiseLinear
-
-    small = linear(WorkloadClass("A", 65e3), UNITS, MOST, 0.005)
-    large = linear(WorkloadClass("C", 8.5e6), LARGE, MOST, 0.03)
-    return PiecewiseLinear({"A": small, "C": large}).to_json()
-
+from tests.controllers.mos_stores import MODEL
 
 SPEC = """
 model: profile.json
@@ -51,7 +37,7 @@ def spec() -> dict[str, Any]:
 
 
 def write(folder: Path, data: object) -> Path:
-    (folder / "profile.json").write_text(json.dumps(model()))
+    (folder / "profile.json").write_text(json.dumps(MODEL.to_json()))
     path = folder / "spec.yaml"
     path.write_text(data if isinstance(data, str) else yaml.safe_dump(data))
     return path

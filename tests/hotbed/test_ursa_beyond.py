@@ -45,6 +45,7 @@ def test_generate_plan_check(
         (["--spread", "1"], "the instance has 1 levels"),
         (["--rounds", "3"], "without a budget one round does it all"),
         (["--max-moves", "-1"], "max-moves: -1"),
+        (["--max-moves", "1", "--rounds", "0"], "rounds: 0"),
         (["--budget", "5"], "needs an array bytes"),
         (["--max-moves", "1", "--method", "joint"], "method joint is for"),
     ],

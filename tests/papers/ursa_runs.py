@@ -3,7 +3,6 @@ Never shown as a result."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from schemas.cells.ursa import URSA
-from schemas.run import OpSummary, Provenance, Run, Summary
+from schemas.run import OpSummary, Summary
 from schemas.sizes import counts_of
 from tests.analysis.synthetic_runs import finished
 
@@ -135,10 +134,21 @@ def write_open(
         "duration_s": 360.0,
         "controller_parameters": {},
     }
-    text = json.dumps([parameters, block, osds, uplink], sort_keys=True)
-    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    folder = campaign / run_id / "attempt-1"
-    folder.mkdir(parents=True)
+    calibration = {
+        "spec": f"ursa-{osds}",
+        "pools": [{"name": "bench", "pg_num": pgs}],
+        "racks": {"count": 2, "uplink": uplink},
+    }
+    run, folder = finished(
+        campaign,
+        block,
+        "dlr",
+        parameters,
+        ground=ground,
+        calibration=calibration,
+        name=f"{osds} {uplink}",
+    )
+    run = run.model_copy(update={"time_scale": 0.5, "osd_count": osds})
     extra: dict[str, float] = {"called_s": CALLED_S, "outstanding": 0.0}
     settled = values.pop("settled_s", SETTLED[controller])
     stable_s = math.inf
@@ -168,37 +178,6 @@ def write_open(
     took = [5.0 if t < stable_s else 0.1 for t in times]
     requests = pd.DataFrame({"t_s": times, "latency_s": took, "pg": "1.0"})
     requests.to_parquet(folder / "requests.parquet", index=False)
-    run = Run(
-        kind="dlr",
-        run_id=run_id,
-        campaign=campaign.name,
-        attempt=1,
-        block=block,
-        order=0,
-        seed=block,
-        ground=ground,  # type: ignore[arg-type]
-        parameters=parameters,
-        time_scale=0.5,
-        status="done",
-        started_at="2024-01-01T00:00:00Z",
-        ended_at="2024-01-01T00:03:00Z",
-        phases_s={"workload": 180.0},
-        osd_count=osds,
-        provenance=Provenance(
-            commit="0" * 40,
-            dirty=False,
-            hotbed_version="0",
-            versions={"ceph": "16.2.15"},
-            hosts={},
-            site="local",
-            signal="io_pressure",
-            calibration={
-                "spec": f"ursa-{osds}",
-                "pools": [{"name": "bench", "pg_num": pgs}],
-                "racks": {"count": 2, "uplink": uplink},
-            },
-        ),
-    )
     (folder / "run.json").write_text(run.model_dump_json())
     return folder
 

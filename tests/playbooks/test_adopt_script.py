@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -59,18 +61,20 @@ WANTED = {
 
 
 @pytest.fixture
-def adopt(script):
+def adopt(script: Callable[[str, str], ModuleType]) -> ModuleType:
     return script("adopt", "adopt")
 
 
 @pytest.fixture
-def tools(adopt, root):
+def tools(adopt: ModuleType, root: Path) -> ModuleType:
     text = (root / "playbooks" / "roles" / "ceph" / "files" / "cluster.py").read_text()
     made: ModuleType = adopt.module_of(text)
     return made
 
 
-def test_the_control_plane_learns_the_numbers_that_were_given_out(adopt, tools):
+def test_the_control_plane_learns_the_numbers_that_were_given_out(
+    adopt: ModuleType, tools: ModuleType
+) -> None:
     monitors = Others({"osd0": [2, 0], "osd1": [1]})
     done = adopt.adopt(tools, tools.Cluster(monitors), WANTED)
     assert done["osds"] == {"osd0": [0, 2], "osd1": [1]}
@@ -86,7 +90,9 @@ def test_the_control_plane_learns_the_numbers_that_were_given_out(adopt, tools):
     assert adopt.numbers_by_host([{"id": 4, "hostname": "osd0.example.org"}]) == {"osd0": [4]}
 
 
-def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be(adopt, tools):
+def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be(
+    adopt: ModuleType, tools: ModuleType
+) -> None:
     monitors = Others({})
     settings = {
         "osd": {"osd_max_backfills": "3", adopt.MCLOCK_OVERRIDE: "true"},
@@ -108,6 +114,8 @@ def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be
         ({"osd0": [0, 1], "osd1": [2], "x": [3]}, "there are OSDs on x"),
     ],
 )
-def test_a_device_that_was_not_taken_is_told_by_its_node(adopt, tools, numbers, said):
+def test_a_device_that_was_not_taken_is_told_by_its_node(
+    adopt: ModuleType, tools: ModuleType, numbers: dict[str, list[int]], said: str
+) -> None:
     with raises(tools.Refused, said):
         adopt.adopt(tools, tools.Cluster(Others(numbers)), WANTED)

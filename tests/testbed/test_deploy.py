@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def task(name: str, *argv: str, **more: object) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_connections_left(tmp_path):
+def no_connections_left(tmp_path: Path) -> Iterator[None]:
     """Remove a testbed's folder of connections under /run, as a site's release would."""
     yield
     for folder in (tmp_path / "bed", tmp_path):
@@ -61,14 +62,14 @@ def no_connections_left(tmp_path):
 
 
 @pytest.fixture
-def bed(tmp_path):
+def bed(tmp_path: Path) -> Testbed:
     folder = tmp_path / "bed"
     folder.mkdir()
     return Testbed("t", "s", (), folder / "key", folder / "known_hosts", folder, "h")
 
 
 @pytest.fixture
-def play(tmp_path, bed):
+def play(tmp_path: Path, bed: Testbed) -> Play:
     """Return a function that runs tasks, of `role` if given, on two nodes that are this machine."""
     books = tmp_path / "playbooks"
 
@@ -93,7 +94,7 @@ def play(tmp_path, bed):
 
 
 @pytest.mark.slow
-def test_a_run_tells_how_far_it_is_and_what_it_changed(play, bed):
+def test_a_run_tells_how_far_it_is_and_what_it_changed(play: Play, bed: Testbed) -> None:
     report: list[tuple[str, float]] = []
     changed = play(
         task("First", "true", changed_when=True),
@@ -110,7 +111,7 @@ def test_a_run_tells_how_far_it_is_and_what_it_changed(play, bed):
 
 
 @pytest.mark.slow
-def test_a_failure_is_a_sentence_with_the_way_to_the_log(play, bed):
+def test_a_failure_is_a_sentence_with_the_way_to_the_log(play: Play, bed: Testbed) -> None:
     with pytest.raises(DeployError) as error:
         play(task("Start the OSDs", "sh", "-c", "echo no such disk >&2; exit 1"))
     assert str(error.value) == (
@@ -122,7 +123,7 @@ def test_a_failure_is_a_sentence_with_the_way_to_the_log(play, bed):
 
 
 @pytest.mark.slow
-def test_what_validate_refuses_is_the_users_mistake(play):
+def test_what_validate_refuses_is_the_users_mistake(play: Play) -> None:
     judge = {
         "name": "Fail on errors found",
         "ansible.builtin.assert": {"that": "false", "fail_msg": "The OSD device is mounted."},
@@ -134,7 +135,9 @@ def test_what_validate_refuses_is_the_users_mistake(play):
 
 
 @pytest.mark.slow
-def test_nothing_goes_to_the_users_home(play, tmp_path, monkeypatch):
+def test_nothing_goes_to_the_users_home(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -146,7 +149,7 @@ def test_nothing_goes_to_the_users_home(play, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_ansible_and_its_commands(tmp_path, root):
+def test_ctrl_c_ends_ansible_and_its_commands(tmp_path: Path, root: Path) -> None:
     books = tmp_path / "playbooks"
     books.mkdir()
     tasks = [task("Sleep", "sleep", "61.25")]

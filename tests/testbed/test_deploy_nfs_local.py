@@ -36,14 +36,14 @@ def run(testbed: Testbed, node: str, command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def served(nfs_testbed):
+def served(nfs_testbed: Testbed) -> Testbed:
     for node, name in (("client0", "web"), ("client1", "load")):
         run(nfs_testbed, node, replay(nfs_testbed, "prepare", name, "--size", "8MiB"))
     return nfs_testbed
 
 
 @pytest.fixture
-def enforcement(served):
+def enforcement(served: Testbed) -> NfsEnforcement:
     return NfsEnforcement(served)
 
 
@@ -55,7 +55,7 @@ def replay(testbed: Testbed, verb: str, name: str, *more: object) -> str:
     return " ".join([*words, *map(str, more)])
 
 
-def test_deployed_it_serves_and_a_second_run_changes_nothing(served):
+def test_deployed_it_serves_and_a_second_run_changes_nothing(served: Testbed) -> None:
     assert deploy(served, SPEC, site=nfs_site()) == dict.fromkeys(NODES, 0)
     for unit in UNITS:
         assert run(served, "server", f"systemctl is-active {unit}").strip() == "active"
@@ -69,7 +69,7 @@ def test_deployed_it_serves_and_a_second_run_changes_nothing(served):
     assert agent_client(served).call("versions")["nfs-ganesha"].startswith("4.")
 
 
-def test_only_clients_of_the_testbed_are_served(served):
+def test_only_clients_of_the_testbed_are_served(served: Testbed) -> None:
     call = (
         "import socket, sys\n"
         "with socket.create_connection((sys.argv[1], 2049), 5) as connection:\n"
@@ -83,11 +83,13 @@ def test_only_clients_of_the_testbed_are_served(served):
     assert said.strip() == "b''"
 
 
-def test_to_a_stranger_only_documented_ports_answer(served):
+def test_to_a_stranger_only_documented_ports_answer(served: Testbed) -> None:
     assert_only_documented_ports_answer(served, SPEC)
 
 
-def test_files_are_the_same_byte_for_byte_while_parameters_change(served, enforcement):
+def test_files_are_the_same_byte_for_byte_while_parameters_change(
+    served: Testbed, enforcement: NfsEnforcement
+) -> None:
     """Files are written, read, truncated, renamed and removed by two clients, under other load."""
     policies: list[dict[str, Any]] = [
         {"policy": "pm", "workloads": [{"priority": 1, "pairs": [[0.9, 0.1]]}, {"priority": 2}]},
@@ -125,7 +127,9 @@ def test_files_are_the_same_byte_for_byte_while_parameters_change(served, enforc
     assert enforcement.parameters("server")["policy"] == "none"
 
 
-def test_parameters_that_are_none_are_refused_and_those_of_before_stay(enforcement):
+def test_parameters_that_are_none_are_refused_and_those_of_before_stay(
+    enforcement: NfsEnforcement,
+) -> None:
     before = enforcement.parameters("server")
     with raises(StoreError, "-1"):
         enforcement.put("server", {**before, "depth": -1})
@@ -161,7 +165,9 @@ def shaping(testbed: Testbed, node: str) -> str:
     )
 
 
-def test_a_plan_is_put_into_force_checked_and_taken_away(served, enforcement, tmp_path):
+def test_a_plan_is_put_into_force_checked_and_taken_away(
+    served: Testbed, enforcement: NfsEnforcement, tmp_path: Path
+) -> None:
     before = {node: shaping(served, node) for node in NODES}
     done = work.apply(served, SPEC, topology(tmp_path))
     assert (done.policy, done.met, done.restarted) == ("pm", True, ())
@@ -199,7 +205,9 @@ def reading(served: Testbed, seconds: float) -> dict[str, float]:
     return {node: 65536 * one["whole"]["requests"] / seconds for node, one in results.items()}
 
 
-def test_priorities_and_buckets_act_on_a_saturated_link(served, enforcement):
+def test_priorities_and_buckets_act_on_a_saturated_link(
+    served: Testbed, enforcement: NfsEnforcement
+) -> None:
     """Two clients read from a server, and the link cannot serve both."""
     server, seconds = served.node("server").address, 4.0
 
@@ -227,7 +235,7 @@ def test_priorities_and_buckets_act_on_a_saturated_link(served, enforcement):
     enforcement.remove()
 
 
-def test_stopped_and_started_it_serves(served):
+def test_stopped_and_started_it_serves(served: Testbed) -> None:
     stop_store(served)
     assert run(served, "server", "pgrep -c ganesha || true").strip() == "0"
     start_store(served)
@@ -235,7 +243,7 @@ def test_stopped_and_started_it_serves(served):
 
 
 @pytest.fixture(scope="module")
-def nfs_removed(nfs_testbed, tmp_path_factory):
+def nfs_removed(nfs_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Remove the store while a plan is in force and return every node's shaping before the plan."""
     before = {node: shaping(nfs_testbed, node) for node in NODES}
     work.apply(nfs_testbed, SPEC, topology(tmp_path_factory.mktemp("plan")))
@@ -243,7 +251,7 @@ def nfs_removed(nfs_testbed, tmp_path_factory):
     return before
 
 
-def test_removed_nothing_is_left(nfs_testbed, nfs_removed):
+def test_removed_nothing_is_left(nfs_testbed: Testbed, nfs_removed: dict[str, str]) -> None:
     for node in NODES:
         left = run(
             nfs_testbed,
@@ -259,7 +267,7 @@ def test_removed_nothing_is_left(nfs_testbed, nfs_removed):
 
 
 @pytest.mark.usefixtures("nfs_removed")
-def test_a_killed_deployment_goes_with_the_testbed(nfs_testbed):
+def test_a_killed_deployment_goes_with_the_testbed(nfs_testbed: Testbed) -> None:
     killed_at(nfs_testbed, SPEC, "base: ")
     marks = (nfs_testbed.directory, reach.control_dir(SPEC.name, nfs_testbed.directory))
     nfs_site().release(SPEC.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ class Ansible:
 
 
 @pytest.fixture
-def ansible(monkeypatch):
+def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
     made = Ansible()
     monkeypatch.setattr(roles, "deploy", made.deploy)
     monkeypatch.setattr(lifecycle, "stop_store", made.stop)
@@ -58,12 +59,12 @@ def ansible(monkeypatch):
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(tmp_path: Path) -> FakeSite:
     return FakeSite(tmp_path)
 
 
 @pytest.fixture
-def testbed(site):
+def testbed(site: FakeSite) -> Testbed:
     made = site.provision(SPEC)
     save_spec(made, SPEC)
     return made

@@ -9,6 +9,7 @@ import pytest
 
 from schemas.errors import StoreError, UserError
 from testbed.deploy.enforcement import NfsEnforcement, storage_by_server
+from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
@@ -65,7 +66,7 @@ class FakeAgent:
 
 
 @pytest.fixture
-def testbed():
+def testbed() -> Testbed:
     store = {"kind": "nfs"}
     return FakeSite().provision(
         TestbedSpec.model_validate({"name": "t", "groups": GROUPS, "store": store})
@@ -73,12 +74,12 @@ def testbed():
 
 
 @pytest.fixture
-def agent():
+def agent() -> FakeAgent:
     return FakeAgent()
 
 
 @pytest.fixture
-def enforcement(testbed, agent):
+def enforcement(testbed: Testbed, agent: FakeAgent) -> NfsEnforcement:
     return NfsEnforcement(testbed, agent)  # type: ignore[arg-type]
 
 

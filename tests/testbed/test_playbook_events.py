@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ Events = list[dict[str, Any]]
 
 
 @pytest.fixture
-def recorded(root):
+def recorded(root: Path) -> Callable[[str], Events]:
     folder = root / "tests" / "data" / "ansible-events"
     return lambda name: [
         json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ MACHINE_CORES, PERIOD_US = 0.2, 25_000
 
 
 @pytest.fixture(scope="module")
-def bed():
+def bed() -> Iterator[Bed]:
     with bed_of("swift-machines", "mos-machines.yaml") as found:
         yield found
 
@@ -41,7 +43,7 @@ def assign(bed: Bed, machine: str, microstore: str) -> dict[str, Any]:
     return found
 
 
-def test_a_free_machine_serves_whom_it_is_given_to_and_nothing_fails(bed):
+def test_a_free_machine_serves_whom_it_is_given_to_and_nothing_fails(bed: Bed) -> None:
     assert owners(bed) == FIRST
     stored = Stored(bed.client("small"), "handed")
     with stored.load():
@@ -64,7 +66,7 @@ def test_a_free_machine_serves_whom_it_is_given_to_and_nothing_fails(bed):
     assert other.lost() == []
 
 
-def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed):
+def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed: Bed) -> None:
     stored = Stored(bed.client("large"), "other")
     assert stored.put("before", 500_000)
     with stored.load(threads=2):
@@ -79,7 +81,7 @@ def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed):
     assert stored.lost() == []
 
 
-def test_drivers_follow_a_machine_that_comes_and_goes(bed, tmp_path):
+def test_drivers_follow_a_machine_that_comes_and_goes(bed: Bed, tmp_path: Path) -> None:
     workload = TABLE_1["A"].with_(
         workers=4,
         containers=2,
@@ -113,7 +115,7 @@ def control(bed: Bed, *parameters: str) -> None:
     bed.hotbed("control", "start", "mos", "--interval", "2", *words)
 
 
-def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed, tmp_path):
+def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed: Bed, tmp_path: Path) -> None:
     """An idle microstore's machines and shared disks are within the band."""
     stored = Stored(bed.client("small"), "controlled")
     with stored.load(threads=6):
@@ -134,7 +136,7 @@ def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed, tmp_path):
     assert stored.lost() == []
 
 
-def test_mos_returns_one_machine_at_a_time_and_keeps_the_last(bed):
+def test_mos_returns_one_machine_at_a_time_and_keeps_the_last(bed: Bed) -> None:
     for machine in ("proxy2", "proxy3"):
         assign(bed, machine, "small")
     try:

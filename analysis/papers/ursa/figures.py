@@ -515,34 +515,23 @@ HEADS = ("kind", "size", "method", "n", "hot", "after swaps", "after", "moves", 
 def tables(table: pd.DataFrame) -> list[Table]:
     """Return tables of means over instances: hot nodes before, after swaps and finally, and
     geometric means of cost, migrations and seconds with 95 % intervals."""
-    rows = []
     planned = table[table["method"] != INPUTS]
-    for kind in sorted(planned["kind"].unique()):
-        its = planned[planned["kind"] == kind]
-        for size in sizes(its):
-            here = its[its["size"] == size]
-            keys = here[["method", "selection", "series"]].drop_duplicates()
-            for _, key in keys.sort_values(["method", "selection", "series"]).iterrows():
-                same = (
-                    here["series"].isna()
-                    if pd.isna(key["series"])
-                    else (here["series"] == key["series"])
-                )
-                mine = here[
-                    (here["method"] == key["method"])
-                    & (here["selection"] == key["selection"])
-                    & same
-                ]
-                rows.append((kind.upper(), size, _name(key), *_numbers(mine)))
-    return [Table("methods", "Results of every method", HEADS, tuple(rows))] if rows else []
+    keys = ["kind", "nodes", "partitions", "size", "method", "selection", "series"]
+    rows = tuple(
+        (str(kind).upper(), str(size), _name(str(method), str(selection), series), *_numbers(mine))
+        for (kind, _, _, size, method, selection, series), mine in planned.groupby(
+            keys, dropna=False
+        )
+    )
+    return [Table("methods", "Results of every method", HEADS, rows)] if rows else []
 
 
-def _name(key: pd.Series) -> str:
-    parts = [LABELS.get(str(key["method"]), str(key["method"]))]
-    if not pd.isna(key["series"]) and key["series"] != "DC+LP":
-        parts.append(str(key["series"]))
-    if key["selection"] != "highest":
-        parts.append(f"{key['selection']} objects")
+def _name(method: str, selection: str, series: Any) -> str:
+    parts = [LABELS.get(method, method)]
+    if not pd.isna(series) and series != "DC+LP":
+        parts.append(str(series))
+    if selection != "highest":
+        parts.append(f"{selection} objects")
     return ", ".join(parts)
 
 

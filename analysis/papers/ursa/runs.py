@@ -93,9 +93,7 @@ def planner_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """Return one row per run, for instances like the paper's.
 
     Columns: `ORIGIN`, ``series`` (the variant of Algorithm 1, ``DC+LP``), the cell's parameters,
-    and every number of the summary. If runs differ only in their time limit (such as in a quick and
-    a full campaign), the run with the longer limit counts: an instance counts once, in whatever
-    campaign it was planned for.
+    and every number of the summary. An instance counts once, with the longest time limit.
     """
     rows = []
     for index, loaded in enumerate(runs):
@@ -185,11 +183,9 @@ def live_table(runs: Sequence[LoadedRun], *, hold_s: float = HOLD_S) -> pd.DataF
     """Return one row per run: `LIVE_COLUMNS`.
 
     ``settled_s`` (stable for `hold_s`) and ``settled_good_s`` (to the end) are computed from the
-    recorded requests, so that runs from before the hold period count as well. ``settled_strict_s``
-    (no slow write from then on) comes from the run's summary. ``size`` is the paper's name of a
-    size, OSDs-PGs. ``censored_s`` is the settling time, or, if a run never settled, its observed
-    time: a lower bound. ``moves`` and ``cost`` cover all decisions of a planning controller
-    (`ursa`, `htoc`), NaN for others.
+    recorded requests; ``settled_strict_s`` (no slow write from then on) is from the summary.
+    ``censored_s`` is the settling time, or the observed time of a run that never settled: a lower
+    bound. ``moves`` and ``cost`` cover all decisions of a planning controller, NaN for others.
     """
     rows = [_live_row(index, loaded, hold_s) for index, loaded in enumerate(runs)]
     found = pd.DataFrame(rows, columns=list(LIVE_COLUMNS))

@@ -45,9 +45,8 @@ def make(job: Job, folder: Path) -> Run:
         values = described_values(instance, described)
         (folder / INPUTS_FILE).write_text(json.dumps(described) + "\n")
     else:
-        checked = plan_and_check(parameters, instance, job.seed, phases)
-        values = checked.values
-        text = json.dumps(_shortened(checked.plan), indent=1, default=float)
+        values, plan = plan_and_check(parameters, instance, job.seed, phases)
+        text = json.dumps(_shortened(plan), indent=1, default=float)
         (folder / PLAN_FILE).write_text(text + "\n")
     values["peak_rss_mib"] = peak_rss_mib()
     return write_cell(folder, job, values, phases, hosts={HOST: host()})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from campaigns.engine.job import Phases
-from controllers.ursa import check as checker
+from controllers.ursa.check import check, loads
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, MigrationPlan
 from controllers.ursa.methods import METHODS, Method
@@ -22,7 +21,6 @@ from controllers.ursa.select import highest_load_first, random_objects
 from schemas.cells.ursa import Algorithm1, Placing, UrsaCell
 from schemas.errors import HotbedError
 
-ROWS = 1 << 20
 SHOWN_NODES = 20_000
 CURVE_POINTS = 200
 THRESHOLD = 0.7
@@ -31,19 +29,6 @@ LIMIT_SHARE = 0.99
 """Share of its time limit from which on a decision counts as ended by the limit."""
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class CheckedPlan:
-    """A plan without violations.
-
-    Attributes:
-        values: numbers of the summary, by name.
-        plan: the plan's summary, as in `hotbed ursa plan --json`.
-    """
-
-    values: dict[str, float]
-    plan: dict[str, object]
 
 
 def make_instance(parameters: UrsaCell, seed: int) -> Instance:
@@ -62,8 +47,10 @@ def make_instance(parameters: UrsaCell, seed: int) -> Instance:
 
 def plan_and_check(
     parameters: UrsaCell, instance: Instance, seed: int, phases: Phases
-) -> CheckedPlan:
-    """Plan with the cell's method, verify the plan with the independent checker, and count.
+) -> tuple[dict[str, float], dict[str, object]]:
+    """Plan with the cell's method and verify the plan with the independent checker.
+
+    Return the numbers of the cell's summary, and the plan's summary as in `hotbed ursa plan`.
 
     Raises:
         HotbedError: the plan violates a constraint.
@@ -82,7 +69,7 @@ def plan_and_check(
     with phases("check"):
         cost = summary["cost"]
         assert isinstance(cost, float)
-        report = checker.check(instance, made, cost)
+        report = check(instance, made, cost)
     if not report.valid:
         raise HotbedError(
             f"the plan of {parameters.label()} violates {report.violations_total} things, the "
@@ -90,7 +77,7 @@ def plan_and_check(
         )
     with phases("count"):
         values = _values(parameters, summary) | _spread(instance, made)
-    return CheckedPlan(values, summary)
+    return values, summary
 
 
 def method_of(parameters: UrsaCell) -> str | Method:
@@ -130,13 +117,11 @@ def selector_of(parameters: UrsaCell, seed: int) -> Selector:
 def describe(instance: Instance) -> dict[str, Any]:
     """Return the instance in the form of figures 1 and 3.
 
-    Returns:
-        ``ratio``: load over capacity of each node (at most `SHOWN_NODES`), the hottest first;
-        ``load``, ``capacity``: of the same nodes over their means; ``partition_load`` against
-        ``partition_share``: the part of the partitions that carries at least so much, in units
-        of the mean.
+    ``ratio`` is load over capacity of each node (at most `SHOWN_NODES`), the hottest first;
+    ``load`` and ``capacity`` of the same nodes are over their means; ``partition_share`` is the
+    part of the partitions that carries at least ``partition_load``, over the mean.
     """
-    load = loads(instance, instance.replica_node, np.zeros(instance.partitions, np.int64))
+    (load,) = loads(instance, instance.replica_node, np.zeros(instance.partitions, np.int64))
     capacity = instance.capacity.astype(np.float64) / THRESHOLD
     ratio = np.divide(load, capacity, out=np.zeros_like(load), where=capacity > 0)
     order = np.argsort(-ratio, kind="stable")
@@ -170,21 +155,6 @@ def described_values(instance: Instance, described: dict[str, Any]) -> dict[str,
     }
 
 
-def loads(instance: Instance, where: NDArray[np.integer], column: NDArray[np.integer]) -> Floats:
-    """Return loads [N]: each partition's primary load at its primary, else its secondary load."""
-    found = np.zeros(instance.nodes)
-    for first in range(0, instance.partitions, ROWS):
-        rows = slice(first, first + ROWS)
-        for replica in range(instance.replicas):
-            weight = np.where(
-                column[rows] == replica,
-                instance.primary_load[rows],
-                instance.secondary_load[rows],
-            )
-            found += np.bincount(where[rows, replica], weight, instance.nodes)
-    return found
-
-
 def _values(parameters: UrsaCell, summary: dict[str, Any]) -> dict[str, float]:
     seconds = summary["decision_seconds"]
     names = ("hot_before", "hot_after_swaps", "hot_after", "swaps", "moves", "cost", "input_mib")
@@ -205,11 +175,11 @@ def _spread(instance: Instance, made: MigrationPlan) -> dict[str, float]:
     """Return standard deviations over the nodes, before and after (figure 11d): of loads in units
     of the mean load, and of load over capacity."""
     column = np.zeros(instance.partitions, np.int64)
-    before = loads(instance, instance.replica_node, column)
+    (before,) = loads(instance, instance.replica_node, column)
     column[made.swap_partition] = made.swap_replica  # the last swap of a partition counts
     where = instance.replica_node.copy()
     where[made.move_partition, made.move_replica] = made.move_to
-    after = loads(instance, where, column)
+    (after,) = loads(instance, where, column)
     capacity = np.maximum(instance.capacity.astype(np.float64) / THRESHOLD, 1e-300)
     return {
         "load_sd_before": float(before.std() / _mean(before)),

@@ -1,12 +1,10 @@
 """Plans for several dimensions, nested domains or groups, and plans within a budget.
 
-**Budget.** Moves within a budget remove the most hot spots for what may be moved in a round. A hot
-node's need is the price of the objects that have to leave it, 1 each where moves are counted, their
-bytes and a little where bytes are; they are selected by relief per price. The nodes of least need
-come first: so the most nodes are relieved that these selections allow. What is left of the budget
-goes to the next nodes in part, the objects of most relief per price first. Nothing moves to a node
-that is hot at the time, so no move depends on another one, no node becomes hot, and no object moves
-twice: every round that can move anything leaves less to do, and rounds come to an end.
+**Budget.** A hot node's need is the price of the objects that have to leave it: 1 each where moves
+are counted, their bytes and a little where bytes are. Objects are selected by relief per price, and
+the nodes of least need come first: so the most nodes are relieved. What is left of the budget goes
+to the next nodes in part. Nothing moves to a node that is hot at the time, so no move depends on
+another one, no node becomes hot, and no object moves twice: rounds come to an end.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from controllers.research.ursa.optimum import optimum
 from controllers.research.ursa.units import (
     Units,
     expanded,
-    initial_state,
     most_relief_first,
     swap_phase,
     units_of,
@@ -39,22 +36,19 @@ from controllers.ursa.instance import (
     SelectionTargets,
 )
 from controllers.ursa.methods import Method, MethodRequest
-from controllers.ursa.place.problem import Bools, PlacementProblem
-from controllers.ursa.plan import PlanModel
+from controllers.ursa.place.problem import Bools, assignment_problem
+from controllers.ursa.plan import Placer, PlanModel, objects_of
 from controllers.ursa.select import (
-    NodeLoads,
-    Placer,
     Result,
     hot_after,
     in_order,
     load_after,
     object_id,
-    select_and_place,
+    placed_moves,
     without_heating,
     without_vain,
 )
-from controllers.ursa.state import PlanState
-from controllers.ursa.swap import Swaps
+from controllers.ursa.state import PlanState, initial_state
 from schemas.errors import UserError, not_allowed
 
 BUDGET_REPAIRS = 16
@@ -113,13 +107,16 @@ class _Purse:
         np.add.at(self.out, nodes, sizes)
 
 
-def checked_budget(budget: RoundBudget, units: Units) -> RoundBudget:
-    """Return `budget`; raise UserError if it makes no sense for these units."""
-    for name, value in (("max-moves", budget.max_moves), ("budget", budget.size)):
+def check_budget(budget: RoundBudget, units: Units) -> None:
+    """Raise UserError if the budget makes no sense for these units."""
+    limits = {
+        "max-moves": budget.max_moves,
+        "budget": budget.size,
+        "node-budget": budget.node_size,
+    }
+    for name, value in limits.items():
         if value is not None and not 0 <= value < np.inf:
             raise not_allowed(name, value, "at least 0")
-    if budget.node_size is not None and not 0 <= budget.node_size < np.inf:
-        raise not_allowed("node-budget", budget.node_size, "at least 0")
     if budget.rounds < 1:
         raise not_allowed("rounds", budget.rounds, "at least 1")
     if (budget.size is not None or budget.node_size is not None) and units.size is None:
@@ -127,7 +124,6 @@ def checked_budget(budget: RoundBudget, units: Units) -> RoundBudget:
             "a budget in bytes needs an array bytes in the instance; it has none",
             do="add it, or limit the number of moves with --max-moves",
         )
-    return budget
 
 
 def plan_rounds(
@@ -135,22 +131,17 @@ def plan_rounds(
 ) -> Rounded:
     """Plan round after round until nothing is hot, nothing can be moved, or rounds are used up.
 
-    Args:
-        units, state: after the swaps; left as they are.
-        place: a placer of `placers`.
-        request: as of every placer.
-        budget: of each round.
+    `state`, after the swaps, stays as it is; `place` is a placer, and `budget` is each round's.
     """
     now, nothing = PlanState(state.primary, state.load.copy()), Moves.none(state.load)
     parts: list[Moves] = []
     facts: list[dict[str, object]] = []
     stay = np.empty(0, dtype=np.int64)
     for number in range(budget.rounds):
-        if not units.over(now).any() or request.timer.left() <= 0:
+        if not now.hot(units).any() or request.timer.left() <= 0:
             break
         moves = _round(units, now, place, request, budget, stay)
-        nodes = units.loads(now)
-        moves = in_order(nodes, without_vain(nodes, moves))
+        moves = in_order(units, now.load, without_vain(units, now.load, moves))
         if not len(moves):
             break
         now.load = load_after(now.load, moves)
@@ -163,14 +154,13 @@ def plan_rounds(
                 "moves": int(units.members[unit].sum()),
                 "bytes": None if units.size is None else float(units.size[unit].sum()),
                 "cost": float(moves.cost.sum()),
-                "hot_after": int(hot_after(units.loads(now), nothing).any(axis=1).sum()),
+                "hot_after": int(hot_after(units, now.load, nothing).any(axis=1).sum()),
             }
         )
     count = [len(part) for part in parts]
-    whole = nothing
-    for part in parts:
-        whole = whole + part
-    return Rounded(whole, np.repeat(np.arange(len(parts), dtype=np.int32), count), facts)
+    return Rounded(
+        sum(parts, nothing), np.repeat(np.arange(len(parts), dtype=np.int32), count), facts
+    )
 
 
 def _round(
@@ -184,9 +174,10 @@ def _round(
     """Return the moves of one round; what finds no place is paid back and others go instead."""
     purse = _Purse.of(budget, units.nodes)
     price = _prices(units, budget)
-    sizes = np.zeros(len(units.members)) if units.size is None else units.size
+    nothing = np.zeros(len(units.members))
+    sizes = nothing if units.size is None else units.size.astype(np.float64)
     moves = Moves.none(state.load)
-    hot = np.asarray(units.over(state).any(axis=1))
+    hot = np.asarray(state.hot(units).any(axis=1))
     rest = state
     for _ in range(BUDGET_REPAIRS):
         with request.timer.phase("select"):
@@ -201,15 +192,15 @@ def _round(
         left = placement.move_to == UNPLACED
         unit = selection.partition[left]
         purse.give_back(selection.node[left], units.members[unit], sizes[unit])
-        done = units.placed_moves(selection, placement)
+        done = placed_moves(units, selection, placement)
         np.subtract.at(purse.into, done.to, sizes[done.object // units.replicas])
         moves = moves + done
         rest = PlanState(state.primary, load_after(state.load, moves))
-        misfits = object_id(units.placed, unit, selection.replica[left])
+        misfits = object_id(units, unit, selection.replica[left])
         stay = np.concatenate([stay, misfits, _mates(units, done)])
         if not left.any():
             break
-    return without_heating(units.loads(state), moves)
+    return without_heating(units, state.load, moves)
 
 
 def _prices(units: Units, budget: RoundBudget) -> Float64:
@@ -276,16 +267,15 @@ def _place_in_budget(
         capacity = np.column_stack([capacity, np.where(hot, -1.0, into)])
         load = np.column_stack([load, np.zeros(units.nodes)])
         weight = np.column_stack([weight, sizes[selection.partition]])
-    problem = replace(units, capacity=capacity).problem(
-        load, replace(selection, load=weight), request.max_move_cost
-    )
+    wider, now = replace(units, capacity=capacity), PlanState(state.primary, load)
+    selection = replace(selection, load=weight)
+    problem = assignment_problem(wider, now, selection, request.max_move_cost)
     return place(problem, request.timer)
 
 
 def _mates(units: Units, moves: Moves) -> NDArray[np.int64]:
     """Return every object of the moved units: placers must see where replicas were."""
-    first = moves.object // units.replicas * units.replicas
-    return np.asarray(first[:, None] + np.arange(units.replicas)).ravel()
+    return objects_of(units, moves.object // units.replicas).ravel()
 
 
 METHODS = ("alp", "ilp", "opt", "greedy")
@@ -315,34 +305,13 @@ class UnitsModel(PlanModel):
         """Return the model before the swaps; raise UserError for a senseless budget."""
         units = units_of(instance)
         if budget is not None:
-            checked_budget(budget, units)
-        return cls(instance, initial_state(units), units=units, budget=budget)
-
-    def over(self) -> Bools:
-        """Return [N, D], where nodes are above their thresholds now."""
-        return self.units.over(self.state)
-
-    def nodes(self) -> NodeLoads:
-        """Return the nodes as they are now."""
-        return self.units.loads(self.state)
-
-    def swap(self, success: float, seed: int) -> Swaps:
-        """Swap roles until no swap is applicable."""
-        return swap_phase(self.units, self.state, success=success, seed=seed)
+            check_budget(budget, units)
+        state = initial_state(units)
+        return cls(units, state, swaps=swap_phase, units=units, budget=budget)
 
     def select(self, load: Float64, stay: NDArray[np.int64] | None) -> Selection:
         """Return the objects that leave hot nodes at these loads, without those that stay."""
         return most_relief_first(self.units, PlanState(self.state.primary, load), stay)
-
-    def problem(
-        self, load: Float64, selection: Selection, max_move_cost: float | None
-    ) -> PlacementProblem:
-        """Return the problem of placing a selection."""
-        return self.units.problem(load, selection, max_move_cost)
-
-    def placed(self, selection: Selection, placement: SelectionTargets) -> Moves:
-        """Return the moves of the objects that found a node."""
-        return self.units.placed_moves(selection, placement)
 
     def decide(self, method: Method, function: Any, request: MethodRequest) -> Result:
         """Return the moves of a method, where swaps left nodes hot."""
@@ -353,7 +322,7 @@ class UnitsModel(PlanModel):
             self.rounds = made
             return made.moves, None, {}
         if method.kind == "placer":
-            return select_and_place(self, function, request)
+            return self.select_and_place(function, request)
         with request.timer.phase("place"):
             return optimum(self.units, self.state, request)
 
@@ -371,17 +340,18 @@ class UnitsModel(PlanModel):
         if self.budget is not None:
             round_ = np.empty(0, np.int32) if self.rounds is None else self.rounds.round
             made = replace(made, move_round=round_, budget=self.budget)
-        self.counts = {"unit_swaps": len(made.swap_partition), "unit_moves": len(made.move_to)}
+        if self.units.member is not None:
+            self.counts = {"unit_swaps": len(made.swap_partition), "unit_moves": len(made.move_to)}
         return expanded(self.units, made)
 
     def facts(self, made: MigrationPlan, over: tuple[Bools, Bools, Bools]) -> dict[str, object]:
-        """Return what the summary has besides."""
+        """Return further facts of the summary."""
         found: dict[str, object] = {}
         if self.budget is not None:
             found["rounds"] = [] if self.rounds is None else self.rounds.facts
         dimensions = self.units.dimensions
         if dimensions > 1:
-            names = self.instance.dimension or [f"dimension {d}" for d in range(dimensions)]
+            names = self.units.dimension or [f"dimension {d}" for d in range(dimensions)]
             found["hot_by_dimension"] = {
                 name: {
                     when: int(hot[:, d].sum())
@@ -389,4 +359,4 @@ class UnitsModel(PlanModel):
                 }
                 for d, name in enumerate(names)
             }
-        return found | (self.counts if self.instance.group is not None else {})
+        return found | self.counts

@@ -1,9 +1,8 @@
 """Plans that follow each other while loads change, with what is known from one round to the next.
 
-A controller observes loads, decides, moves, and observes again. Between two rounds few loads
-change, and few nodes become hot. `Rounds` keeps the nodes' loads and the objects on each node up to
-date, so that a decision looks at hot nodes alone. It is the decision of `plan.plan` for the
-placement and the loads of that moment, with the same phases; but for the order in which loads were
+Between two rounds few loads change, and few nodes become hot. `Rounds` keeps the nodes' loads and
+the objects on each node up to date, so that a decision looks at hot nodes alone. It is the decision
+of `plan.plan` for the placement and the loads of that moment; but for the order in which loads were
 summed, the same plan.
 """
 
@@ -50,12 +49,8 @@ SPARE_LEAST = 64
 
 
 class NodeIndex:
-    """Objects by node; an object is ``partition * l + column``.
-
-    Attributes:
-        begin: [N], where the objects of a node begin in `ids`.
-        count: [N], number of objects.
-        ids: objects, ascending within a node.
+    """Objects by node, as ``partition * l + column``: those of a node are `count` [N] of `ids`,
+    ascending, from `begin` [N] on.
     """
 
     def __init__(self, instance: Instance, coming: Int32 | None = None) -> None:
@@ -172,10 +167,10 @@ rounding adds up to less than a checker tolerates."""
 
 
 class Rounds:
-    """The placement and the loads now, and decisions on them.
+    """The placement and the loads now, and decisions on them; the given instance stays unchanged.
 
-    The given instance stays unchanged. `instance` is the problem of this moment: column 0 is the
-    primary at every time, so a swap that is applied exchanges two columns of its row.
+    `instance` is the problem of this moment: column 0 is the primary at every time, so a swap that
+    is applied exchanges two columns of its row.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -203,14 +198,10 @@ class Rounds:
         return self._load.copy()
 
     def update(self, partition: Int32, primary_load: Float32, secondary_load: Float32) -> None:
-        """Take over changed loads.
-
-        Args:
-            partition: [C]; of several for one partition the last one counts.
-            primary_load, secondary_load: [C], finite, at least 0.
+        """Take over changed loads [C]; of several for one partition the last one counts.
 
         Raises:
-            UserError: the arguments break these rules.
+            UserError: a partition is unknown, or a load not finite and at least 0.
         """
         given = {
             "partition": partition,
@@ -354,15 +345,10 @@ Changes = tuple[Int32, Float32, Float32]
 class RoundsOptions:
     """Options of `hotbed ursa rounds`.
 
-    Attributes:
-        changes: files, one for each round after the first.
-        random: part of the partitions that change their loads in each round, instead of files.
-        rounds: number of such rounds.
-        method, seed, max_move_cost, time_limit_s: of every decision.
-        out: folder for plans; None for none.
-        instances: True to write the instance before each round there too.
-        check: True to verify every plan independently.
-        scratch: True to make a plan from scratch as well, to compare cost and seconds.
+    `changes` are files, one for each round after the first, or `random` is the part of the
+    partitions that change their loads in each of `rounds` rounds. `out` is a folder for plans, and
+    with `instances` for the instance before each round. `check` verifies every plan, `scratch`
+    makes a plan from scratch as well, to compare.
     """
 
     changes: Sequence[Path] = ()

@@ -5,139 +5,80 @@ A unit moves as one: a partition, or a group of partitions on the same nodes.
 **Swaps.** As in `controllers.ursa.swap`: the hottest node, by its highest ratio of load to
 threshold, gives away roles until it is cold. A role is worth the part of the node's excess that it
 carries, summed over the dimensions in which the node is hot; the role worth most that some node can
-take goes first. In a dimension where primaries and secondaries carry the same (bytes stored) swaps
-relieve nothing.
+take goes first.
 
-**Selection.** Highest-load-first of one dimension takes the object that removes most of the excess,
-until nothing of it is left. With several dimensions an object removes a part of each excess: what
-counts is the sum, over the dimensions in which the node is hot, of the part of that dimension's
-excess which is still there and which the object carries. This is the greedy algorithm for covering
-problems. It takes at most ``1 + ln(d / last)`` times the fewest objects that suffice, with d
-dimensions in excess and `last` the parts that were left before its last object (Wolsey 1982). With
-one dimension it is highest-load-first. Where objects have prices, relief is weighed against them.
-Afterwards objects without which the others suffice stay, the lightest first, and the last one is
-exchanged for the lightest that suffices.
+**Selection.** An object removes a part of each excess: what counts is the sum, over the dimensions
+in which the node is hot, of the part of that dimension's excess which is still there and which the
+object carries. This greedy algorithm for covering problems takes at most ``1 + ln(d / last)`` times
+the fewest objects that suffice, with d dimensions in excess and `last` the parts that were left
+before its last object (Wolsey 1982). With one dimension it is highest-load-first. Where objects
+have prices, relief is weighed against them. Afterwards objects without which the others suffice
+stay, the lightest first, and the last one is exchanged for the lightest that suffices.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.jit import in_threads, njit
+from controllers.jit import njit
 from controllers.ursa.instance import (
     Float64,
     Instance,
     Int32,
     MigrationPlan,
-    Moves,
     Selection,
-    SelectionTargets,
-)
-from controllers.ursa.place.problem import (
-    PlacementProblem,
     nested_domains,
-    problem_of,
-    ragged,
 )
-from controllers.ursa.select import Bools, NodeLoads, object_id, placed_moves
-from controllers.ursa.state import PlanState, chunks_of, group_by_node, objects_on
+from controllers.ursa.place.problem import ragged
+from controllers.ursa.select import object_id
+from controllers.ursa.state import PlanState, group_by_node, object_load, objects_on
 from controllers.ursa.swap import Swaps, up_to_date
 
-Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
-    """An instance as its units, U of them.
+class Units(Instance):
+    """An instance as its units: U of them in place of P partitions, with loads [U, D] and [N, D].
 
     Attributes:
-        placed: where units are and what moves cost: `replica_node` is [U, l]. Its loads and fault
-            domains are not looked at.
-        primary, secondary: [U, D], load of a replica by role; sums where there are groups.
-        capacity: [N, D].
-        domain: [N, levels + 1], fault domains from the outermost on; the node itself comes last, as
-            the domain that no two replicas share.
         members: [U], partitions of the unit: its move costs this multiple of the distance.
-        size: [U], bytes of a replica; None where the instance has none.
         member_first, member: partitions of unit u are ``member[member_first[u]:member_first[u +
             1]]``; None where units are the partitions.
     """
 
-    placed: Instance
-    primary: Floats
-    secondary: Floats
-    capacity: Float64
-    domain: Int32
-    members: Float64
-    size: Float64 | None = None
+    members: Float64 = field(kw_only=True)
     member_first: Ints | None = None
     member: Ints | None = None
 
-    @property
-    def nodes(self) -> int:
-        """N."""
-        return len(self.capacity)
+    def levels_apart(self) -> Int32:
+        """Return [N, levels + 1]: the node is the innermost domain that keeps replicas apart."""
+        return nested_domains(self)
 
-    @property
-    def dimensions(self) -> int:
-        """D."""
-        return int(self.capacity.shape[1])
-
-    @property
-    def replicas(self) -> int:
-        """Number of replicas, l in the paper."""
-        return self.placed.replicas
-
-    def over(self, state: PlanState) -> Bools:
-        """Return [N, D], where a node is above its threshold; loads of states are [N, D] here."""
-        return state.load > self.capacity
-
-    def loads(self, state: PlanState) -> NodeLoads:
-        """Return the nodes as the functions of `select` take them."""
-        return NodeLoads(state.load, self.capacity, self.domain, self.replicas)
-
-    def problem(
-        self, load: Float64, selection: Selection, max_move_cost: float | None
-    ) -> PlacementProblem:
-        """Return the problem of placing `selection`; `load` still counts its objects in place."""
-        return problem_of(
-            self.placed,
-            selection,
-            load=load,
-            capacity=self.capacity,
-            levels=self.domain,
-            members=self.members[selection.partition],
-            max_move_cost=max_move_cost,
-        )
-
-    def placed_moves(self, selection: Selection, placement: SelectionTargets) -> Moves:
-        """Return the moves of the units that found a node; the cost is that of all members."""
-        moves = placed_moves(self.placed, selection, placement)
-        return replace(moves, cost=moves.cost * self.members[moves.object // self.replicas])
+    def members_of(self, partition: NDArray[np.integer]) -> Float64:
+        """Return [M], number of partitions that move with each of these units."""
+        return np.asarray(self.members[partition])
 
     def unit_load(self) -> Float64:
         """Return [D], a load that is neither much nor little: capacity of a node on average."""
-        mean = self.capacity.mean(axis=0)
+        mean = self.capacity.astype(np.float64).mean(axis=0)
         return np.where(mean > 0, mean, 1.0)
 
 
 def units_of(instance: Instance) -> Units:
     """Return the units of an instance: groups, or every partition on its own."""
-    own = Units(
-        placed=instance,
-        primary=_columns(instance.primary_load),
-        secondary=_columns(instance.secondary_load),
-        capacity=_columns(instance.capacity).astype(np.float64),
-        domain=nested_domains(instance),
-        members=np.ones(instance.partitions),
-        size=None if instance.size is None else instance.size.astype(np.float64),
-    )
+    fields: dict[str, Any] = {**vars(instance), "members": np.ones(instance.partitions)}
+    for name in ("primary_load", "secondary_load", "capacity"):
+        fields[name] = fields[name].reshape(len(fields[name]), instance.dimensions)
+    fields["capacity"] = fields["capacity"].astype(np.float64)
+    if instance.size is not None:
+        fields["size"] = instance.size.astype(np.float64)
+    own = Units(**fields)
     return own if instance.group is None else _merged(own, instance.group)
 
 
@@ -160,82 +101,37 @@ def expanded(units: Units, plan: MigrationPlan) -> MigrationPlan:
     )
 
 
-def initial_state(units: Units) -> PlanState:
-    """Return the first state: column 0 is primary; loads take one parallel pass of replicas."""
-    count = units.placed.partitions
-    chunks = chunks_of(count)
-    partial = np.zeros((chunks, units.nodes, units.dimensions))
-    bounds = np.linspace(0, count, chunks + 1).astype(np.int64)
-
-    def work(chunk: int) -> None:
-        _add_loads(
-            units.placed.replica_node,
-            units.primary,
-            units.secondary,
-            bounds[chunk],
-            bounds[chunk + 1],
-            partial[chunk],
-        )
-
-    in_threads(work, chunks)
-    return PlanState(np.zeros(count, dtype=np.int8), partial.sum(axis=0))
-
-
-def object_load(
-    units: Units, state: PlanState, unit: Int32, replica: NDArray[np.integer]
-) -> Float64:
-    """Return [M, D], the load of objects in their present role."""
-    is_primary = (state.primary[unit] == replica)[:, None]
-    return np.where(is_primary, units.primary[unit], units.secondary[unit]).astype(np.float64)
-
-
-def _columns(array: NDArray[Any]) -> NDArray[Any]:
-    return array[:, None] if array.ndim == 1 else array
-
-
 def _merged(own: Units, group: Int32) -> Units:
     ids, first, index = np.unique(group, return_index=True, return_inverse=True)
     member = np.argsort(index, kind="stable")
     member_first = np.zeros(len(ids) + 1, np.int64)
     np.cumsum(np.bincount(index, minlength=len(ids)), out=member_first[1:])
 
-    def sums(load: Floats) -> Float64:
+    def sums(load: NDArray[Any]) -> Any:
         # In float64, as a checker sums them: a sum in float32 would be another load.
         each = [np.bincount(index, load[:, d], len(ids)) for d in range(load.shape[1])]
         return np.column_stack(each).astype(np.float64)
 
     return replace(
         own,
-        placed=replace(
-            own.placed, replica_node=np.ascontiguousarray(own.placed.replica_node[first])
-        ),
-        primary=sums(own.primary),
-        secondary=sums(own.secondary),
+        replica_node=np.ascontiguousarray(own.replica_node[first]),
+        primary_load=sums(own.primary_load),
+        secondary_load=sums(own.secondary_load),
         members=np.diff(member_first).astype(np.float64),
+        group=None,
         size=None if own.size is None else sums(own.size[:, None])[:, 0],
         member_first=member_first,
         member=member,
     )
 
 
-@njit
-def _add_loads(
-    replica_node: Int32, primary: Floats, secondary: Floats, first: int, end: int, load: Float64
-) -> None:
-    for u in range(first, end):
-        for k in range(replica_node.shape[1]):
-            node = replica_node[u, k]
-            for d in range(primary.shape[1]):
-                load[node, d] += primary[u, d] if k == 0 else secondary[u, d]
-
-
 def swap_phase(units: Units, state: PlanState, *, success: float = 1.0, seed: int = 0) -> Swaps:
-    """Swap roles until no swap is applicable; `state` is changed. Parameters as of `swap`."""
-    hot = np.flatnonzero(units.over(state).any(axis=1)).astype(np.int32)
+    """Swap roles until no swap is applicable; `state` is changed. Parameters as in `swap`."""
+    hot = np.flatnonzero(state.hot(units).any(axis=1)).astype(np.int32)
     if len(hot) == 0 or units.replicas == 1:
         return Swaps(np.empty(0, np.int32), np.empty(0, np.int8))
-    unit, column, slot = objects_on(units.placed, hot, leading=True)
-    shed = units.primary[unit].astype(np.float64) - units.secondary[unit]
+    unit, column, slot = objects_on(units, hot, leading=True)
+    shed = units.primary_load[unit].astype(np.float64) - units.secondary_load[unit]
     useful = np.flatnonzero(_relief(units, state, hot[slot], shed) > 0)
     unit, column, slot, shed = unit[useful], column[useful], slot[useful], shed[useful]
     start, order = group_by_node(slot, len(hot))
@@ -244,12 +140,11 @@ def swap_phase(units: Units, state: PlanState, *, success: float = 1.0, seed: in
     unit, column, shed = unit[order], column[order], shed[order]
     others = np.arange(units.replicas - 1, dtype=np.int8)[None, :]
     columns = (others + (others >= column[:, None])).astype(np.int8)
-    nodes = units.placed.replica_node[unit[:, None], columns]
+    nodes = units.replica_node[unit[:, None], columns]
     if success < 1.0:
         nodes[~up_to_date(unit, columns, success, seed)] = -1
-    count, entry, which = _swap(
-        hot, start, shed, nodes, units.capacity, units.unit_load(), state.load
-    )
+    scale = units.unit_load()
+    count, entry, which = _swap(hot, start, shed, nodes, units.capacity, scale, state.load)
     entry, which = entry[:count], which[:count]
     swaps = Swaps(unit[entry], columns[entry, which])
     state.primary[swaps.partition] = swaps.replica
@@ -270,7 +165,7 @@ def _swap(
     start: Ints,
     shed: Float64,
     nodes: Int32,
-    capacity: Float64,
+    capacity: NDArray[Any],
     unit: Float64,
     load: Float64,
 ) -> tuple[int, Ints, NDArray[np.int8]]:
@@ -368,27 +263,20 @@ def most_relief_first(
     stay: NDArray[np.int64] | None = None,
     price: Float64 | None = None,
 ) -> Selection:
-    """Return objects that make each hot node cold; none if even all of a node's would not do.
+    """Return objects, `load` [M, D], that make each hot node cold; none of a node if all do not.
 
-    Args:
-        units: the problem.
-        state: after the swaps.
-        stay: `object_id` of objects that must not be selected.
-        price: [U], above 0: relief is then weighed against it, for the least sum of prices instead
-            of the fewest objects.
-
-    Returns:
-        A selection with `load` [M, D].
+    `stay` are `object_id` of objects that must not be selected. With `price` [U], above 0, the sum
+    of prices is kept small instead of the number of objects.
     """
-    over = units.over(state)
+    over = state.hot(units)
     hot = np.flatnonzero(over.any(axis=1)).astype(np.int32)
-    unit, column, slot = objects_on(units.placed, hot)
+    unit, column, slot = objects_on(units, hot)
     start, order = group_by_node(slot, len(hot))
     unit, column = unit[order], column[order]
     load = object_load(units, state, unit, column)
     free = np.ones(len(unit), dtype=np.bool_)
     if stay is not None and len(stay):
-        free = ~np.isin(object_id(units.placed, unit, column), stay)
+        free = ~np.isin(object_id(units, unit, column), stay)
     chosen: list[Ints] = []
     scale = units.unit_load()
     prices = np.ones(len(unit)) if price is None else price[unit]
@@ -411,12 +299,8 @@ def cover(
 ) -> Ints:
     """Return objects with loads that sum up to the excess in each dimension, or none if all do not.
 
-    Args:
-        load: [n, d], at least 0.
-        weight: [n], by which the lightest object is chosen.
-        price: [n], above 0; the sum of the chosen ones becomes small.
-        excess: [d], above 0.
-        rounding: [d], the excess that may remain.
+    `load` [n, d], `weight` [n] by which the lightest is chosen, `price` [n] above 0 with a sum that
+    becomes small, `excess` [d] and the `rounding` [d] of it that may remain.
     """
     n, d = load.shape
     chosen = np.zeros(n, np.bool_)

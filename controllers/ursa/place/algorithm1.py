@@ -1,14 +1,14 @@
 """Algorithm 1 of the paper, as written: the reference for ALP's speed and cost.
 
 `MergeObjects`, `FindTargetNodes` and `SolveLP` keep their names. Each of the two techniques of
-section 3.2 can be left out, which makes the four variants of figure 9: one programme for all
-(NONE) or one for each group of hot nodes with overlapping search regions (DC), solved with whole
-numbers (ILP) or relaxed and rounded by score (LP).
+section 3.2 can be left out, the four variants of figure 9: one programme for all (NONE) or one for
+each group of hot nodes with overlapping search regions (DC), solved with whole numbers (ILP) or
+relaxed and rounded by score (LP).
 
 Where the paper is silent: the first radius holds a rack's 40 nodes on average, and the radius grows
-by the same. A hot node with all objects placed is done. If rounding leaves objects over and places
-none, the radius grows as if the programme had been infeasible. If the radius holds every node and
-nothing more is placed, the remaining objects go to the nearest node with room, or stay in place.
+by the same. If rounding leaves objects over and places none, the radius grows as if the programme
+had been infeasible. If it holds every node and nothing more is placed, the remaining objects go to
+the nearest node with room, or stay in place.
 """
 
 from __future__ import annotations
@@ -44,10 +44,8 @@ RACK_NODES = 40
 class Variant:
     """Choice of speed-ups; the paper's ALP uses both.
 
-    Attributes:
-        divide: solve groups of hot nodes with overlapping regions on their own (DC).
-        relax: solve the linear relaxation and round it (LP).
-        first_radius, step: r_0 and delta r; None for the radius that holds 40 nodes on average.
+    `divide` solves groups of hot nodes with overlapping regions on their own (DC), `relax` the
+    linear relaxation (LP). `first_radius`, `step`: r_0 and delta r; None for 40 nodes on average.
     """
 
     divide: bool = True

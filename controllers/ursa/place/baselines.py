@@ -132,7 +132,7 @@ BLOCK = 1 << 14
 
 @dataclass(frozen=True)
 class Annealing:
-    """Seven of the eight parameters.
+    """Seven of the eight parameters; the eighth, 30 minutes, is what `--time-limit 1800` gives.
 
     Attributes:
         hot_share: part of the proposals that take an object from a hot node; the others take any.
@@ -142,9 +142,6 @@ class Annealing:
         end_temperature: stop below this part of the first temperature.
         patience: stop after this many proposals without one accepted.
         max_migrations: stop after this number of accepted moves (the paper: 10K).
-
-    The paper's eighth, 30 minutes, is what `--time-limit 1800` gives: nothing else here looks at a
-    clock, and the others end the work within seconds.
     """
 
     hot_share: float = 0.98

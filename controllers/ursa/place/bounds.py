@@ -74,11 +74,8 @@ GAIN = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class LoadPrices:
-    """Prices of a unit of load.
-
-    Attributes:
-        load: [N], mu: on a node, whether it comes or goes.
-        cover: [N], alpha: of what leaves a hot node, up to the node's excess.
+    """Prices of a unit of load: `load` [N], mu, on a node, whether it comes or goes; `cover` [N],
+    alpha, of what leaves a hot node, up to the node's excess.
     """
 
     load: Float64
@@ -90,12 +87,9 @@ class Joint:
     """State of the joint relaxation.
 
     Attributes:
-        price: mu and alpha.
-        bound: certified.
-        pairs: columns generated.
-        x: [pairs], their values.
-        reduced: [pairs], cost at the prices, with what the object itself is worth added: at least
-            0 (up to tolerance) in the optimum.
+        price, bound: mu and alpha, and what they certify.
+        pairs, x: columns generated, [pairs] their values.
+        reduced: [pairs], what a solution with that move costs above the bound, at least.
         rounds: programmes solved.
         converged: no move of negative cost is missing, so that the bound is the relaxation's value.
     """
@@ -123,11 +117,8 @@ def sources(market: Market, price: LoadPrices) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class _Offers:
-    """The objects of priced nodes that could pay for a move.
-
-    Attributes:
-        at: [K], positions in the market's stock.
-        paid, value: [K], what the prices pay, and the least cost plus priced load: less than paid.
+    """The objects of priced nodes that could pay for a move: positions in the market's stock, what
+    the prices pay, and their least cost plus priced load, which is less. All [K].
     """
 
     at: Ints
@@ -335,18 +326,11 @@ def covered(
     steps: int = STEPS,
     exact: bool = True,
 ) -> Cover:
-    """Return the best of the bounds at the prices of a few steps.
+    """Return the best of the bounds at the prices of at most `steps` steps from `price` [N].
 
-    Args:
-        market: defines the plans that the bound covers.
-        price: [N], where the steps begin.
-        cost: of a plan that is known; infinite to take no step.
-        timer: when no time is left, the best so far.
-        steps: at most.
-        exact: solve knapsacks as integer programmes if this improves the bound.
-
-    Returns:
-        A bound of at most `cost`; infinite when a hot node cannot be relieved by any plan.
+    `market` defines the plans that the bound covers. `cost` is of a known plan, which limits the
+    bound; infinite to take no step. With `exact`, knapsacks are integer programmes where that
+    improves the bound. The bound is infinite when no plan relieves some hot node.
     """
     if not market.evict:
         price = np.where(market.hot, 0.0, price)  # nothing comes there
@@ -377,10 +361,10 @@ def covered(
 
 
 def any_plan_bound(instance: Instance, state: PlanState, request: MethodRequest) -> float | None:
-    """Return a lower bound on any plan that leaves no node hot; None if there is none.
+    """Return a lower bound on any plan that leaves no node hot, at prices of nothing; None without.
 
-    At prices of nothing: every object could go to the nearest node that might take it at all. That
-    is quick, and low where near nodes are full.
+    Every object could go to the nearest node that might take it at all: quick, and low where near
+    nodes are full.
     """
     market = Market(instance, state, evict=True, reach=request.reach)
     nothing = np.zeros(instance.nodes)
@@ -495,10 +479,8 @@ def least_cover(
 ) -> tuple[float, Ints]:
     """Choose items with loads that sum up to `demand` at the least cost (costs at least 0).
 
+    Return (a lower bound of that cost, infinite when all items do not suffice; a cheap cover).
     Without `exact` no integer programme is solved.
-
-    Returns:
-        (a lower bound of that cost, infinite when all items do not suffice; a cheap cover).
     """
     demand *= 1 - SAFETY
     nothing = np.empty(0, dtype=np.int64)
@@ -589,16 +571,11 @@ FIRST_STEP, MOST_STEP = 0.3, 1.0
 
 
 def eviction_bound(market: Market, begin: Cover, cost: float, timer: Timer) -> Cover:
-    """Return the better of `begin` and this module's bounds at the prices of steps from it.
+    """Return the better of `begin` (from `covered`) and this bound at the prices of steps from it.
 
     A price rises by a factor where more comes than was sold and falls where less does; the factor
-    of a node grows as long as its price goes one way, and shrinks when that turns.
-
-    Args:
-        market: with eviction.
-        begin: from `cover_bound.covered`.
-        cost: of a plan that is known.
-        timer: when no time is left, the best so far.
+    of a node grows as long as its price goes one way, and shrinks when that turns. `cost` is of a
+    known plan.
     """
     best, price = begin, _deterring(market, begin.price)
     if timer.left() > 0:
@@ -630,11 +607,8 @@ def _deterring(market: Market, price: Float64) -> Float64:
 
 @dataclass(frozen=True, eq=False)
 class _HotObjects:
-    """Hot nodes and what could leave them at given prices.
-
-    Attributes:
-        hot, ratio: [H], the nodes, and the cost of a unit of load that leaves.
-        load, cap, target: of all their objects, node by node.
+    """Hot nodes [H] with the cost of a unit of load that leaves, and load, cap and target of all
+    their objects, node by node, at given prices.
     """
 
     hot: Ints
@@ -645,10 +619,7 @@ class _HotObjects:
 
 
 def evaluate_whole(market: Market, price: Float64) -> tuple[float, Float64]:
-    """Return (the bound at `price`, [N] what comes beyond the room that was sold).
-
-    The second is 0 where a price has no effect.
-    """
+    """Return (the bound at `price`, [N] what comes beyond the room that was sold, or 0)."""
     nodes = market.instance.nodes
     givers = np.flatnonzero(~market.hot & (price > 0))
     market.stock.fetch(givers)
@@ -743,26 +714,13 @@ def _hot_objects(market: Market, price: Float64) -> _HotObjects:
 
 
 class _Payments:
-    """Sums that objects together would pay to be let in.
-
-    Attributes:
-        all, load: [N], the sum for each node, and the load of those that would pay its price in
-            full.
-        small, small_load: [N], the same of objects that a node has room for as it is.
+    """Sums [N] that objects together would pay each node to be let in, and the load of those that
+    would pay its price in full; `small`: of objects that the node has room for as it is.
     """
 
     def __init__(self, market: Market, price: Float64, objects: Ints, cap: Float64) -> None:
-        stock, ways = market.stock, market.ways
-        some = np.flatnonzero(np.isfinite(cap) & (cap > ways.first(stock.node[objects])))
+        nearest = market.ways.first(market.stock.node[objects])
+        some = np.flatnonzero(np.isfinite(cap) & (cap > nearest))
         self.all, self.load, self.small, self.small_load = np.zeros((4, market.instance.nodes))
-        payments(
-            objects[some],
-            stock.node,
-            stock.load,
-            stock.taken,
-            ways.arrays(),
-            market.terms(price),
-            market.room,
-            cap[some],
-            (self.all, self.load, self.small, self.small_load),
-        )
+        sums = self.all, self.load, self.small, self.small_load
+        market.look(payments, objects[some], price, market.room, cap[some], sums)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controllers.ursa.instance import (
     Float64,
@@ -54,11 +55,8 @@ MeetingRows = tuple[Ints, Ints, Float64, Float64]
 
 @dataclass(frozen=True, eq=False)
 class MoveStart:
-    """Start of the moves.
-
-    Attributes:
-        capacity, load: [N, D], before the moves.
-        meeting: returns the rows that keep replicas of a partition apart.
+    """Capacities and loads [N, D] before the moves; `meeting` returns the rows that keep replicas
+    of a partition apart.
     """
 
     capacity: Float64
@@ -105,13 +103,8 @@ def choose(
 ) -> ChosenMoves:
     """Return the cheapest set of `pairs` that leaves no node above its threshold.
 
-    Args:
-        ground: before the moves.
-        pairs: allowed moves.
-        timer: for the time left.
-        first: columns of a known solution.
-        nodes: branch-and-bound nodes at most.
-        gap: relative gap that is good enough.
+    `first` are columns of a known solution, `nodes` limits branch and bound, and `gap` is the
+    relative gap that is good enough.
     """
     pairs = _in_columns(pairs)
     programme = _programme(ground, pairs)
@@ -128,14 +121,22 @@ def _in_columns(pairs: Moves) -> Moves:
 
 
 def choose_partly(
-    ground: MoveStart, pairs: Moves, timer: Timer, *, nodes: int | None = None
+    ground: MoveStart,
+    pairs: Moves,
+    timer: Timer,
+    *,
+    nodes: int | None = None,
+    closed: bool = False,
 ) -> ChosenMoves:
     """Choose as `choose`, but hot nodes may be given up: the fewest, then at the least cost.
 
-    A node that is given up becomes no hotter than it is. `nodes` limits each of the two searches.
+    A node that is given up becomes no hotter than it is; if `closed`, nothing comes there. `nodes`
+    limits each of the two searches.
     """
     pairs, hot = _in_columns(pairs), ground.hot
     programme = _programme(ground, pairs, hot)
+    if closed:
+        programme.close(hot, pairs, hot)
     model = programme.model
     costs = model.cost
     model.cost = np.r_[np.zeros(len(pairs)), np.ones(len(hot))]
@@ -158,12 +159,9 @@ def choose_partly(
 
 @dataclass(eq=False)
 class _ExactProgramme:
-    """A model whose first rows are the loads of `nodes`, one dimension after the other.
+    """A model whose first rows are the loads of `nodes` (ascending), one dimension after the other.
 
-    Attributes:
-        model: the programme.
-        nodes: [n], ascending.
-        narrowed: a row holds less than its node does, so nothing is proven by it.
+    `narrowed`: a row holds less than its node does, so nothing is proven by it.
     """
 
     model: HighsModel
@@ -182,10 +180,9 @@ class _ExactProgramme:
             at = np.arange(self.model.start[column], self.model.start[column + 1])
             self.model.value[at[np.isin(self.model.row[at], rows)]] -= NARROWER
 
-    def close(self, hotter: Ints, pairs: Moves, hot: Int32) -> None:
-        """Let nothing come to given-up nodes: they became hotter by the tolerance."""
-        self.narrowed = True
-        for node in hotter:
+    def close(self, nodes: NDArray[np.integer], pairs: Moves, hot: Int32) -> None:
+        """Let nothing come to these of the `hot` nodes if they are given up."""
+        for node in nodes:
             coming = np.flatnonzero(pairs.to == node)
             columns = np.r_[coming, len(pairs) + np.flatnonzero(hot == node)]
             value = np.r_[np.ones(len(coming)), np.full(len(columns) - len(coming), len(coming))]
@@ -278,6 +275,7 @@ def _solve(
         if turn >= (MAX_CUTS // 2 if nodes is None else FEW_CUTS):
             hot_nodes = nothing if hot is None else hot
             programme.narrow(over, len(pairs) + np.flatnonzero(np.isin(hot_nodes, over[:, 0])))
+            # These became hotter by the tolerance.
             programme.close(np.unique(hotter[:, 0]), pairs, hot_nodes)
         else:
             _cut(model, pairs, taken, given_up, np.r_[over, hotter], hot)
@@ -411,11 +409,7 @@ def rescued(
 ) -> Moves | None:
     """Return moves that leave fewer nodes hot than `found` does; None when none are found.
 
-    Args:
-        instance: the problem.
-        state: after the swaps.
-        request: for the time left and the reach of moves.
-        found: moves that leave nodes hot.
+    `state` is after the swaps.
     """
     if instance.replica_node.size * max(instance.nodes - 1, 0) <= PAIRS:
         return _anew(instance, state, request, found)
@@ -443,8 +437,7 @@ def _anew(
 def _chosen(instance: Instance, now: PlanState, request: MethodRequest, pairs: Moves) -> Moves:
     """Return the best choice of `pairs` that was found.
 
-    First of those that bring nothing to hot nodes: moves into them may have to wait for each other
-    in a circle, and are looked at only when nodes stay hot without.
+    First without moves to hot nodes: these may have to wait for each other in a circle.
     """
     pairs = pairs.where(~held_already(instance, pairs))
     # What has moved already is none of the pairs' partitions: the others are where they were.

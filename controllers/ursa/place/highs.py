@@ -1,7 +1,5 @@
 """HiGHS, asked the same way every time: one thread, a fixed seed, quiet.
 
-Through highspy where that is installed, else through scipy (`solve_by_scipy`).
-
 Who uses a solution checks loads exactly, whatever the solver's tolerances, and the bound of a
 linear programme is recomputed from its prices (`relaxation.certify`, `bounds.certify_joint`). What
 an integer programme proves is the solver's own dual bound.
@@ -27,13 +25,9 @@ _OPTIMAL, _INFEASIBLE = 0, 2  # states of scipy's results
 
 @dataclass
 class HighsModel:
-    """Minimise ``cost @ x`` with ``lower <= A x <= upper``, ``0 <= x <= bound``; A by columns.
+    """Minimise ``cost @ x`` with ``lower <= A x <= upper``, ``0 <= x <= 1``; A by columns.
 
-    Attributes:
-        cost, bound: [columns].
-        start: [columns + 1], where each column begins in `row` and `value`.
-        lower, upper: [rows].
-        integer: every x is a whole number.
+    Column c is ``start[c]:start[c + 1]`` of `row` and `value`. `integer`: x are whole numbers.
     """
 
     cost: Float64
@@ -42,7 +36,6 @@ class HighsModel:
     value: Float64
     lower: Float64
     upper: Float64
-    bound: Float64 | None = None
     integer: bool = False
 
     @property
@@ -58,8 +51,8 @@ class Solution:
     Attributes:
         status: "optimal", "infeasible", or "stopped" at a limit, with or without a solution.
         x: [columns], None without a solution.
-        price: [rows], what one more unit of a full row would save (of a covering row: what one
-            unit less would); at least 0. Zeros for integer models.
+        price: [rows], what one more unit of a full row would save (of a covering row: one unit
+            less); at least 0. Zeros for integer models.
         bound: no solution costs less.
     """
 
@@ -110,14 +103,11 @@ def solve(
     gap: float = 0.0,
     first: Float64 | None = None,
 ) -> Solution:
-    """Solve `model`.
+    """Solve `model`, through scipy where highspy is not installed.
 
-    Args:
-        model: the programme to solve.
-        seconds: stop then (results then depend on the machine's speed).
-        nodes: branch-and-bound nodes at most: a limit that gives the same result everywhere.
-        gap: relative gap that is good enough for an integer model.
-        first: [columns], an integer solution to begin from.
+    With `seconds` results depend on the machine's speed, with `nodes` of branch and bound they do
+    not. `gap` is the relative gap that is good enough for an integer model, and `first` [columns]
+    an integer solution to begin from.
     """
     try:
         import highspy
@@ -151,7 +141,7 @@ def _lp(highspy: Any, model: HighsModel) -> Any:
     lp.num_row_ = len(model.lower)
     lp.col_cost_ = model.cost
     lp.col_lower_ = np.zeros(model.columns)
-    lp.col_upper_ = np.ones(model.columns) if model.bound is None else model.bound
+    lp.col_upper_ = np.ones(model.columns)
     lp.row_lower_ = model.lower
     lp.row_upper_ = model.upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
@@ -187,22 +177,63 @@ def solve_by_scipy(
 ) -> Solution:
     """Solve `model` as `solve` does where highspy is not installed (an admin node).
 
-    scipy takes fewer options: no limit on threads (its HiGHS uses one for these models), no seed,
-    and no solution to begin from.
+    scipy takes no seed, no limit on threads (its HiGHS uses one here), and no first solution.
     """
+    none = np.zeros(len(model.lower))
     if model.columns == 0:
-        return _scipy_empty(model)
-    return (
-        _scipy_integer(model, seconds, nodes, gap)
-        if model.integer
-        else _scipy_linear(model, seconds)
-    )
-
-
-def _scipy_empty(model: HighsModel) -> Solution:
-    if bool((model.lower > 0).any() or (model.upper < 0).any()):
+        if bool((model.lower > 0).any() or (model.upper < 0).any()):
+            return Solution("infeasible", None)
+        return Solution("optimal", np.zeros(0), price=none, bound=0.0)
+    options: dict[str, Any] = {} if seconds == np.inf else {"time_limit": max(0.0, seconds)}
+    if model.integer:
+        found, price = _scipy_integer(model, options, nodes, gap), none
+    else:
+        found, price = _scipy_linear(model, options)
+    if found.status == _INFEASIBLE:
         return Solution("infeasible", None)
-    return Solution("optimal", np.zeros(0), price=np.zeros(len(model.lower)), bound=0.0)
+    name = "optimal" if found.status == _OPTIMAL else "stopped"
+    bound = getattr(found, "mip_dual_bound", None) if model.integer else None
+    if bound is None:
+        bound = float(found.fun) if name == "optimal" else -INFINITE
+    x = found.x if model.integer or name == "optimal" else None
+    return Solution(name, None if x is None else np.asarray(x), price=price, bound=float(bound))
+
+
+def _scipy_linear(model: HighsModel, options: dict[str, Any]) -> tuple[Any, Float64]:
+    """Return (scipy's result, [rows] prices); an equality is two rows."""
+    from scipy.optimize import linprog
+    from scipy.sparse import vstack
+
+    matrix = _scipy_matrix(model).tocsr()
+    above = np.flatnonzero(np.isfinite(model.upper))
+    below = np.flatnonzero(np.isfinite(model.lower))
+    found = linprog(
+        model.cost,
+        A_ub=vstack([matrix[above], -matrix[below]]),
+        b_ub=np.concatenate([model.upper[above], -model.lower[below]]),
+        bounds=(0, 1),
+        method="highs",
+        options=options,
+    )
+    price = np.zeros(len(model.lower))
+    if found.status == _OPTIMAL:
+        np.add.at(price, np.concatenate([above, below]), np.abs(found.ineqlin.marginals))
+    return found, price
+
+
+def _scipy_integer(
+    model: HighsModel, options: dict[str, Any], nodes: int | None, gap: float
+) -> Any:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    limit = {} if nodes is None else {"node_limit": nodes}
+    return milp(
+        model.cost,
+        integrality=np.ones(model.columns),
+        bounds=Bounds(0, 1),
+        constraints=LinearConstraint(_scipy_matrix(model), model.lower, model.upper),
+        options={"mip_rel_gap": gap, **options, **limit},
+    )
 
 
 def _scipy_matrix(model: HighsModel) -> Any:
@@ -210,67 +241,3 @@ def _scipy_matrix(model: HighsModel) -> Any:
 
     shape = (len(model.lower), model.columns)
     return csc_matrix((model.value, model.row, model.start), shape=shape)
-
-
-def _scipy_bound(model: HighsModel) -> Float64:
-    return np.ones(model.columns) if model.bound is None else model.bound
-
-
-def _scipy_linear(model: HighsModel, seconds: float) -> Solution:
-    from scipy.optimize import linprog
-    from scipy.sparse import vstack
-
-    matrix = _scipy_matrix(model).tocsr()
-    equal = model.lower == model.upper
-    above = np.flatnonzero(~equal & np.isfinite(model.upper))
-    below = np.flatnonzero(~equal & np.isfinite(model.lower))
-    same = np.flatnonzero(equal)
-    sides = np.concatenate([model.upper[above], -model.lower[below]])
-    found = linprog(
-        model.cost,
-        A_ub=vstack([matrix[above], -matrix[below]]) if len(sides) else None,
-        b_ub=sides if len(sides) else None,
-        A_eq=matrix[same] if len(same) else None,
-        b_eq=model.lower[same] if len(same) else None,
-        bounds=np.column_stack([np.zeros(model.columns), _scipy_bound(model)]),
-        method="highs",
-        options=_scipy_limits(seconds),
-    )
-    if found.status == _INFEASIBLE:
-        return Solution("infeasible", None)
-    if found.status != _OPTIMAL:
-        return Solution("stopped", None, price=np.zeros(len(model.lower)))
-    price = np.zeros(len(model.lower))
-    marginals = np.abs(found.ineqlin.marginals) if len(sides) else np.zeros(0)
-    np.add.at(price, np.concatenate([above, below]), marginals)
-    if len(same):
-        price[same] = np.abs(found.eqlin.marginals)
-    bound = float(found.fun) if found.fun is not None else -INFINITE
-    return Solution("optimal", np.asarray(found.x), price=price, bound=bound)
-
-
-def _scipy_integer(model: HighsModel, seconds: float, nodes: int | None, gap: float) -> Solution:
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    options: dict[str, Any] = {"mip_rel_gap": gap, **_scipy_limits(seconds)}
-    if nodes is not None:
-        options["node_limit"] = nodes
-    found = milp(
-        model.cost,
-        integrality=np.ones(model.columns),
-        bounds=Bounds(np.zeros(model.columns), _scipy_bound(model)),
-        constraints=LinearConstraint(_scipy_matrix(model), model.lower, model.upper),
-        options=options,
-    )
-    if found.status == _INFEASIBLE:
-        return Solution("infeasible", None)
-    x = None if found.x is None else np.asarray(found.x)
-    bound = getattr(found, "mip_dual_bound", None)
-    name = "optimal" if found.status == _OPTIMAL else "stopped"
-    if bound is None:
-        bound = float(found.fun) if name == "optimal" else -INFINITE
-    return Solution(name, x, bound=float(bound))
-
-
-def _scipy_limits(seconds: float) -> dict[str, float]:
-    return {} if seconds == np.inf else {"time_limit": max(0.0, seconds)}

@@ -2,16 +2,14 @@
 
 **Joint** is the paper's last future work: "When using the greedy highest-load-first strategy, we
 may pick a very hot object that can only be migrated to a cold node far away, whereas we could pick
-several relatively less hot objects incurring lower migration cost." ALP's plan for the greedy
-selection is where this begins; the joint relaxation's prices then name the moves worth a thought,
-and integer programmes over groups of nodes that compete for the same room choose among them: first
-among objects of hot nodes, then also among objects that make room on a near node by leaving it. The
-plan never gets dearer.
+several relatively less hot objects incurring lower migration cost." It begins with ALP's plan for
+the greedy selection. The joint relaxation's prices name the moves worth a thought, and integer
+programmes over groups of nodes that compete for the same room choose among them: first among
+objects of hot nodes, then also among objects that make room on a near node by leaving it.
 
-**OPT** is the exact model, equations (1) to (6), for instances that are small enough. Small
-instances are solved as they are. Larger ones are first made small without losing the optimum: by
-the prices of the bound over all plans most moves would cost more, above the bound, than a plan that
-is known, so that no optimum can contain them.
+**OPT** is the exact model, equations (1) to (6), for instances that are small enough, or that can
+be made so without losing the optimum: by the prices of the bound over all plans most moves would
+cost more, above the bound, than a plan that is known.
 """
 
 from __future__ import annotations
@@ -91,7 +89,7 @@ class SearchResult:
             of such to nodes that are not hot and have room for them.
         best: the best moves of any objects.
         market, joint, cover: their relaxation, and the bound with hot nodes' objects whole.
-        whole_bound: the same with those whole that make room elsewhere, or at prices of nothing.
+        whole_bound: the same with objects whole that make room elsewhere, or at prices of nothing.
     """
 
     hot_only: Moves

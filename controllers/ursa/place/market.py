@@ -12,7 +12,9 @@ best value so far.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,8 +133,9 @@ def within(
     target: Int32,
     cost: Float64,
 ) -> None:
-    """Count in number[i] the targets of object i with cost plus priced load at most most[i]. Write
-    them to `target` and `cost`, one object after the other, if these are not empty."""
+    """Count in number[i] the targets of object i with cost plus priced load at most most[i]; write
+    them to `target` and `cost`, one object after the other, if these are not empty.
+    """
     start, length, _, way_node, way_cost = ways
     write = len(target) > 0
     at = 0
@@ -194,8 +197,7 @@ class Stock:
 
     Attributes:
         first, end: [N], places of a node's objects; first is -1 until they are fetched.
-        object: [K], `partition * l + replica`.
-        load, node: [K].
+        object, load, node: [K], `object` is ``partition * l + replica``.
         taken: [K, l], fault domains of the partition's other replicas, -1 in its own column;
             [K, 0] where domains are not looked at.
     """
@@ -245,9 +247,8 @@ class Stock:
 class Ways:
     """For each node the nearest other nodes that may take anything, as far as was asked for.
 
-    Attributes:
-        start, length: [N], place of a node's list in `node` and `cost`, ascending by cost.
-        complete: [N], the list holds every such node in reach.
+    A node's list is ``start:start + length`` of `node` and `cost`, ascending by cost; `complete`
+    lists hold every such node in reach. [N] each.
     """
 
     def __init__(self, nearest: Nearest, nodes: int, reach: float) -> None:
@@ -307,16 +308,14 @@ class Ways:
 
 @dataclass(eq=False)
 class Market:
-    """Instance and state, seen as objects that may leave and nodes that may take them.
+    """Instance and state after the swaps: objects that may leave, and nodes that may take them.
 
     Attributes:
-        instance, state: the problem, after the swaps.
         evict: True if objects may leave any node (the exact model), False if only hot nodes (the
             paper's phase 1). If False, a hot node takes nothing, and a node takes no object without
             room for it, and none in the present domain of another replica.
         reach: highest cost of a move.
-        room: [N], free capacity of a node; negative for a hot one.
-        excess: [N], load that a hot node must lose; 0 for others.
+        room, excess: [N], free capacity, negative for a hot node; load that a hot node must lose.
         takes: [N], no heavier object may come.
     """
 
@@ -345,16 +344,10 @@ class Market:
     def least(
         self, nodes: NDArray[np.integer], price: Float64, limit: Float64
     ) -> tuple[Float64, Int32]:
-        """Return the cheapest exit of each object of `nodes`: cost plus priced load, all targets.
+        """Return each object's cheapest exit, cost plus priced load and where, of distinct `nodes`.
 
-        Args:
-            nodes: distinct; their objects are `stock.of(nodes)`.
-            price: [N], of a unit of load on each node.
-            limit: [objects], costs from here on are ignored.
-
-        Returns:
-            [objects] the least value, or the limit; and where: NOWHERE when nothing is below the
-            limit, BEYOND when the value is only a bound on nodes beyond the node's list.
+        Costs from `limit` [objects] on are ignored: the value is then the limit, to NOWHERE. BEYOND
+        means that the value is only a bound on nodes beyond the node's list.
         """
         which: Ints = nodes.astype(np.int64)
         self.ways.open(nodes)
@@ -401,28 +394,13 @@ class Market:
     def best_targets(
         self, objects: Ints, price: Float64, limit: Float64, count: int
     ) -> tuple[Ints, Int32, Float64]:
-        """Return (index into `objects`, target, cost) of the `count` best targets below the limit.
+        """Return (index into `objects`, target, cost) of the `count` best targets below `limit`.
 
-        Args:
-            objects: positions in `stock`, of nodes with open lists.
-            price: [N].
-            limit: [objects].
-            count: targets an object.
+        `objects` are positions in `stock`, of nodes with open lists.
         """
-        ways, stock = self.ways, self.stock
         target = np.full((len(objects), count), NOWHERE, dtype=np.int32)
         cost = np.zeros((len(objects), count))
-        best_targets(
-            objects,
-            stock.node,
-            stock.load,
-            stock.taken,
-            ways.arrays(),
-            self.terms(price),
-            limit,
-            target,
-            cost,
-        )
+        self.look(best_targets, objects, price, limit, target, cost)
         row, column = np.nonzero(target != NOWHERE)
         return row, target[row, column], cost[row, column]
 
@@ -432,13 +410,7 @@ class Market:
         return int(self._within(objects, price, most, 0)[0].sum())
 
     def within(self, objects: Ints, price: Float64, most: Float64) -> tuple[Ints, Int32, Float64]:
-        """Return (index into `objects`, target, cost) of moves with cost + priced load <= `most`.
-
-        Args:
-            objects: positions in `stock`.
-            price: [N].
-            most: [objects], finite.
-        """
+        """Return (index into `objects`, target, cost) of moves: cost + priced load <= `most`."""
         count = self.count_within(objects, price, most)
         number, target, cost = self._within(objects, price, most, count)
         return np.repeat(np.arange(len(objects)), number), target, cost
@@ -459,19 +431,14 @@ class Market:
         """Return (targets of each object, all targets, their costs); a `count` of 0 only counts."""
         number = np.zeros(len(objects), dtype=np.int64)
         target, cost = np.empty(count, dtype=np.int32), np.empty(count)
-        within(
-            objects,
-            self.stock.node,
-            self.stock.load,
-            self.stock.taken,
-            self.ways.arrays(),
-            self.terms(price),
-            most,
-            number,
-            target,
-            cost,
-        )
+        self.look(within, objects, price, most, number, target, cost)
         return number, target, cost
+
+    def look(self, loop: Callable[..., None], objects: Ints, price: Float64, *rest: Any) -> None:
+        """Call a compiled loop over `objects`, positions in the stock."""
+        stock = self.stock
+        arrays = stock.node, stock.load, stock.taken, self.ways.arrays(), self.terms(price)
+        loop(objects, *arrays, *rest)
 
     def terms(self, price: Float64) -> Terms:
         """Return the terms for the compiled loops."""

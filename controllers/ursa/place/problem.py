@@ -59,23 +59,18 @@ class PlacementProblem:
     """Nodes that each of M objects may go to, and the room of every node.
 
     Attributes:
-        loads: [M, D], load of the object, L_i.
-        rooms: [N, D], C_j - L_*j + the load that has been selected to leave j; negative where a
-            node stays hot whatever leaves.
-        weight, room: [M], [N], the load and the room by which candidates are listed: a node that
-            can take an object has at least as much room. With one dimension `loads` and `rooms`.
+        loads, rooms: [M, D], load L_i of an object; [N, D], C_j - L_*j + the selected load that
+            leaves j, negative where a node stays hot whatever leaves.
+        weight, room: [M], [N], by which candidates are listed: a node that can take an object has
+            at least as much room. With one dimension `loads` and `rooms`.
         unit: [D], loads that count as equally much in the dimensions.
-        source: [M], node that it leaves.
-        sender: [M], node from which it is copied: the cost of a move counts from there.
-        partition: [M].
-        members: [M], partitions that move with the object: a move costs this multiple of its
-            distance.
+        source, sender: [M], node that it leaves; node that sends it, from which its cost counts.
+        partition, members: [M], members move with the object and multiply its distance.
         levels: [N, levels], fault domains from the outermost on.
         taken, level: [M, l], domain of each other replica where it is now, I_iq of (12), and its
             level; -1 in the object's own column.
         sibling: [M], objects ordered by partition; those of object i's partition, itself among
             them, are ``sibling[sibling_first[i]:sibling_end[i]]``: G_p of (11).
-        sibling_first, sibling_end: [M].
         distance: cost of a move.
         reach: no move costs more; infinite without a limit.
     """
@@ -171,9 +166,7 @@ class PlacementProblem:
     def meeting(self, objects: Ints, row: Ints, target: Int32) -> tuple[Ints, Ints]:
         """Return (row, column) entries of (11): of two replicas at most one goes to a domain.
 
-        Args:
-            objects: [m].
-            row, target: [pairs], the place in `objects`, and the node.
+        `row` is a pair's place in `objects`, `target` its node.
         """
         partition = self.partition[objects]
         if self.levels.shape[1] == 1:  # the paper's model: one row per partition and domain
@@ -221,44 +214,13 @@ class PlacementProblem:
 def assignment_problem(
     instance: Instance, state: PlanState, selection: Selection, max_move_cost: float | None
 ) -> PlacementProblem:
-    """Return the problem of placing `selection`; `state` still counts its objects in place."""
-    return problem_of(
-        instance,
-        selection,
-        load=state.load[:, None],
-        capacity=instance.capacity.astype(np.float64)[:, None],
-        levels=instance.fault_domain[:, None],
-        members=np.ones(len(selection)),
-        max_move_cost=max_move_cost,
-    )
+    """Return the problem of placing `selection`; `state` still counts its objects in place.
 
-
-def nested_domains(instance: Instance) -> Int32:
-    """Return [N, levels + 1], fault domains from the outermost on, the node itself last."""
-    nodes = np.arange(instance.nodes, dtype=np.int32)
-    return np.column_stack([instance.fault_domain, nodes]).astype(np.int32)
-
-
-def problem_of(
-    placed: Instance,
-    selection: Selection,
-    *,
-    load: Float64,
-    capacity: Float64,
-    levels: Int32,
-    members: Float64,
-    max_move_cost: float | None,
-) -> PlacementProblem:
-    """Return the problem of placing `selection`.
-
-    Args:
-        placed: where replicas are, and what moves cost; its loads and domains are not looked at.
-        selection: the objects, with `load` [M] or [M, D].
-        load, capacity: [N, D]; `load` still counts the objects in place.
-        levels: [N, levels], as of `PlacementProblem`.
-        members: [M], partitions that each object stands for.
-        max_move_cost: no single move costs more.
+    `selection` has `load` [M] or [M, D]. No single move costs more than `max_move_cost`.
     """
+    load = state.load.reshape(instance.nodes, -1)
+    capacity = instance.capacity.astype(np.float64).reshape(load.shape)
+    levels = instance.levels_apart()
     count, dimensions = len(selection), load.shape[1]
     loads = np.asarray(selection.load, np.float64).reshape(count, dimensions)
     leaving = np.empty_like(load)
@@ -271,7 +233,7 @@ def problem_of(
     if dimensions > 1 and count:
         mean = loads.mean(axis=0)
         unit = np.where(mean > 0, mean, 1.0)
-    homes = levels[placed.replica_node[selection.partition]]
+    homes = levels[instance.replica_node[selection.partition]]
     level = (homes != levels[selection.node][:, None]).argmax(axis=2)
     taken = np.take_along_axis(homes, level[:, :, None], axis=2)[:, :, 0]
     taken[np.arange(count), selection.replica] = -1
@@ -283,16 +245,16 @@ def problem_of(
         room=(rooms / unit).min(axis=1),
         unit=unit,
         source=selection.node,
-        sender=placed.sender(selection.partition, selection.replica),
+        sender=instance.sender(selection.partition, selection.replica),
         partition=selection.partition,
-        members=members,
+        members=instance.members_of(selection.partition),
         levels=levels,
         taken=np.ascontiguousarray(taken),
         level=level.astype(np.int8),
         sibling=sibling,
         sibling_first=first,
         sibling_end=end,
-        distance=placed.distance,
+        distance=instance.distance,
         reach=np.inf if max_move_cost is None else float(max_move_cost),
     )
 
@@ -321,11 +283,8 @@ MOST_ALIKE = 0.75
 class Lists:
     """Lists of candidates, widened on demand.
 
-    Attributes:
-        group: [M], the list of each object.
-        start, length: [G], place of each list in `node` and `cost`.
-        complete: [G], the list holds every node in reach that has room.
-        node, cost: candidates and the cost of a move there, ascending within a list.
+    List g is ``start[g]:start[g] + length[g]`` of `node` and `cost`, ascending by cost; `complete`
+    ones hold every node in reach that has room. `group` [M] is the list of each object.
     """
 
     def __init__(

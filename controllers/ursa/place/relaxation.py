@@ -41,14 +41,8 @@ def first_fit(
     """Place what is unplaced, in place; what then is left fits on no node in reach.
 
     Every round searches anew among the nodes that still have room, so that a crowd of full nodes
-    is stepped over, and places at least one object that any node can still take.
-
-    Args:
-        problem: room is before anything has been placed.
-        lists: candidates by the whole room, for the first round.
-        move_to: [M], UNPLACED for objects to place; filled in.
-        used: [N, D], load that `move_to` puts on each node; kept up to date.
-        objects: the objects to place; by default all unplaced ones.
+    is stepped over. `lists` hold candidates by the whole room, for the first round. `move_to` [M]
+    is filled in, and `used` [N, D], the load that it puts on nodes, kept up to date.
     """
     wanted = np.arange(len(problem)) if objects is None else np.asarray(objects)
     pending = wanted[move_to[wanted] == UNPLACED]
@@ -71,11 +65,7 @@ def first_fit(
 
 
 def take_back(problem: PlacementProblem, move_to: Int32) -> Bools:
-    """Unplace, in place, the lightest objects of nodes that are over-full until they fit.
-
-    Returns:
-        [M], the objects taken back.
-    """
+    """Unplace, in place, the lightest objects of over-full nodes until they fit; return [M]."""
     back = np.zeros(len(problem), dtype=np.bool_)
     used, heaviness = problem.load_of(move_to), problem.heaviness()
     for j in np.flatnonzero(((used > 0) & (used > problem.rooms)).any(axis=1)):
@@ -110,8 +100,7 @@ class Relaxation:
         active: [M].
         columns: the pairs in the programme and their values.
         bound: certified lower bound of placing all objects (`certify`).
-        fits: the programme places every object in full.
-        rounds: how often it was solved.
+        fits, rounds: the programme places every object in full; how often it was solved.
     """
 
     start: Int32
@@ -157,13 +146,10 @@ class Columns:
 
 
 def relax(problem: PlacementProblem, lists: Lists, start: Int32, timer: Timer) -> Relaxation:
-    """Solve the relaxation.
+    """Solve the relaxation from `start` [M], a placement that fits, UNPLACED where none was found.
 
-    Args:
-        problem: the objects to place.
-        lists: candidates by the whole room; widened as far as the proof needs.
-        start: [M], a placement that fits (`firstfit.first_fit`), UNPLACED where it found none.
-        timer: when no time is left, what there is by then: its bound is lower, and valid.
+    `lists` are widened as far as the proof needs. When no time is left the bound is lower, and
+    valid.
     """
     near_node, near = nearest_fit(problem, lists, np.arange(len(problem)))
     begin = np.where(start == UNPLACED, near_node, start)

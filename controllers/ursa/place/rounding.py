@@ -45,11 +45,8 @@ PASSES = 12
 class Choices:
     """Promising targets of each object, the cheapest move first.
 
-    Attributes:
-        first, end: [M], place of an object's targets in the others; none for inactive objects.
-        node, cost: [targets].
-        reduced: [targets], cost plus priced load, less the object's worth: 0 in the relaxation's
-            optimum, else the target's extra cost.
+    Those of object i are ``first[i]:end[i]`` of the others; inactive objects have none. `reduced`
+    is cost plus priced load, less the object's worth: 0 in the relaxation's optimum.
     """
 
     first: Ints
@@ -70,12 +67,8 @@ class Choices:
 
 @dataclass(eq=False)
 class FittingPlacement:
-    """A placement that fits.
-
-    Attributes:
-        move_to: [M].
-        used: [N, D], load that it puts on each node.
-        cost: [M], cost of each move, 0 for UNPLACED.
+    """A placement that fits: targets [M], the load that they put on nodes [N, D], and the cost of
+    each move [M], 0 for UNPLACED.
     """
 
     move_to: Int32
@@ -162,12 +155,8 @@ WIDENINGS = 6
 
 @dataclass(frozen=True)
 class Effort:
-    """Limits of the work on a piece.
-
-    Attributes:
-        columns: pieces with more targets than that are left as they are.
-        nodes: of branch and bound, a limit that is the same on every machine; None for none.
-        gap: relative gap that is good enough.
+    """Limits of the work on a piece: it is left as it is with more targets than `columns`; `nodes`
+    of branch and bound, the same on every machine; and the relative gap that is good enough.
     """
 
     columns: float
@@ -179,21 +168,15 @@ QUICK = Effort(columns=3000, nodes=200, gap=1e-5)
 EXACT = Effort(columns=INFINITE, nodes=None, gap=0.0)
 
 
-@dataclass(frozen=True)
-class LowerBoundProof:
-    """Proof by the pieces: a lower bound of placing all objects, and True if it is reached."""
-
-    bound: float
-    optimal: bool
+Proof = tuple[float, bool]
+"""A lower bound of placing all objects, and True if it is reached."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Components of the pairs of reduced cost at most `tau`.
+    """Components of the pairs of reduced cost at most `tau`, and those of the first placement.
 
     Attributes:
-        options: these pairs, and those of the placement that it began with.
-        tau: the limit.
         label: [M], the piece of each object.
         slack: [pieces], what the placement costs above the piece's part of the bound.
         size: [pieces], pairs that a better placement of the piece could hold.
@@ -213,23 +196,17 @@ def polish(
     now: FittingPlacement,
     effort: Effort,
     timer: Timer,
-) -> LowerBoundProof:
+) -> Proof:
     """Solve each piece; `now`, which places every object, is changed where something is better.
 
-    Args:
-        problem: what is placed.
-        lists: candidates, widened where pieces reach farther.
-        relaxed: prices and bound.
-        now: where to begin.
-        effort: limits.
-        timer: nothing is begun when no time is left.
+    Nothing is begun when no time is left.
     """
     cost = float(now.cost.sum())
     if cost <= relaxed.bound * (1 + EQUAL):
-        return LowerBoundProof(min(relaxed.bound, cost), optimal=True)
+        return min(relaxed.bound, cost), True
     pieces = _pieces(problem, lists, relaxed, now, effort, timer)
     if pieces is None:
-        return LowerBoundProof(relaxed.bound, optimal=False)
+        return relaxed.bound, False
     order = np.argsort(pieces.label, kind="stable")
     begin = np.searchsorted(pieces.label[order], np.arange(len(pieces.slack) + 1))
     lossy = np.flatnonzero(pieces.slack > MIN_LOSS)
@@ -248,7 +225,7 @@ def polish(
 
     in_threads(work, len(lossy))
     bound = relaxed.bound + float(np.minimum(raised, pieces.tau / 2).sum())
-    return LowerBoundProof(min(bound, float(now.cost.sum())), optimal=bool(reached.all()))
+    return min(bound, float(now.cost.sum())), bool(reached.all())
 
 
 def _pieces(
@@ -340,14 +317,11 @@ def solve_piece(
     effort: Effort,
     timer: Timer,
 ) -> tuple[float, float]:
-    """Place `objects` anew, all others staying, where that is cheaper.
+    """Place `objects` anew, all others staying, where that is cheaper; return the savings, and the
+    most possible savings.
 
-    A solver's tolerance may let a node be over-full by a millionth. The set of objects that is too
-    heavy is then forbidden by a cover inequality, and the programme solved again: loads fit to the
-    last digit.
-
-    Returns:
-        (the savings, the most possible savings).
+    A solver's tolerance may let a node be over-full by a millionth: the set of objects that is too
+    heavy is then forbidden by a cover inequality, and the programme solved again.
     """
     move_to = standing.move_to
     row, at = ragged(options.first[objects], options.end[objects] - options.first[objects])

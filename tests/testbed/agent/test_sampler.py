@@ -31,7 +31,7 @@ CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))
 
 
 @pytest.fixture
-def raw():
+def raw() -> FakeRados:
     return FakeRados(16)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.errors import raises
 
 
 @pytest.fixture
-def shell(tmp_path):
+def shell(tmp_path: Path) -> Iterator[FakeSystemdShell]:
     with FakeSystemdShell(tmp_path) as shell:
         yield shell
 

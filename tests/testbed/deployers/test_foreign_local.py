@@ -8,6 +8,7 @@ ceph-ansible, which also runs daemons as the host's units; its playbooks are not
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def adopt(testbed: Testbed, **more: object) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def strange(deployed):
+def strange(deployed: Testbed) -> Iterator[Testbed]:
     """Return a cluster with a balancer, without our pools, and with a bare admin node."""
     site = open_site(deployed.site)
     assert isinstance(site, SnapshotSite)
@@ -60,7 +61,7 @@ def strange(deployed):
     restore_snapshot(site, deployed.name)
 
 
-def test_an_osd_that_is_down_is_an_error(strange):
+def test_an_osd_that_is_down_is_an_error(strange: Testbed) -> None:
     run(strange, "osd1", "systemctl stop ceph-osd@1")
     try:
         with raises(DeployError, "osd.1"):
@@ -70,7 +71,7 @@ def test_an_osd_that_is_down_is_an_error(strange):
     assert run(strange, "admin", "rados lspools").split() == []
 
 
-def test_it_has_the_specs_pools_settings_and_control_plane(strange):
+def test_it_has_the_specs_pools_settings_and_control_plane(strange: Testbed) -> None:
     changed = adopt(strange)
     assert changed["admin"] > 0
     assert run(strange, "admin", "rados lspools").split() == ["bench"]
@@ -90,5 +91,5 @@ def test_it_has_the_specs_pools_settings_and_control_plane(strange):
     assert run(strange, "admin", "ceph health").strip() == "HEALTH_OK"
 
 
-def test_a_second_time_changes_nothing(strange):
+def test_a_second_time_changes_nothing(strange: Testbed) -> None:
     assert sum(adopt(strange).values()) == 0

@@ -20,7 +20,7 @@ SIZE = 65536
 
 
 @pytest.fixture
-def spec():
+def spec() -> TestbedSpec:
     return load_spec(SPEC)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.testbed.swift_beds import bed_of
+from tests.testbed.swift_beds import Bed, bed_of
 
 
 @pytest.fixture(scope="package")
-def bed():
+def bed() -> Iterator[Bed]:
     """Provide ``mos-quick``'s Swift: two microstores on three storage nodes. Tests restore their
     changes."""
     with bed_of("swift-test", "mos-quick.yaml") as found:

@@ -6,12 +6,14 @@ import base64
 import hashlib
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from campaigns.grounds.live import LoadMeter
 from testbed import reach
+from testbed.client import AgentClient
 from testbed.deploy.roles import deploy
 from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.swift_beds import Bed
@@ -21,12 +23,12 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def agent(bed):
+def agent(bed: Bed) -> AgentClient:
     return bed.agent
 
 
 @pytest.fixture(scope="module")
-def stored(bed):
+def stored(bed: Bed) -> Stored:
     found = Stored(bed.client("small"), "objects")
     for number in range(40):
         assert found.put(f"first-{number}", 1000 * number)
@@ -38,7 +40,7 @@ def quota(bed: Bed, node: str, group: str) -> float:
     return int(text) / 25_000
 
 
-def test_nothing_secret_is_where_others_look(bed):
+def test_nothing_secret_is_where_others_look(bed: Bed) -> None:
     secrets = json.loads((bed.testbed.directory / "swift-secrets.json").read_text())
     keys = [secrets["prefix"], secrets["suffix"], *secrets["keys"].values()]
     log = (bed.testbed.directory / "deploy.log").read_text()
@@ -54,12 +56,14 @@ def test_nothing_secret_is_where_others_look(bed):
     assert bed.run("admin", f"stat -c %a {keys_of_tenants}").split() == ["600", "600"]
 
 
-def test_a_second_run_changes_nothing(bed):
+def test_a_second_run_changes_nothing(bed: Bed) -> None:
     again = deploy(bed.testbed, bed.spec, site=bed.site)
     assert again == dict.fromkeys(bed.spec.node_names(), 0)
 
 
-def test_shares_change_within_a_second_and_nothing_fails(bed, agent, stored):
+def test_shares_change_within_a_second_and_nothing_fails(
+    bed: Bed, agent: AgentClient, stored: Stored
+) -> None:
     assert quota(bed, "proxy0", "proxy") == pytest.approx(0.4)
     before = agent.call("swift-status")["state"]
     with stored.load():
@@ -85,7 +89,7 @@ def test_shares_change_within_a_second_and_nothing_fails(bed, agent, stored):
     assert quota(bed, "proxy0", "proxy") == pytest.approx(0.4)
 
 
-def test_tenants_are_seen_and_mapped(bed, agent, stored):
+def test_tenants_are_seen_and_mapped(bed: Bed, agent: AgentClient, stored: Stored) -> None:
     with stored.load():
         seen = agent.call("swift-status", {"interval_s": 3})["microstores"]
     tenants = {tenant["name"]: tenant for tenant in seen["tenants"]}
@@ -105,13 +109,13 @@ def test_tenants_are_seen_and_mapped(bed, agent, stored):
     agent.call("swift-restore")
 
 
-def test_the_cosbench_drivers_stores_keep_their_contract(bed, tmp_path):
+def test_the_cosbench_drivers_stores_keep_their_contract(bed: Bed, tmp_path: Path) -> None:
     """Both Swift's own protocol and s3api, which has different listings."""
     shell = reach.shell_to(bed.testbed, bed.testbed.node("admin"))
     keep_the_contract(shell, "/etc/hotbed/swift/small.json", ("swift", "s3"), tmp_path)
 
 
-def test_processes_change_without_refusing(agent, stored):
+def test_processes_change_without_refusing(agent: AgentClient, stored: Stored) -> None:
     with stored.load():
         for count in (2, 1):
             action = {"action": "workers", "microstore": "small", "workers": count}
@@ -120,7 +124,7 @@ def test_processes_change_without_refusing(agent, stored):
     assert stored.lost() == []
 
 
-def test_a_half_written_ring_is_never_read(bed, agent, stored):
+def test_a_half_written_ring_is_never_read(bed: Bed, agent: AgentClient, stored: Stored) -> None:
     """The node's daemon refuses it, and ignores a file left next to the ring by a crash."""
     path = "/etc/hotbed/swift/small/object.ring.gz"
     before = bed.run("proxy0", f"sha256sum < {path}")
@@ -150,7 +154,7 @@ def test_a_half_written_ring_is_never_read(bed, agent, stored):
     assert stored.lost() == []
 
 
-def test_a_proxy_that_is_killed_comes_back(bed, agent, stored):
+def test_a_proxy_that_is_killed_comes_back(bed: Bed, agent: AgentClient, stored: Stored) -> None:
     with stored.load():
         time.sleep(1)
         bed.run("proxy0", "systemctl kill -s KILL hotbed-swift-proxy")
@@ -161,7 +165,7 @@ def test_a_proxy_that_is_killed_comes_back(bed, agent, stored):
     assert stored.lost() == []
 
 
-def test_a_full_disk_loses_nothing(bed, stored):
+def test_a_full_disk_loses_nothing(bed: Bed, stored: Stored) -> None:
     fill = "/srv/hotbed-swift/d0/fill"
     bed.run(
         "storage0",
@@ -175,7 +179,9 @@ def test_a_full_disk_loses_nothing(bed, stored):
         bed.run("storage0", f"rm -f {fill}")
 
 
-def test_a_storage_node_that_dies_under_load_loses_nothing(bed, agent, stored):
+def test_a_storage_node_that_dies_under_load_loses_nothing(
+    bed: Bed, agent: AgentClient, stored: Stored
+) -> None:
     with stored.load():
         time.sleep(1)
         bed.run(
@@ -195,7 +201,9 @@ def test_a_storage_node_that_dies_under_load_loses_nothing(bed, agent, stored):
 
 
 @pytest.mark.timeout(900)
-def test_a_storage_node_leaves_and_returns_under_load(bed, agent, stored):
+def test_a_storage_node_leaves_and_returns_under_load(
+    bed: Bed, agent: AgentClient, stored: Stored
+) -> None:
     with stored.load(threads=2):
         failed = stored.failed
         leave: dict[str, Any] = {"action": "remove-storage", "node": "storage2"}

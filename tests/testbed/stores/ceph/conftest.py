@@ -15,10 +15,10 @@ from testbed.stores.ceph import CephStore, Connection
 
 
 @pytest.fixture
-def raw():
+def raw() -> FakeRados:
     return FakeRados()
 
 
 @pytest.fixture
-def store(raw):
+def store(raw: FakeRados) -> CephStore:
     return CephStore(Connection(raw, timeout_s=2.0), pools=["bench"])

@@ -248,7 +248,7 @@ class Osds:
 
 
 @pytest.fixture
-def osds():
+def osds() -> Osds:
     return Osds()
 
 

@@ -136,12 +136,12 @@ class PinnableRados(FakeRados):
 
 
 @pytest.fixture
-def raw():
+def raw() -> PinnableRados:
     return PinnableRados()
 
 
 @pytest.fixture
-def connection(raw):
+def connection(raw: PinnableRados) -> Connection:
     return Connection(raw, timeout_s=2.0)
 
 
