@@ -122,11 +122,8 @@ def _node(data: Mapping[str, Any]) -> AgentNode:
 
 
 def load_config(path: str = CONFIG) -> AgentConfig:
-    """Return the configuration of this admin node.
-
-    Raises:
-        UserError: there is none (the store is not deployed), or it is malformed.
-    """
+    """Return the configuration of this admin node. UserError: there is none (the store is not
+    deployed), or it is malformed."""
     try:
         return config_from_json(read_deployed(Path(path)))
     except ValueError as error:

@@ -275,11 +275,8 @@ def start_unit(config: AgentConfig, plan: Mapping[str, Any], max_s: float) -> No
 
 
 def wait_until_running(first: int, alive: Callable[[], bool]) -> None:
-    """Wait until the `first` steps (those at or before 0) are done.
-
-    Raises:
-        RemoteError: the unit died, a load could not be started, or it takes too long.
-    """
+    """Wait until the `first` steps (those at or before 0) are done. RemoteError: the unit died, a
+    load could not be started, or it takes too long."""
     deadline = time.monotonic() + _READY_S
     while True:
         events = read_events(FOLDER)

@@ -67,12 +67,9 @@ def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
     """Start a writer: {node, name, plan, max_s, wait_s} -> {started_wall}; return once it writes.
 
     `plan` is a `testbed.agent.openloop.plan.WritePlan`. unit-wait for `name` returns its output.
-
-    Raises:
-        UserError: no such node, plan, pool or PG, or a unit of this name is running.
-        StoreError: the store does not accept the load's first objects.
-        RemoteError: the load did not start within `wait_s`.
-    """
+    UserError: no such node, plan, pool or PG, or a unit of this name is running. StoreError: the
+    store does not accept the load's first objects. RemoteError: the load did not start within
+    `wait_s`."""
     node, name, body, max_s, wait_s = needed(
         payload, "open-loop-start", "node", "name", "plan", "max_s", "wait_s"
     )

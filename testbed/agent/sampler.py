@@ -179,11 +179,8 @@ class Sampler:
 
 def open_sampler(config: AgentConfig, timeout_s: float = TIMEOUT_S) -> Sampler:
     """Return a sampler of this admin node's testbed; without a store that answers, of its nodes.
-
-    Args:
-        config: the testbed.
-        timeout_s: a store that has not answered by then is missing from the sample.
-    """
+    `config`: the testbed. `timeout_s`: a store that has not answered by then is missing from the
+    sample."""
     monitor = Monitor(config.nodes, over_ssh(config))
     if config.store != "ceph":
         return Sampler(config, monitor, None)

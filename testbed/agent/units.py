@@ -172,12 +172,9 @@ def _sh(script: str, *arguments: str) -> list[str]:
 
 
 def start(shell: Shell, name: str, argv: Sequence[str], *, max_s: float) -> None:
-    """Start `argv` as the unit ``hotbed-<name>`` on the shell's node.
-
-    Raises:
-        UserError: a unit of this name is running, or the name or command is invalid.
-        RemoteError: the node cannot be reached or systemd refused.
-    """
+    """Start `argv` as the unit ``hotbed-<name>`` on the shell's node. UserError: a unit of this
+    name is running, or the name or command is invalid. RemoteError: the node cannot be reached or
+    systemd refused."""
     _check_name(name)
     if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
         raise UserError("the command must be a list of one or more words", where=f"unit {name}")
@@ -196,11 +193,8 @@ def start(shell: Shell, name: str, argv: Sequence[str], *, max_s: float) -> None
 
 
 def wait(shell: Shell, name: str, *, timeout_s: float) -> UnitResult:
-    """Wait for the unit to end, return its output and forget the unit.
-
-    Raises:
-        UserError: there is no unit of this name.
-        RemoteError: the unit still runs after `timeout_s`, or the node cannot be reached.
+    """Wait for the unit to end, return its output and forget the unit. UserError: there is no unit
+    of this name. RemoteError: the unit still runs after `timeout_s`, or the node cannot be reached.
     """
     _check_name(name)
     done = shell.run(

@@ -37,11 +37,8 @@ class Loads:
 
     def start(self, stretches: Stretches, begins_s: float | None) -> None:
         """Start the plan's first stretch now, in place of the running loads. The others count from
-        `begins_s`, a benchmark's start, if it is known.
-
-        Raises:
-            UserError: a node is unknown, or a share or a time is invalid.
-        """
+        `begins_s`, a benchmark's start, if it is known. UserError: a node is unknown, or a share or
+        a time is invalid."""
         plan = sorted(((t_s, dict(loads)) for t_s, loads in stretches), key=lambda item: item[0])
         for t_s, loads in plan:
             self._check(t_s, loads)
@@ -123,11 +120,7 @@ class OpenWritesResult:
 
 
 def start_writes(process: SimulatorProcess, names: Sequence[str], writes: OpenWrites) -> None:
-    """Start the writes now.
-
-    Raises:
-        UserError: a PG is unknown.
-    """
+    """Start the writes now. UserError: a PG is unknown."""
     unknown = sorted(set(writes.rates) - set(names))
     if unknown:
         raise UserError(f"there is no placement group {unknown[0]!r}", where="open-loop: rates")
@@ -146,11 +139,7 @@ def start_writes(process: SimulatorProcess, names: Sequence[str], writes: OpenWr
 
 
 def result_of_writes(process: SimulatorProcess, names: Sequence[str]) -> OpenWritesResult:
-    """Return the result of the writes.
-
-    Raises:
-        StoreError: no writes were started, or they have not ended.
-    """
+    """Return the result of the writes. StoreError: none were started, or they have not ended."""
     answer = process.ask("open-loop")
     if not answer.result["done"]:
         raise StoreError("the open-loop writes have not ended.")

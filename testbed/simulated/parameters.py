@@ -105,11 +105,8 @@ class ModelParameters(BaseModel):
 
 
 def load_parameters(path: Path) -> ModelParameters:
-    """Read model parameters from a YAML file with those that differ from the defaults.
-
-    Raises:
-        UserError: the file cannot be read or does not fit; one sentence.
-    """
+    """Read model parameters from a YAML file with those that differ from the defaults. UserError:
+    the file cannot be read or does not fit; one sentence."""
     data = read(path) or {}
     try:
         return ModelParameters.model_validate(data)
@@ -118,11 +115,8 @@ def load_parameters(path: Path) -> ModelParameters:
 
 
 def osd_group(spec: TestbedSpec) -> GroupSpec:
-    """Return the group of a spec's OSD nodes; the model supports one kind of OSD node.
-
-    Raises:
-        UserError: the store is not Ceph, or there are several kinds of OSD nodes.
-    """
+    """Return the group of a spec's OSD nodes; the model supports one kind of OSD node. UserError:
+    the store is not Ceph, or there are several kinds of OSD nodes."""
     if not isinstance(spec.store, CephSpec):
         raise UserError(
             "only a Ceph can be simulated",
@@ -158,11 +152,8 @@ def client_node(spec: TestbedSpec) -> str:
 
 
 def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters:
-    """Return `parameters` with the spec's own ceph.conf settings applied.
-
-    Raises:
-        UserError: a setting has a value that the model does not accept.
-    """
+    """Return `parameters` with the spec's own ceph.conf settings applied. UserError: a setting has
+    a value that the model does not accept."""
     osd_group(spec)
     assert isinstance(spec.store, CephSpec)
     given: dict[str, Any] = {}
@@ -201,11 +192,8 @@ def _racks(spec: TestbedSpec, model: ModelParameters) -> dict[str, Any]:
 
 
 def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> Mapping[str, Any]:
-    """Return the simulator's configuration (`ceph.Config` in dataplane/sim/ceph).
-
-    Raises:
-        UserError: the spec cannot be simulated.
-    """
+    """Return the simulator's configuration (`ceph.Config` in dataplane/sim/ceph). UserError: the
+    spec cannot be simulated."""
     group = osd_group(spec)
     model = effective(spec, parameters)
     assert group.disk is not None and isinstance(spec.store, CephSpec)
@@ -278,11 +266,8 @@ def scaled(spec: TestbedSpec, osds: int) -> TestbedSpec:
 
     Its clients are nodes of their own with the link of the spec's client. Their number per OSD is
     the spec's, rounded up. The first pool has the placement groups of `placement_groups`.
-
-    Raises:
-        UserError: the spec has several kinds of OSD nodes, or `osds` is less than the number of a
-            pool's replicas.
-    """
+    UserError: the spec has several kinds of OSD nodes, or `osds` is less than the number of a
+    pool's replicas."""
     group = osd_group(spec)
     ceph = spec.ceph()
     first = ceph.pools[0]

@@ -74,11 +74,8 @@ class SimulatorProcess:
         return self._process.pid
 
     def ask(self, op: str, **fields: Any) -> SimulatorAnswer:
-        """Send a request and wait for its answer.
-
-        Raises:
-            StoreError: the simulator refused, died, hung or answered nonsense.
-        """
+        """Send a request and wait for its answer. StoreError: the simulator refused, died, hung or
+        answered nonsense."""
         if self._process.stdin is None or self._process.stdin.closed:
             raise StoreError(f"the simulator is closed: {op} cannot be asked of it.")
         deadline = time.monotonic() + self._limit_s

@@ -22,25 +22,16 @@ def digest(program: str = HOTBEDSIM) -> str:
 
 
 def require(program: str) -> None:
-    """Raise an error unless a simulator exists and was built from the present sources.
-
-    Raises:
-        StoreError: it is missing or was built from others.
-    """
+    """Raise an error unless a simulator exists and was built from the present sources. StoreError:
+    it is missing or was built from others."""
     path = DATAPLANE / "bin" / program
     check(built_from(path), path)
 
 
 def check(built_from: str, program: Path) -> None:
-    """Raise an error unless the simulator was built from the present sources.
-
-    Args:
-        built_from: the program's own digest; empty if it was built without one.
-        program: path of the program.
-
-    Raises:
-        StoreError: it was built from other sources.
-    """
+    """Raise an error unless the simulator was built from the present sources. `built_from`: the
+    program's own digest; empty if it was built without one. `program`: path of the program.
+    StoreError: it was built from other sources."""
     if built_from != digest(program.name):
         raise StoreError(
             f"the simulator {program} was built from other sources than {DATAPLANE} holds: run "
@@ -49,11 +40,8 @@ def check(built_from: str, program: Path) -> None:
 
 
 def built_from(program: Path) -> str:
-    """Return the digest of its sources that a simulator's program prints.
-
-    Raises:
-        StoreError: it prints none.
-    """
+    """Return the digest of its sources that a simulator's program prints. StoreError: it prints
+    none."""
     try:
         said = subprocess.run(
             [program, "version"], capture_output=True, text=True, timeout=20, check=True

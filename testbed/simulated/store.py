@@ -99,10 +99,7 @@ def saved_from(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def changes(now: Mapping[str, Any], saved: Mapping[str, Any]) -> list[RestoreAction]:
     """Return the changes from `now` to `saved`, the balancer first so that it does not undo others.
-
-    Raises:
-        StoreError: `saved` was not saved by this version.
-    """
+    StoreError: `saved` was not saved by this version."""
     if saved.get("version") != SAVED_VERSION:
         raise StoreError(
             "the saved settings are of another version of the simulator: begin the run anew"
@@ -348,11 +345,8 @@ class SimulatedCeph:
 
     def start_disturbance(self, stretches: Stretches) -> None:
         """Load nodes by a plan. Its first stretch begins now; the others count from the benchmark's
-        start (`start_benchmark`), as on a real testbed.
-
-        Raises:
-            UserError: a node is unknown, or a share is invalid.
-        """
+        start (`start_benchmark`), as on a real testbed. UserError: a node is unknown, or a share is
+        invalid."""
         running = self._begins_s is not None and not self._done
         self._fio.start(stretches, self._begins_s if running else None)
 
@@ -383,11 +377,8 @@ class SimulatedCeph:
         return self._done
 
     def run_benchmark(self, *, grace_s: float = 30.0) -> BenchmarkResult:
-        """Advance until the benchmark has ended.
-
-        Raises:
-            StoreError: it has not ended `grace_s` after its time (operations hang).
-        """
+        """Advance until the benchmark has ended. StoreError: it has not ended `grace_s` after its
+        time (operations hang)."""
         if self._benchmark is None or self._begins_s is None:
             raise StoreError("no benchmark was started.")
         limit = self._begins_s + self._benchmark.duration_s + grace_s

@@ -49,11 +49,8 @@ def what_is_missing(ask: Ask, osds: int) -> str | None:
 
 
 def wait(ask: Ask, osds: int, timeout_s: float, *, clock: Callable[[], float], sleep: Any) -> float:
-    """Poll until the cluster serves; return the seconds it took.
-
-    Raises:
-        TimeoutError: the cluster does not serve in time; the message says what is missing.
-    """
+    """Poll until the cluster serves; return the seconds it took. TimeoutError: the cluster does not
+    serve in time; the message says what is missing."""
     start = clock()
     missing: str | None = "the monitors do not answer"
     while True:
@@ -115,11 +112,8 @@ class Apart:
         self._child: tuple[BaseProcess, Connection] | None = None
 
     def __call__(self, daemon: str, prefix: str) -> Mapping[str, Any]:
-        """Ask as any `Ask` does.
-
-        Raises:
-            RuntimeError: the process cannot ask at all; it wrote the reason to standard error.
-        """
+        """Ask as any `Ask` does. RuntimeError: the process cannot ask at all; it wrote the reason
+        to standard error."""
         child, pipe = self._child = self._child or self._begin()
         try:
             pipe.send((daemon, prefix))

@@ -244,10 +244,7 @@ def names_for(
     """Return `count` object names for each of `pgids`, always the same: ``<prefix>-<number>``.
 
     The names depend only on the arguments, so that another run overwrites the same objects.
-
-    Raises:
-        ValueError: a PG is not in the pool.
-    """
+    ValueError: a PG is not in the pool."""
     wanted: dict[int, list[str]] = {}
     order = list(pgids)
     for pgid in order:

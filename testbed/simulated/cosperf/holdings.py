@@ -93,11 +93,8 @@ class Holdings:
         return found
 
     def assign(self, machines: Mapping[str, str], now_s: float) -> None:
-        """Assign whole machines ("": to the pool).
-
-        Raises:
-            StoreError: shares have been given, or a machine or microstore is unknown.
-        """
+        """Assign whole machines ("": to the pool). StoreError: shares have been given, or a machine
+        or microstore is unknown."""
         if self.shares is not None:
             raise StoreError("the pool is divided by shares: a whole machine cannot be assigned")
         for machine, store in machines.items():
@@ -109,11 +106,8 @@ class Holdings:
         self._changed(now_s)
 
     def give(self, shares: Mapping[str, Resources], now_s: float) -> None:
-        """Give shares; microstores without a new share keep their present one.
-
-        Raises:
-            StoreError: a microstore is unknown, or the shares together exceed the pool.
-        """
+        """Give shares; microstores without a new share keep their present one. StoreError: a
+        microstore is unknown, or the shares together exceed the pool."""
         unknown = [name for name in shares if name not in self.stores]
         if unknown:
             raise StoreError(f"there is no microstore {unknown[0]!r}")

@@ -66,12 +66,8 @@ class LoadCurve:
 
 
 def paper_stages(seed: int, *, minutes: float = STAGE_MINUTES[-1]) -> dict[str, LoadCurve]:
-    """Return the loads of A to D.
-
-    Args:
-        seed: seed of levels, times and noise.
-        minutes: total length, to which everything is scaled; the paper's is 840.
-    """
+    """Return the loads of A to D. `seed`: seed of levels, times and noise. `minutes`: total length,
+    to which everything is scaled; the paper's is 840."""
     rng = random.Random(f"stages-{seed}")
     stretch = minutes / STAGE_MINUTES[-1]
     shifts = {at: rng.uniform(-1, 1) * TIME_SPREAD_MINUTES for at in (420.0, FALL_MINUTE)}

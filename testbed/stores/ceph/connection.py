@@ -124,15 +124,10 @@ def parse(output: bytes) -> Any:
 def together(
     calls: Sequence[Callable[[], T]], timeout_s: float, concurrency: int = CONCURRENCY
 ) -> list[T]:
-    """Make `calls` in daemon threads, at most `concurrency` at once.
-
-    Args:
-        calls: functions to call; results come back in this order.
-        timeout_s: limit for all calls; a call that hangs longer is left behind in its thread.
-
-    Raises:
-        StoreError: a call did not return in time. An error of a call is raised as it is.
-    """
+    """Make `calls` in daemon threads, at most `concurrency` at once. `calls`: functions to call;
+    results come back in this order. `timeout_s`: limit for all calls; a call that hangs longer is
+    left behind in its thread. StoreError: a call did not return in time. An error of a call is
+    raised as it is."""
     results: list[Any] = [None] * len(calls)
     errors: list[BaseException] = []
     positions = iter(range(len(calls)))
@@ -177,11 +172,8 @@ def start_workers(work: Callable[[], None], count: int) -> list[threading.Thread
 
 
 def connect(conf: str = CONF, timeout_s: float = TIMEOUT_S) -> Connection:
-    """Connect to the cluster that `conf` names, as its administrator.
-
-    Raises:
-        StoreError: no librados, no configuration, or no monitor answers within `timeout_s`.
-    """
+    """Connect to the cluster that `conf` names, as its administrator. StoreError: no librados, no
+    configuration, or no monitor answers within `timeout_s`."""
     try:
         import rados
     except ImportError as error:

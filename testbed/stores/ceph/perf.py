@@ -121,12 +121,9 @@ class CounterPoller:
         self._came: dict[int, PolledCounters] = {}
 
     def read(self, osds: Sequence[int], patience_s: float) -> dict[int, PolledCounters]:
-        """Return the newest answer of each OSD that has answered since the previous call.
-
-        Args:
-            osds: OSDs to ask; an OSD that still owes an answer is not asked again.
-            patience_s: longest wait for answers.
-        """
+        """Return the newest answer of each OSD that has answered since the previous call. `osds`:
+        OSDs to ask; an OSD that still owes an answer is not asked again. `patience_s`: longest wait
+        for answers."""
         with self._changed:
             to_ask = [osd for osd in osds if osd not in self._asked]
             self._asked.update(to_ask)

@@ -59,11 +59,8 @@ class OsdMap:
 def parse_osd_map(
     dump: Mapping[str, Any], tree: Mapping[str, Any], nodes: Mapping[int, str] | None = None
 ) -> OsdMap:
-    """Return an `OsdMap` from the JSON of `osd dump` and `osd tree`.
-
-    Args:
-        nodes: the node of each OSD; an OSD that it lacks gets its CRUSH host.
-    """
+    """Return an `OsdMap` from the JSON of `osd dump` and `osd tree`. `nodes`: the node of each OSD;
+    an OSD that it lacks gets its CRUSH host."""
     hosts, racks, weights = _places(tree)
     names = dict(nodes or {})
     osds: dict[int, Osd] = {}

@@ -74,13 +74,9 @@ def pin(
     """Make pool, rule and user `prefix`N for each OSD N; return in words what was made.
 
     The pools have `pg_num` PGs for good: no autoscaler changes the number. Returns when the PGs are
-    active+clean, each on its OSD alone. Safe to repeat.
-
-    Raises:
-        UserError: `prefix` is no prefix, the cluster lacks an OSD, or a pool of such a name exists
-            without being pinned to its OSD.
-        StoreError: Ceph refuses something, or the PGs are not clean within `timeout_s`.
-    """
+    active+clean, each on its OSD alone. Safe to repeat. UserError: `prefix` is no prefix, the
+    cluster lacks an OSD, or a pool of such a name exists without being pinned to its OSD.
+    StoreError: Ceph refuses something, or the PGs are not clean within `timeout_s`."""
     _check(connection, prefix, osds)
     hosts = _hosts(connection)
     done = _make_rules(connection, prefix, {osd: _host_of(osd, hosts) for osd in osds})
@@ -125,12 +121,9 @@ def keyrings(connection: Connection, prefix: str, osds: Sequence[int]) -> dict[s
 def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> list[str]:
     """Remove every pool, rule and user of `prefix`; return in words what was removed.
 
-    Returns when the OSDs have removed the data. Also works after an interrupted `pin`.
-
-    Raises:
-        UserError: `prefix` is no prefix.
-        StoreError: Ceph refuses something (`mon_allow_pool_delete` must be on), or on time-out.
-    """
+    Returns when the OSDs have removed the data. Also works after an interrupted `pin`. UserError:
+    `prefix` is no prefix. StoreError: Ceph refuses something (`mon_allow_pool_delete` must be on),
+    or on time-out."""
     _check_prefix(prefix)
     ours = re.compile(re.escape(prefix) + r"\d+")
     done = []
@@ -165,11 +158,7 @@ def empty(
     connection: Connection, prefix: str, osds: Sequence[int], *, timeout_s: float = 120.0
 ) -> int:
     """Replace the pools of `pin` by empty ones, with as many PGs; return how many. Keys stay valid.
-
-    Raises:
-        UserError: there is no such pool.
-        StoreError: see `pin`.
-    """
+    UserError: there is no such pool. StoreError: see `pin`."""
     _check(connection, prefix, osds)
     pools = _pools(connection)
     names = [f"{prefix}{osd}" for osd in osds]

@@ -47,11 +47,8 @@ class PoolObjects:
             done(-abs(error.errno or 5))
 
     def fill(self) -> None:
-        """Write every object once, the ballast's too.
-
-        Raises:
-            StoreError: an object cannot be written, or no write ends within two minutes.
-        """
+        """Write every object once, the ballast's too. StoreError: an object cannot be written, or
+        no write ends within two minutes."""
         room, codes = threading.Semaphore(PREFILL_AT_ONCE), list[int]()
         total = 0
 
@@ -87,11 +84,8 @@ def _ended(done: Callable[[int], None], completion: Any) -> None:
 
 
 def pool_of(dump: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """Return the number and pg_num of a pool in an ``osd dump``.
-
-    Raises:
-        UserError: there is no such pool, or another hash places its objects.
-    """
+    """Return the number and pg_num of a pool in an ``osd dump``. UserError: there is no such pool,
+    or another hash places its objects."""
     pools = {pool["pool_name"]: pool for pool in dump["pools"]}
     if name not in pools:
         there = ", ".join(sorted(pools)) or "none"
@@ -129,12 +123,8 @@ def confirm(ask: Callable[..., Any], pool: str, names: Iterable[str], number: in
 
 
 def open_pool(plan: WritePlan) -> tuple[PoolObjects, int, int]:
-    """Connect; return the plan's objects, and the pool's number and pg_num.
-
-    Raises:
-        UserError: the pool or a PG does not exist.
-        StoreError: no librados, no cluster.
-    """
+    """Connect; return the plan's objects, and the pool's number and pg_num. UserError: the pool or
+    a PG does not exist. StoreError: no librados, no cluster."""
     try:
         import rados
     except ImportError as error:

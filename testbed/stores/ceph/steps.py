@@ -380,11 +380,8 @@ def restore(connection: Connection, reader: PgReader, saved: Mapping[str, Any]) 
 
     The balancer is first, so that it does not undo the rest. OSDs and PGs that no longer exist are
     left out. One effect per restored setting. An effect is not ok if Ceph accepted the change but
-    the setting still differs.
-
-    Raises:
-        StoreError: the cluster cannot be asked, or `saved` is not from `save`.
-    """
+    the setting still differs. StoreError: the cluster cannot be asked, or `saved` is not from
+    `save`."""
     if saved.get("version") != SAVED_VERSION:
         raise StoreError(
             "the saved settings are of another version of Hotbed: deploy the testbed again"

@@ -105,11 +105,8 @@ def release(name: str) -> int:
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """Return (16, 2, 15) for ``ceph version 16.2.15 (...) pacific (stable)``.
-
-    Raises:
-        StoreError: the text holds no version number.
-    """
+    """Return (16, 2, 15) for ``ceph version 16.2.15 (...) pacific (stable)``. StoreError: the text
+    holds no version number."""
     found = _VERSION.search(text)
     if found is None:
         raise StoreError(

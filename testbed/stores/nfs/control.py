@@ -59,12 +59,8 @@ def configuration(path: Path = CONFIG) -> dict[str, Any]:
 
 
 def ask(socket_path: str, method: str, path: str, body: bytes | None = None) -> bytes:
-    """Send one request to the control socket; return the answer.
-
-    Raises:
-        UserError: the proxy refused the request; contains the proxy's reason.
-        StoreError: the proxy does not answer.
-    """
+    """Send one request to the control socket; return the answer. UserError: the proxy refused the
+    request; contains the proxy's reason. StoreError: the proxy does not answer."""
     connection = _Unix(socket_path)
     try:
         connection.request(method, path, body)
@@ -129,10 +125,7 @@ def ready(config: Mapping[str, Any]) -> None:
 
 def put_profile(config: Mapping[str, Any], profile: Mapping[str, Any]) -> bool:
     """Set the proxy's profile; return True if it changed. The proxy restarts with its defaults.
-
-    Raises:
-        UserError: the proxy refuses the profile; the old one stays.
-    """
+    UserError: the proxy refuses the profile; the old one stays."""
     path = Path(config["profile"])
     old = path.read_text() if path.exists() else "{}"
     if json.loads(old) == dict(profile):

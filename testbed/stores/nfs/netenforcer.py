@@ -48,11 +48,8 @@ class Before:
 
 
 def run(*argv: str, text: str | None = None, check: bool = True) -> str:
-    """Run a command and return its output.
-
-    Raises:
-        EnforcerError: the command is missing or fails (if `check`).
-    """
+    """Run a command and return its output. EnforcerError: the command is missing or fails (if
+    `check`)."""
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     try:
         done = subprocess.run(
@@ -73,11 +70,8 @@ def run(*argv: str, text: str | None = None, check: bool = True) -> str:
 
 
 def device_to(addresses: set[str], run: Run = run) -> str:
-    """Return the device through which packets to these addresses leave.
-
-    Raises:
-        UserError: there are several devices, or the addresses are this host's own.
-    """
+    """Return the device through which packets to these addresses leave. UserError: there are
+    several devices, or the addresses are this host's own."""
     devices = set()
     for address in sorted(addresses):
         route = json.loads(run("ip", "-j", "route", "get", address.split("/")[0]))[0]
@@ -92,11 +86,8 @@ def device_to(addresses: set[str], run: Run = run) -> str:
 
 
 def before(device: str, run: Run = run) -> Before:
-    """Return the settings of a device that we have not changed.
-
-    Raises:
-        UserError: the device has foreign queueing, which we could not restore.
-    """
+    """Return the settings of a device that we have not changed. UserError: the device has foreign
+    queueing, which we could not restore."""
     shown = json.loads(run("tc", "-j", "qdisc", "show", "dev", device) or "[]")
     roots = [qdisc for qdisc in shown if qdisc.get("root")]
     root = None
@@ -142,12 +133,9 @@ def _target(host: Mapping[str, Any], kept: Before) -> shaping.ShapingState:
 
 
 def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[str, Any]:
-    """Put a host's parameters into force, replacing earlier ones; check them afterwards.
-
-    Raises:
-        UserError: the parameters, or the device's queueing, are wrong; nothing was changed.
-        EnforcerError: the kernel refused; everything was removed again.
-    """
+    """Put a host's parameters into force, replacing earlier ones; check them afterwards. UserError:
+    the parameters, or the device's queueing, are wrong; nothing was changed. EnforcerError: the
+    kernel refused; everything was removed again."""
     flows = _flows(host)
     if not flows:
         return {"changed": remove(run, keep)["changed"], "device": None, "flows": 0}

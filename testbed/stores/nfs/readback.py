@@ -27,11 +27,8 @@ _NAMES |= {f"af{a}{b}": 8 * a + 2 * b for a in range(1, 5) for b in range(1, 4)}
 
 def installed(qdiscs: str, classes: str, filters: str, table: str) -> ShapingState:
     """Return the state in the outputs of ``tc -j qdisc show``, ``tc class show``, ``tc filter
-    show`` of the device and ``nft -j list table`` (empty without a table).
-
-    Raises:
-        ValueError: an output is not of these commands.
-    """
+    show`` of the device and ``nft -j list table`` (empty without a table). ValueError: an output is
+    not of these commands."""
     found = [
         (q["handle"], "root" if q.get("root") else q["parent"], q["kind"])
         for q in json.loads(qdiscs or "[]")

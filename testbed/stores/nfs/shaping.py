@@ -87,10 +87,7 @@ class ShapingState:
 
 def flows_of(host: Mapping[str, Any]) -> tuple[ShapedFlow, ...]:
     """Return the flows of a host's parameters (`rate` and `flows`, see docs/prioritymeister.md).
-
-    Raises:
-        ValueError: names in one sentence the flow, its error, and what is allowed.
-    """
+    ValueError: names in one sentence the flow, its error, and what is allowed."""
     found = tuple(_flow(flow) for flow in host["flows"])
     if len(found) > _MOST_FLOWS:
         raise ValueError(f"{len(found)} flows leave this host; at most {_MOST_FLOWS} can be kept")

@@ -42,13 +42,9 @@ class NfsStore:
         return tuple(node.name for node in self._config.nodes if "nfs" in node.roles)
 
     def ask(self, server: str, verb: str, *arguments: str, body: object = None) -> Any:
-        """Return the answer of `testbed.stores.nfs.control` on a server node.
-
-        Raises:
-            UserError: there is no such server, or it refuses.
-            StoreError: proxy or server do not answer.
-            RemoteError: the node cannot be reached.
-        """
+        """Return the answer of `testbed.stores.nfs.control` on a server node. UserError: there is
+        no such server, or it refuses. StoreError: proxy or server do not answer. RemoteError: the
+        node cannot be reached."""
         if server not in self.servers:
             raise UserError(
                 f"node {server!r} of testbed {self._config.testbed} is no NFS server",

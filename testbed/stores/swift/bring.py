@@ -89,10 +89,7 @@ READY_S = 60.0
 
 def bring_up(store: SwiftStore, timeout_s: float = READY_S) -> list[str]:
     """Put the spec's layout into force and wait until every proxy serves; return the changes.
-
-    Raises:
-        StoreError: a server does not start or serve; the message names it.
-    """
+    StoreError: a server does not start or serve; the message names it."""
     changed: list[str] = []
     with store.locked():
         state = replace(initial(store.cluster), rings=_rings(store))
@@ -147,10 +144,7 @@ def _start(
 
 def wait_ready(store: SwiftStore, timeout_s: float = READY_S) -> float:
     """Wait until every proxy admits each of its tenants and shows the account; return seconds.
-
-    Raises:
-        StoreError: not ready in time; the message holds the last problem.
-    """
+    StoreError: not ready in time; the message holds the last problem."""
     began = time.monotonic()
     keys = services.secrets()["keys"]
     state, cluster = store.state(), store.cluster

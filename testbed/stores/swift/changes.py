@@ -157,14 +157,9 @@ class Changes:
     def build_rings(
         self, state: SwiftState, storage: str, emptied: Collection[tuple[str, str]] = ()
     ) -> dict[str, Any]:
-        """Build the rings of a set of storage nodes; see `testbed.stores.swift.rings`.
-
-        Args:
-            emptied: disks, each (node, disk), that stay in the rings and get no partitions.
-
-        Raises:
-            StoreError: the builder failed.
-        """
+        """Build the rings of a set of storage nodes; see `testbed.stores.swift.rings`. `emptied`:
+        disks, each (node, disk), that stay in the rings and get no partitions. StoreError: the
+        builder failed."""
         cluster = self._cluster
         nodes = state.members[storage]
         order = list(self._nodes)

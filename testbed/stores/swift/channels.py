@@ -51,10 +51,7 @@ class NodeChannels:
         self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = TIMEOUT_S
     ) -> dict[str, Any]:
         """Return the answer of each node's daemon to its request; ask all nodes at once.
-
-        Raises:
-            StoreError: a node is lost or refuses; the other nodes have been asked all the same.
-        """
+        StoreError: a node is lost or refuses; the other nodes have been asked all the same."""
         answers, problems = self.try_ask(requests, timeout_s)
         if problems:
             node, why = next(iter(problems.items()))

@@ -125,11 +125,8 @@ def load_cluster() -> SwiftCluster:
 
 
 def initial(cluster: SwiftCluster, layout: str | None = None) -> SwiftState:
-    """Return the state that a deployment, or a change of layout, puts into force.
-
-    Raises:
-        UserError: there is no such layout.
-    """
+    """Return the state that a deployment, or a change of layout, puts into force. UserError: there
+    is no such layout."""
     name = layout or cluster.layout
     if name not in cluster.layouts:
         raise UserError(f"there is no layout {name!r}", allowed=", ".join(cluster.layouts))

@@ -64,11 +64,7 @@ class SwiftNode:
     # -- operations -----------------------------------------------------------------------------
 
     def answer(self, request: Mapping[str, Any]) -> Any:
-        """Carry out one request.
-
-        Raises:
-            HotbedError: it cannot be done; the message says why.
-        """
+        """Carry out one request. HotbedError: it cannot be done; the message says why."""
         operation = getattr(self, f"op_{request.get('op')}", None)
         if operation is None:
             raise UserError(f"there is no operation {request.get('op')!r}")

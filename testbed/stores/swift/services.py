@@ -35,11 +35,8 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def secrets() -> Mapping[str, Any]:
-    """Return the hash prefix and suffix, and the tenants' keys.
-
-    Raises:
-        StoreError: the role has not written them.
-    """
+    """Return the hash prefix and suffix, and the tenants' keys. StoreError: the role has not
+    written them."""
     try:
         found: Mapping[str, Any] = json.loads(Path(SECRETS).read_text())
     except (OSError, ValueError) as error:
@@ -116,10 +113,7 @@ def _leftover(units: set[str]) -> list[str]:
 
 def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
     """Start all units, restart those in `restart`, and enable them; return the started ones.
-
-    Raises:
-        StoreError: a unit does not start; the message has its last log lines.
-    """
+    StoreError: a unit does not start; the message has its last log lines."""
     names = list(_made(wanted)[1])
     if not names:
         return []
@@ -178,11 +172,7 @@ def _systemctl(*arguments: str, timeout_s: float = 60.0) -> subprocess.Completed
 
 def reload_proxy(workers: int) -> float:
     """Make the proxy adopt its configuration without closing its port; return the seconds until it
-    runs `workers` processes.
-
-    Raises:
-        StoreError: the processes do not start in time.
-    """
+    runs `workers` processes. StoreError: the processes do not start in time."""
     began = time.monotonic()
     pid = int(_systemctl("show", "-p", "MainPID", "--value", PROXY).stdout or 0)
     if pid <= 0:
@@ -222,15 +212,8 @@ def _serving(pids: Sequence[int]) -> list[int]:
 
 def put_rings(microstore: str, rings: Mapping[str, str], digests: Mapping[str, str]) -> list[str]:
     """Install rings: each is checked, written next to its place, then renamed. Servers check the
-    file's time and read it again.
-
-    Args:
-        rings: base64 by kind.
-        digests: SHA-256 (hex) of the sent data, by kind.
-
-    Raises:
-        StoreError: a ring is damaged; no ring was changed.
-    """
+    file's time and read it again. `rings`: base64 by kind. `digests`: SHA-256 (hex) of the sent
+    data, by kind. StoreError: a ring is damaged; no ring was changed."""
     if not set(microstore) <= _SAFE:
         raise UserError(f"{microstore!r} is no microstore's name")
     found: dict[str, bytes] = {}

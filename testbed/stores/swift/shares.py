@@ -43,11 +43,8 @@ class Nic:
         self._events = _events()
 
     def set(self, bytes_s: float | None) -> None:
-        """Limit the sending rate from now on; None: as fast as the wire.
-
-        Raises:
-            StoreError: the kernel refuses, or the device has foreign queueing.
-        """
+        """Limit the sending rate from now on; None: as fast as the wire. StoreError: the kernel
+        refuses, or the device has foreign queueing."""
         try:
             if bytes_s is None:
                 self._put_back()
@@ -165,11 +162,8 @@ class Shares:
         self.by_folder = (site / "cpu" / "cgroup.procs").exists()
 
     def set(self, group: str, cores: float | None) -> None:
-        """Let a group use `cores` on average over a period; None: no limit of its own.
-
-        Raises:
-            StoreError: the kernel refuses, for example more cores than the node has.
-        """
+        """Let a group use `cores` on average over a period; None: no limit of its own. StoreError:
+        the kernel refuses, for example more cores than the node has."""
         try:
             if self.by_folder:
                 self._write(group, cores)

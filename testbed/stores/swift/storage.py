@@ -80,10 +80,7 @@ class Passes:
 
     def held(self, node: str, disks: Sequence[str]) -> dict[str, int]:
         """Count files of objects, databases and waiting updates on `disks` of a node, by folder.
-
-        Raises:
-            StoreError: a disk is not mounted, so the count is unknown.
-        """
+        StoreError: a disk is not mounted, so the count is unknown."""
         argv = ["sh", "-c", _COUNT, "held", *disks]
         try:
             text = self._shell(node).run(argv, timeout_s=_COUNT_S).text
@@ -94,14 +91,9 @@ class Passes:
     def run(
         self, node: str, microstore: str, daemons: Sequence[str] = ALL, *, limit_s: float
     ) -> None:
-        """Run a pass of each daemon with the configuration of a microstore's servers.
-
-        Args:
-            limit_s: time limit of each daemon, in seconds.
-
-        Raises:
-            RemoteError: a daemon failed or exceeded its limit; its progress stays.
-        """
+        """Run a pass of each daemon with the configuration of a microstore's servers. `limit_s`:
+        time limit of each daemon, in seconds. RemoteError: a daemon failed or exceeded its limit;
+        its progress stays."""
         argv = ["sh", "-c", _RUN, "run", f"{limit_s:g}", microstore, *daemons]
         self._shell(node).run(argv, timeout_s=len(daemons) * (limit_s + 5) + _SPARE_S)
 
@@ -216,11 +208,7 @@ class StorageChanges:
 
         Only this node's daemons run, and only those with data to move. The disks count as empty
         only after every proxy must have read the new rings: until then, a proxy may still write
-        there.
-
-        Raises:
-            StoreError: the disks still hold data after idle passes or the time limit.
-        """
+        there. StoreError: the disks still hold data after idle passes or the time limit."""
         began = self._clock()
         least, idle, said = math.inf, 0, ""
         while True:
@@ -245,10 +233,7 @@ class StorageChanges:
 
     def replicate(self, state: SwiftState, storage: str) -> float:
         """Run a pass of all replicators and updaters on every node of a set; return seconds.
-
-        Raises:
-            RemoteError: a daemon failed or took too long.
-        """
+        RemoteError: a daemon failed or took too long."""
         began, first = self._clock(), self._first(storage)
         every(
             state.members[storage],

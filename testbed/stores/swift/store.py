@@ -98,11 +98,8 @@ class SwiftStore:
         return Needs(frozenset({MICROSTORES}), frozenset(acts))
 
     def sense(self, senses: frozenset[str]) -> Observation:
-        """See `Store.sense`; the first observation's rates are 0.
-
-        Raises:
-            StoreError: no node of Swift answers.
-        """
+        """See `Store.sense`; the first observation's rates are 0. StoreError: no node of Swift
+        answers."""
         state = self.state()
         known, intervals = bool(self._before), self.intervals(state)
         seconds = max((one.seconds for one in intervals.values()), default=0.0)
@@ -232,11 +229,8 @@ class SwiftStore:
 
     def share(self, before: SwiftState, after: SwiftState) -> None:
         """Change the shares that differ, decreases first. A lost node gets its share when it
-        returns (`_catch_up`) and does not delay the other nodes.
-
-        Raises:
-            StoreError: a node refuses, or no node answers.
-        """
+        returns (`_catch_up`) and does not delay the other nodes. StoreError: a node refuses, or no
+        node answers."""
         for requests in self.changes.less_and_more(before, after):
             self._send(requests)
 
