@@ -117,11 +117,12 @@ def difference(
 
 
 def where(rows: pd.DataFrame, **values: Any) -> pd.DataFrame:
-    """Return the rows with these values of columns; the value ``...`` selects any."""
+    """Return the rows with these values of columns; ``...`` selects any value, None a missing
+    one."""
     holds = pd.Series(True, index=rows.index)
     for name, value in values.items():
         if value is not ...:
-            holds &= rows[name] == value
+            holds &= rows[name].isna() if value is None else rows[name] == value
     return rows[holds]
 
 

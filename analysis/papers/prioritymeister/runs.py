@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.claims import is_simulated
-from analysis.core.evidence import Rows
-from analysis.core.load import SIM, LoadedRun, origin
+from analysis.core.evidence import Rows, where
+from analysis.core.load import ORIGIN, SIM, LoadedRun, origin
 from analysis.core.panels import Look
 from analysis.core.stats import Estimate
 from schemas.cells.prioritymeister import PM
@@ -118,8 +118,8 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         for name in sorted({key.split("_")[0] for key in numbers if key.endswith("_requests")}):
             own = {column: numbers.get(f"{name}_{column}") for column in NUMBERS}
             rows.append({**common, "workload": name, **own, **_never_answered(own)})
-    columns = ["index", "run_id", "campaign", "block", "seed", "ground", "variant", *PM.fields]
-    found = pd.DataFrame(rows, columns=[*columns, "usual", "workload", *NUMBERS])
+    columns = [*ORIGIN, "variant", *PM.fields, "usual", "workload", *NUMBERS]
+    found = pd.DataFrame(rows, columns=columns)
     if not rows:
         return found
     counted = found["seconds"].where(found["usual"] & (found["campaign"] != WHY))
@@ -171,25 +171,14 @@ def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: A
         at = {**at, "k": ...}
     if scenario == "levels":
         at = {"network_levels": ..., **at}
-    return _where(found, variant, {**USUAL, **at})
+    return where(found, variant=variant or ..., **{**USUAL, **at})
 
 
 def varied(rows: pd.DataFrame, scenario: str, variant: str, **at: Any) -> pd.DataFrame:
     """Return rows of a scenario under a policy with the given parameters and otherwise the usual
     ones (k, burst, seconds have no usual value): the parameters that `pm-why` varies."""
     usual = {**STANDARD, **USUAL, "slo_percentile": 99.9, "gaps": "balanced"}
-    return _where(rows[rows["scenario"] == scenario], variant, {**usual, **at})
-
-
-def _where(found: pd.DataFrame, variant: str | None, at: Mapping[str, Any]) -> pd.DataFrame:
-    """Return rows of a policy with the given values; None is a missing value, and `...` any."""
-    if variant is not None:
-        found = found[found["variant"] == variant]
-    for name, value in at.items():
-        if value is not ...:
-            column = found[name]
-            found = found[column.isna() if value is None else column == value]
-    return found
+    return where(rows, scenario=scenario, variant=variant, **{**usual, **at})
 
 
 def of(scenario: str, variant: str | None, **at: Any) -> Rows:
