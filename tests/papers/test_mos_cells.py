@@ -14,23 +14,21 @@ from hypothesis import strategies as st
 
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.session import typed_cells
-from campaigns.papers.mos.division import (
+from campaigns.papers.mos.experiments import (
+    COURSES,
     LARGE,
     MEGABIT,
     SMALL,
     MicrostorePool,
-    division_of,
-    problem,
-)
-from campaigns.papers.mos.kind import own
-from campaigns.papers.mos.loads import (
-    COURSES,
     Steps,
+    division_of,
     layers,
     length_s,
     loads_of,
     measured,
+    problem,
 )
+from campaigns.papers.mos.kind import own
 from campaigns.papers.mos.profile import points as points_module
 from campaigns.papers.mos.profile.document import cross_validated, document, points_of, write
 from campaigns.papers.mos.profile.fit import cospurf_rate, fit, most_of

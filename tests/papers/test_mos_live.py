@@ -14,9 +14,8 @@ import pytest
 
 from campaigns.papers.mos import drives as driving
 from campaigns.papers.mos.cell import REPORT_FILE, make, model
-from campaigns.papers.mos.division import MEGABIT, MicrostorePool, Share, division_of
 from campaigns.papers.mos.drives import ProxyDriver, ProxyLogin, drives_of, script, workload_of
-from campaigns.papers.mos.loads import loads_of
+from campaigns.papers.mos.experiments import MEGABIT, MicrostorePool, Share, division_of, loads_of
 from campaigns.papers.mos.measure import Sent, held_of, numbers_of, promised
 from campaigns.papers.mos.profile.points import place
 from campaigns.papers.mos.swift import OBJECTS_FILE, Swift, layout_of

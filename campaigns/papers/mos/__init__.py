@@ -2,7 +2,7 @@
 
 `kind` declares the campaigns. `cell` runs a cell on a testbed of real Swift (`swift` divides it,
 `drives` loads it, `measure` computes the results); `simulated` computes a cell with COSPerf.
-`loads` and `division` are the paper's experiments, `profile` models from measured runs.
+`experiments` has the paper's loads and divisions, `profile` models from measured runs.
 
 Six files lead from YAML to verdict: ``campaigns/files/mos-local.yaml``, `kind`, `cell`, `measure`,
 and ``analysis/papers/mos/`` with its runs and claims. Four do for a simulated cell:

@@ -20,17 +20,19 @@ from campaigns.engine.judge import spoiled
 from campaigns.engine.write_cell import write_cell
 from campaigns.grounds.live import Recorder
 from campaigns.papers.mos import drives, measure
-from campaigns.papers.mos.division import (
+from campaigns.papers.mos.experiments import (
     LARGE,
     SMALL,
     Division,
     MicrostorePool,
     Share,
     division_of,
+    length_s,
+    loads_of,
+    measured,
     problem,
     unfit,
 )
-from campaigns.papers.mos.loads import length_s, loads_of, measured
 from campaigns.papers.mos.profile.fit import fit, most_of
 from campaigns.papers.mos.profile.points import place, read_points
 from campaigns.papers.mos.swift import Swift

@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from campaigns.grounds.live import ShellTo
-from campaigns.papers.mos.loads import KB, DriverLoad, StoredObjects
+from campaigns.papers.mos.experiments import KB, DriverLoad, StoredObjects
 from schemas.errors import HotbedError
 from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult

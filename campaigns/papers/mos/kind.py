@@ -13,7 +13,7 @@ from campaigns.engine.job import Make
 from campaigns.engine.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.engine.provenance import Facts
 from campaigns.papers.mos import simulated
-from campaigns.papers.mos.loads import length_s
+from campaigns.papers.mos.experiments import length_s
 from campaigns.papers.mos.profile.points import place
 from controllers.registry import find
 from schemas.campaign import Campaign

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from campaigns.engine.write_cell import write_latency, write_samples
 from campaigns.papers.mos.drives import ProxyDriver
-from campaigns.papers.mos.loads import COURSES, length_s, loads_of
+from campaigns.papers.mos.experiments import COURSES, length_s, loads_of
 from schemas.cells.mos import Adaptation
 from schemas.errors import HotbedError
 from workloads.cosbench.archive import Archive, OperationSecond, read_archive

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from campaigns.grounds.live import LiveTestbed, at_once
 from campaigns.papers.mos import drives
-from campaigns.papers.mos.division import (
+from campaigns.papers.mos.drives import ProxyLogin
+from campaigns.papers.mos.experiments import (
     APART,
     LARGE,
     SMALL,
@@ -20,9 +21,8 @@ from campaigns.papers.mos.division import (
     MicrostorePool,
     Share,
     even,
+    objects_of,
 )
-from campaigns.papers.mos.drives import ProxyLogin
-from campaigns.papers.mos.loads import objects_of
 from schemas.cells.mos import MosCell
 from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
