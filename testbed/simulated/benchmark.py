@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from testbed.simulated.process import rows_of
 
 Op = Literal["write", "seq", "rand"]
 
@@ -91,11 +93,11 @@ class SampleRow(NamedTuple):
 
 
 def seconds_of(
-    flat: list[float], benchmark: Benchmark, seconds: float
+    flat: Sequence[float], benchmark: Benchmark, seconds: float
 ) -> tuple[BenchmarkSecond, ...]:
     """Return the series from (finished, sum of latencies, in flight) for each second."""
     series: list[BenchmarkSecond] = []
-    rows = [flat[at : at + 3] for at in range(0, len(flat), 3)]
+    rows = rows_of(flat, 3)
     if len(rows) > 1 and len(rows) - 1 >= seconds:  # an empty last second
         operations, latency, in_flight = rows.pop()
         rows[-1] = [rows[-1][0] + operations, rows[-1][1] + latency, in_flight]

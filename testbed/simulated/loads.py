@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import StoreError, UserError
-from testbed.simulated.process import SimulatorAnswer, SimulatorProcess
+from testbed.simulated.process import SimulatorProcess, rows_of
 
 Stretches = Iterable[tuple[float, Mapping[str, float | None]]]
 """(t_s, loads): loads by node from `t_s` on (see `workloads.disturbance.DisturbancePlan`), each a
@@ -93,9 +93,6 @@ class Loads:
 # ----------------------------------------------------------------------------------------------
 # Open-loop writes on a modelled store: Poisson arrivals with a rate for each PG.
 
-_SECOND = 6
-_REQUEST = 3
-
 
 @dataclass(frozen=True)
 class OpenWrites:
@@ -143,39 +140,24 @@ def result_of_writes(process: SimulatorProcess, names: Sequence[str]) -> OpenWri
     answer = process.ask("open-loop")
     if not answer.result["done"]:
         raise StoreError("the open-loop writes have not ended.")
-    return OpenWritesResult(
-        started_s=float(answer.result["start_s"]),
-        series=tuple(_second(answer, at) for at in range(_rows(answer, "series", _SECOND))),
-        requests=tuple(sorted(_requests(answer, names))),
-    )
-
-
-def _rows(answer: SimulatorAnswer, block: str, width: int) -> int:
-    return len(answer.blocks[block]) // width
-
-
-def _second(answer: SimulatorAnswer, at: int) -> dict[str, Any]:
-    row = answer.blocks["series"][at * _SECOND : (at + 1) * _SECOND]
-    intended, done, latency, longest, outstanding, oldest = row
-    return {
-        "t_s": float(at + 1),
-        "intended": int(intended),
-        "sent": int(intended),
-        "done": int(done),
-        "failed": 0,
-        "latency_mean_s": latency / done if done else None,
-        "latency_max_s": longest if done else None,
-        "outstanding": int(outstanding),
-        "oldest_s": oldest if outstanding else None,
-    }
-
-
-def _requests(
-    answer: SimulatorAnswer, names: Sequence[str]
-) -> list[tuple[float, float | None, str]]:
-    flat = answer.blocks["requests"]
-    rows = []
-    for at in range(0, len(flat), _REQUEST):
-        due, took, pg = flat[at : at + _REQUEST]
-        rows.append((due, took if took >= 0 else None, names[int(pg)]))
-    return rows
+    series = []
+    for second, row in enumerate(rows_of(answer.blocks["series"], 6), 1):
+        intended, done, latency, longest, outstanding, oldest = row
+        series.append(
+            {
+                "t_s": float(second),
+                "intended": int(intended),
+                "sent": int(intended),
+                "done": int(done),
+                "failed": 0,
+                "latency_mean_s": latency / done if done else None,
+                "latency_max_s": longest if done else None,
+                "outstanding": int(outstanding),
+                "oldest_s": oldest if outstanding else None,
+            }
+        )
+    requests = [
+        (due, took if took >= 0 else None, names[int(pg)])
+        for due, took, pg in rows_of(answer.blocks["requests"], 3)
+    ]
+    return OpenWritesResult(float(answer.result["start_s"]), tuple(series), tuple(sorted(requests)))

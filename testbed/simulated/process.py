@@ -36,6 +36,11 @@ class SimulatorAnswer:
     blocks: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
+def rows_of(flat: Sequence[Any], width: int) -> list[Sequence[Any]]:
+    """Return a flat array as rows."""
+    return [flat[at : at + width] for at in range(0, len(flat), width)]
+
+
 class SimulatorProcess:
     """One ``hotbedsim`` and its pipes; not thread-safe.
 

@@ -48,6 +48,6 @@ def built_from(program: Path) -> str:
         ).stdout.split()
     except (OSError, subprocess.SubprocessError) as error:
         raise StoreError(
-            f"the simulator {program} does not tell its version: run `make setup`."
+            f"the simulator {program} reports no version: run `make setup`."
         ) from error
     return said[1] if len(said) > 1 else ""

@@ -43,7 +43,7 @@ from testbed.simulated.parameters import (
     effective,
     osd_nodes,
 )
-from testbed.simulated.process import LIMIT_S, PROGRAM, PROTOCOL, SimulatorProcess
+from testbed.simulated.process import LIMIT_S, PROGRAM, PROTOCOL, SimulatorProcess, rows_of
 from testbed.simulated.tables import (
     SIGNAL_NAMES,
     ActivityTable,
@@ -397,7 +397,6 @@ class SimulatedCeph:
         body, blocks = answer.result, answer.blocks
         assert self._benchmark is not None
         operations = int(body["operations"])
-        rows = list(blocks["histogram"])
         return BenchmarkResult(
             benchmark=self._benchmark,
             started_s=float(body["start_s"]),
@@ -408,8 +407,8 @@ class SimulatedCeph:
             latency_mean_s=body["latency_sum_s"] / operations if operations else None,
             latency_min_s=body["latency_min_s"] if operations else None,
             latency_max_s=body["latency_max_s"] if operations else None,
-            histogram=tuple((rows[i], rows[i + 1], rows[i + 2]) for i in range(0, len(rows), 3)),
-            series=seconds_of(list(blocks["series"]), self._benchmark, float(body["seconds"])),
+            histogram=tuple((low, high, n) for low, high, n in rows_of(blocks["histogram"], 3)),
+            series=seconds_of(blocks["series"], self._benchmark, float(body["seconds"])),
             fio_reads=dict(zip(self.nodes, blocks["fio_reads"], strict=True)),
         )
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 
 @pytest.fixture
-def script(root: Path) -> Callable[[str, str], ModuleType]:
+def script(root):
     def load(role: str, name: str) -> ModuleType:
         path = root / "playbooks" / "roles" / role / "files" / f"{name}.py"
         spec = importlib.util.spec_from_file_location(f"role_{role}_{name}", path)

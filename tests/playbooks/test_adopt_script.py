@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -61,20 +59,18 @@ WANTED = {
 
 
 @pytest.fixture
-def adopt(script: Callable[[str, str], ModuleType]) -> ModuleType:
+def adopt(script):
     return script("adopt", "adopt")
 
 
 @pytest.fixture
-def tools(adopt: ModuleType, root: Path) -> ModuleType:
+def tools(adopt, root):
     text = (root / "playbooks" / "roles" / "ceph" / "files" / "cluster.py").read_text()
     made: ModuleType = adopt.module_of(text)
     return made
 
 
-def test_the_control_plane_learns_the_numbers_that_were_given_out(
-    adopt: ModuleType, tools: ModuleType
-) -> None:
+def test_the_control_plane_learns_the_numbers_that_were_given_out(adopt, tools):
     monitors = Others({"osd0": [2, 0], "osd1": [1]})
     done = adopt.adopt(tools, tools.Cluster(monitors), WANTED)
     assert done["osds"] == {"osd0": [0, 2], "osd1": [1]}
@@ -90,9 +86,7 @@ def test_the_control_plane_learns_the_numbers_that_were_given_out(
     assert adopt.numbers_by_host([{"id": 4, "hostname": "osd0.example.org"}]) == {"osd0": [4]}
 
 
-def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be(
-    adopt: ModuleType, tools: ModuleType
-) -> None:
+def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be(adopt, tools):
     monitors = Others({})
     settings = {
         "osd": {"osd_max_backfills": "3", adopt.MCLOCK_OVERRIDE: "true"},
@@ -114,8 +108,6 @@ def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be
         ({"osd0": [0, 1], "osd1": [2], "x": [3]}, "there are OSDs on x"),
     ],
 )
-def test_a_device_that_was_not_taken_is_told_by_its_node(
-    adopt: ModuleType, tools: ModuleType, numbers: dict[str, list[int]], said: str
-) -> None:
+def test_a_device_that_was_not_taken_is_told_by_its_node(adopt, tools, numbers, said):
     with raises(tools.Refused, said):
         adopt.adopt(tools, tools.Cluster(Others(numbers)), WANTED)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -151,11 +149,11 @@ POOLS = {"step": "pools", "pools": [POOL], "failure_domain": "host", "osd_count"
 
 
 @pytest.fixture
-def cluster_script(script: Callable[[str, str], ModuleType]) -> ModuleType:
+def cluster_script(script):
     return script("ceph", "cluster")
 
 
-def test_register_makes_osds_places_and_keys_once(cluster_script: ModuleType) -> None:
+def test_register_makes_osds_places_and_keys_once(cluster_script):
     monitors = Monitors()
     done = cluster_script.register(cluster_script.Cluster(monitors), WANTED)
     assert monitors.osds == {0: "uuid-0", 1: "uuid-1", 2: "uuid-2"}
@@ -171,7 +169,7 @@ def test_register_makes_osds_places_and_keys_once(cluster_script: ModuleType) ->
     assert not {"osd new", "osd crush add", "config set"} & set(monitors.seen)
 
 
-def test_hosts_with_several_osds_are_placed_in_their_racks(cluster_script: ModuleType) -> None:
+def test_hosts_with_several_osds_are_placed_in_their_racks(cluster_script):
     monitors = Monitors()
     cluster = cluster_script.Cluster(monitors)
     wanted = {
@@ -195,7 +193,7 @@ def test_hosts_with_several_osds_are_placed_in_their_racks(cluster_script: Modul
     assert monitors.racks == moved["racks"]
 
 
-def test_replicas_go_to_different_racks_if_that_is_asked(cluster_script: ModuleType) -> None:
+def test_replicas_go_to_different_racks_if_that_is_asked(cluster_script):
     monitors = Monitors()
     cluster = cluster_script.Cluster(monitors)
     cluster_script.pools(cluster, POOLS)
@@ -206,14 +204,14 @@ def test_replicas_go_to_different_racks_if_that_is_asked(cluster_script: ModuleT
     assert cluster_script.pools(cluster, racks)["changed"] == []
 
 
-def test_an_osd_of_another_life_is_refused_by_name(cluster_script: ModuleType) -> None:
+def test_an_osd_of_another_life_is_refused_by_name(cluster_script):
     monitors = Monitors()
     monitors.osds[1] = "somebody else's"
     with raises(cluster_script.Refused, "osd.1"):
         cluster_script.register(cluster_script.Cluster(monitors), WANTED)
 
 
-def test_pools_are_made_with_their_numbers_and_then_left_alone(cluster_script: ModuleType) -> None:
+def test_pools_are_made_with_their_numbers_and_then_left_alone(cluster_script):
     monitors = Monitors()
     cluster = cluster_script.Cluster(monitors)
     assert cluster_script.pools(cluster, POOLS)["changed"] == ["pool bench made"]
@@ -226,9 +224,7 @@ def test_pools_are_made_with_their_numbers_and_then_left_alone(cluster_script: M
     assert cluster_script.pools(cluster, more)["changed"] == ["pool bench: min_size = 2"]
 
 
-def test_osds_that_stay_down_and_errors_of_the_monitors_are_told(
-    cluster_script: ModuleType,
-) -> None:
+def test_osds_that_stay_down_and_errors_of_the_monitors_are_told(cluster_script):
     monitors = Monitors()
     cluster = cluster_script.Cluster(monitors)
     monitors.osds[0], monitors.up = "u", False

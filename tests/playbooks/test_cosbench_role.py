@@ -15,12 +15,12 @@ VARIABLES |= {"cosbench_driver_port": 18088, "cosbench_concurrency": 2}
 
 
 @pytest.fixture
-def role(root: Path) -> Path:
+def role(root):
     return root / "playbooks" / "roles" / "cosbench"
 
 
 @pytest.fixture
-def defaults(role: Path) -> dict[str, Any]:
+def defaults(role):
     found: dict[str, Any] = yaml.safe_load((role / "defaults" / "main.yml").read_text())
     return found
 
@@ -36,9 +36,7 @@ def unpacked(folder: Path, version: str) -> None:
     (folder / "VERSION").write_text(version)
 
 
-def test_a_release_is_put_in_place_and_results_are_kept(
-    defaults: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_release_is_put_in_place_and_results_are_kept(defaults, tmp_path):
     (tmp_path / "new" / "other").mkdir(parents=True)
     done = place(defaults, tmp_path)
     assert (done.returncode, "no start-controller.sh" in done.stderr) == (1, True)
@@ -65,7 +63,7 @@ def test_a_release_is_put_in_place_and_results_are_kept(
         ('<Connector\n   protocol="HTTP/1.1"\n port="1">', ">"),
     ],
 )
-def test_services_listen_at_one_address(role: Path, line: str, end: str) -> None:
+def test_services_listen_at_one_address(role, line, end):
     tasks = yaml.safe_load((role / "tasks" / "services.yml").read_text())
     change = next(
         task["ansible.builtin.replace"] for task in tasks if "ansible.builtin.replace" in task

@@ -15,12 +15,12 @@ OTHER = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 
 
 @pytest.fixture
-def probe(script: Callable[[str, str], ModuleType]) -> ModuleType:
+def probe(script):
     return script("validate", "probe")
 
 
 @pytest.fixture
-def wanted() -> dict[str, Any]:
+def wanted():
     node = {"node": "osd3", "fsid": "f", "wipe": False, "objectstore": "bluestore"}
     ceph = {"ceph_majors": [16, 17, 18], "filestore_last_major": None, "osd_min_bytes": 2**30}
     osds = [{"id": 3, "uuid": MINE, "device": "/dev/x2"}]
@@ -105,9 +105,7 @@ class FakeDevice:
 
 
 @pytest.fixture
-def put(
-    probe: ModuleType, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Path]:
+def put(probe, wanted, tmp_path, monkeypatch):
     """Return a function that sets the content of the OSD's device and of the file device."""
     real = probe.BlockDevice
 
@@ -139,17 +137,13 @@ def put(
         ({600000: b"a database of my own"}, "data of a kind that is not known"),
     ],
 )
-def test_what_a_device_holds(
-    probe: ModuleType, tmp_path: Path, parts: dict[int, bytes], what: str | None
-) -> None:
+def test_what_a_device_holds(probe, tmp_path, parts, what):
     """This includes the end of the device, and contents without a label."""
     path = image(tmp_path, parts)
     assert probe.content(str(path), path.open("rb").read(probe.HEAD)) == what
 
 
-def test_without_wipefs_no_device_is_empty(
-    probe: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_wipefs_no_device_is_empty(probe, monkeypatch):
     monkeypatch.setattr(probe, "output", lambda *argv: "")
     assert "wipefs" in str(probe.content("/dev/x1", bytes(probe.HEAD)))
 
@@ -164,13 +158,7 @@ def test_without_wipefs_no_device_is_empty(
         (b"my own", "holds data of a kind that is not known"),
     ],
 )
-def test_only_an_empty_device_or_our_own_is_taken(
-    probe: ModuleType,
-    put: Callable[..., Path],
-    wanted: dict[str, Any],
-    head: bytes,
-    said: str | None,
-) -> None:
+def test_only_an_empty_device_or_our_own_is_taken(probe, put, wanted, head, said):
     put({0: head})
     sizes, problems = probe.check_osds(wanted)
     assert sizes == [2**32]
@@ -178,26 +166,22 @@ def test_only_an_empty_device_or_our_own_is_taken(
     assert probe.check_osds({**wanted, "wipe": True})[1] == []
 
 
-def test_our_own_is_taken_whatever_an_earlier_life_left_behind_it(
-    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
-) -> None:
+def test_our_own_is_taken_whatever_an_earlier_life_left_behind_it(probe, put, wanted):
     """A permitted wipe empties the beginning and may be interrupted afterwards."""
     put({**zfs(), 0: bluestore(MINE)})
     assert probe.check_osds(wanted)[1] == []
 
 
 def test_a_partition_that_hotbed_made_may_have_bytes_of_an_earlier_life(
-    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any], tmp_path: Path
-) -> None:
+    probe, put, wanted, tmp_path
+):
     put({0: b"x" * 100}, made_by_us=True)
     assert probe.check_osds(wanted)[1] == []
     put({0: ext4("data")}, made_by_us=True)
     assert "holds an ext2/3/4 file system" in probe.check_osds(wanted)[1][0]
 
 
-def test_devices_too_small_missing_or_too_many_are_told(
-    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
-) -> None:
+def test_devices_too_small_missing_or_too_many_are_told(probe, put, wanted):
     path = put({}, bytes=2**29)
     (problem,) = probe.check_osds(wanted)[1]
     assert all(fact in problem for fact in (str(path), "osd3", "0.5 GiB", "1.0 GiB"))
@@ -211,9 +195,7 @@ def test_devices_too_small_missing_or_too_many_are_told(
     assert "2 OSDs" in probe.check_osds(two)[1][0]
 
 
-def test_our_scratch_file_system_is_known_by_its_label(
-    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
-) -> None:
+def test_our_scratch_file_system_is_known_by_its_label(probe, put, wanted):
     put({0: ext4("hotbed-scratch")})
     state, problem = probe.check_scratch(wanted)
     assert (state["made"], problem) == (True, None)
@@ -223,7 +205,7 @@ def test_our_scratch_file_system_is_known_by_its_label(
     assert f"scratch device {path} of node osd3 holds an ext2/3/4" in problem
 
 
-def test_missing_and_plain_paths_are_told(probe: ModuleType, tmp_path: Path) -> None:
+def test_missing_and_plain_paths_are_told(probe, tmp_path):
     missing = probe.BlockDevice("n", "OSD", str(tmp_path / "none"), None)
     assert "cannot be found" in missing.problem
     plain = tmp_path / "file"
@@ -231,7 +213,7 @@ def test_missing_and_plain_paths_are_told(probe: ModuleType, tmp_path: Path) -> 
     assert "is no block device" in probe.BlockDevice("n", "OSD", str(plain), None).problem
 
 
-def test_mounts_are_read_from_mountinfo(probe: ModuleType) -> None:
+def test_mounts_are_read_from_mountinfo(probe):
     text = (
         "29 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
         "40 29 7:1 / /var/lib/hotbed/scratch rw,noatime shared:9 - ext4 /dev/loop1 rw\n"
@@ -254,24 +236,14 @@ APT = "fio:\n  Installed: (none)\n  Candidate: {}\n  Version table:\n"
         ("18.2.1", {"filestore_last_major": 17}, ["no FileStore any more"]),
     ],
 )
-def test_packages_and_release(
-    *,
-    probe: ModuleType,
-    wanted: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    release: str,
-    changes: dict[str, Any],
-    said: list[str],
-) -> None:
+def test_packages_and_release(*, probe, wanted, monkeypatch, release, changes, said):
     monkeypatch.setattr(probe, "output", answer(f"ceph-osd {release} ii \nfio 3.33-3 ii \n", ""))
     missing, major, problems = probe.check_packages({**wanted, **changes})
     assert (missing, major, len(problems)) == ([], int(release[:2]), len(said))
     assert all(fact in problem for fact, problem in zip(said, problems, strict=True))
 
 
-def test_a_package_nobody_offers_is_told_and_one_to_come_is_not(
-    probe: ModuleType, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_nobody_offers_is_told_and_one_to_come_is_not(probe, wanted, monkeypatch):
     monkeypatch.setattr(probe.shutil, "which", lambda name: f"/usr/bin/{name}")
     dpkg = "ceph-osd 16.2.15 ii \nfio 3.33 un \n"
     monkeypatch.setattr(probe, "output", answer(dpkg, APT.format("3.33-3")))
@@ -303,15 +275,8 @@ UNIT = "ceph-osd@3.service loaded active running Ceph object storage daemon osd.
     ],
 )
 def test_another_cluster_is_told_by_what_it_has_on_the_machine(
-    *,
-    probe: ModuleType,
-    wanted: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    files: dict[str, str],
-    units: str,
-    said: str | None,
-) -> None:
+    *, probe, wanted, tmp_path, monkeypatch, files, units, said
+):
     """Its configuration may name no cluster, and cephadm's has its own folder."""
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

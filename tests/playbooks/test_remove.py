@@ -6,10 +6,8 @@ from __future__ import annotations
 import errno
 import json
 import subprocess
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -26,9 +24,7 @@ WANTED = {
 
 
 @pytest.fixture
-def remove(
-    script: Callable[[str, str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> ModuleType:
+def remove(script, tmp_path, monkeypatch):
     module = script("remove", "remove")
     monkeypatch.setattr(module, "ROOT", tmp_path)
     return module
@@ -38,7 +34,7 @@ def bluestore(uuid: str) -> bytes:
     return f"bluestore block device\n{uuid}\n".encode().ljust(4096, b"\0")
 
 
-def test_the_osds_of_this_machine_are_ours_and_no_others(remove: ModuleType) -> None:
+def test_the_osds_of_this_machine_are_ours_and_no_others(remove):
     for uuid in MINE:
         assert remove.is_ours(bluestore(uuid), WANTED)
     assert not remove.is_ours(bluestore(OTHER), WANTED)
@@ -46,9 +42,7 @@ def test_the_osds_of_this_machine_are_ours_and_no_others(remove: ModuleType) -> 
     assert not remove.is_ours(bytes(4096), WANTED)
 
 
-def test_a_device_of_ours_is_wiped_and_anothers_left(
-    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_of_ours_is_wiped_and_anothers_left(remove, tmp_path, monkeypatch):
     monkeypatch.setattr(remove.shutil, "chown", lambda *arguments: None)
     mine, other = tmp_path / "mine", tmp_path / "other"
     mine.write_bytes(bluestore(MINE[1]))
@@ -60,9 +54,7 @@ def test_a_device_of_ours_is_wiped_and_anothers_left(
     assert remove.wipe(str(tmp_path / "none"), WANTED) == remove.wipe("", WANTED) == []
 
 
-def test_an_installed_cosbench_goes_with_its_units_and_account(
-    remove: ModuleType, tmp_path: Path
-) -> None:
+def test_an_installed_cosbench_goes_with_its_units_and_account(remove, tmp_path):
     unit = tmp_path / "etc/systemd/system/hotbed-cosbench-driver.service"
     release, other = tmp_path / "opt/hotbed-cosbench", tmp_path / "opt/cosbench"
     for folder in (unit.parent, release / "release/archive", other):
@@ -74,9 +66,7 @@ def test_an_installed_cosbench_goes_with_its_units_and_account(
     assert other.is_dir()
 
 
-def test_an_account_of_ours_is_told_only_where_there_was_one(
-    remove: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_account_of_ours_is_told_only_where_there_was_one(remove, monkeypatch):
     codes, ran = iter((0, 6)), []
 
     def run(argv: list[str], **options: object) -> object:
@@ -89,9 +79,7 @@ def test_an_account_of_ours_is_told_only_where_there_was_one(
     assert ran[0] == ["pkill", "-KILL", "-u", "hotbed-cosbench"]
 
 
-def test_what_a_deploying_machine_remembers_stays(
-    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_deploying_machine_remembers_stays(remove, tmp_path, monkeypatch):
     """A node may be the deploying machine, as root. Its records, also of other testbeds, and its
     open connections do not belong to a node."""
     state, run = tmp_path / "var/lib/hotbed", tmp_path / "run/hotbed"
@@ -128,9 +116,7 @@ HOSTS = (
 KEYS = b"ssh-ed25519 AAAA J\xfcrgen\r\nssh-ed25519 BBBB hotbed-admin\nssh-rsa CCCC hotbed-admins\n"
 
 
-def test_names_and_keys_of_others_stay_as_they_are_byte_for_byte(
-    remove: ModuleType, tmp_path: Path
-) -> None:
+def test_names_and_keys_of_others_stay_as_they_are_byte_for_byte(remove, tmp_path):
     hosts, keys = tmp_path / "etc/hosts", tmp_path / "root/.ssh/authorized_keys"
     for path, content in ((hosts, HOSTS), (keys, KEYS)):
         path.parent.mkdir(parents=True)
@@ -148,9 +134,7 @@ def test_names_and_keys_of_others_stay_as_they_are_byte_for_byte(
 
 
 @pytest.mark.parametrize("code", [errno.EBUSY, errno.EROFS])
-def test_a_file_that_is_a_mount_of_its_own_is_written_in_place(
-    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_a_file_that_is_a_mount_of_its_own_is_written_in_place(remove, tmp_path, monkeypatch, code):
     file = tmp_path / "hosts"
     file.write_bytes(b"before")
 
@@ -164,9 +148,7 @@ def test_a_file_that_is_a_mount_of_its_own_is_written_in_place(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_link_to_another_swifts_settings_stays(
-    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_to_another_swifts_settings_stays(remove, tmp_path, monkeypatch):
     link = tmp_path / "swift"
     monkeypatch.setattr(remove, "SWIFT_LINK", link)
     link.symlink_to("/etc/hotbed/swift")
@@ -211,9 +193,7 @@ def left(root: Path) -> set[str]:
         None,
     ],
 )
-def test_another_clusters_ceph_is_left_whole(
-    remove: ModuleType, tmp_path: Path, conf: str | None
-) -> None:
+def test_another_clusters_ceph_is_left_whole(remove, tmp_path, conf):
     for name in CEPH:
         write(tmp_path, name)
     if conf is not None:
@@ -228,9 +208,7 @@ def test_another_clusters_ceph_is_left_whole(
 
 
 @pytest.mark.parametrize("spaced", ["fsid = {}", "\tfsid={} ; ours"])
-def test_the_testbeds_ceph_goes_and_keyrings_that_it_did_not_bring_stay(
-    remove: ModuleType, tmp_path: Path, spaced: str
-) -> None:
+def test_the_testbeds_ceph_goes_and_keyrings_that_it_did_not_bring_stay(remove, tmp_path, spaced):
     for name in CEPH:
         write(tmp_path, name)
     write(tmp_path, "etc/ceph/ceph.conf", f"[global]\n{spaced.format(FSID)}\n")
@@ -246,9 +224,7 @@ def test_the_testbeds_ceph_goes_and_keyrings_that_it_did_not_bring_stay(
 @pytest.mark.parametrize(
     ("mark", "text"), [(DROPIN, ""), ("var/lib/ceph/osd/ceph-7/ceph_fsid", FSID + "\n")]
 )
-def test_what_is_left_of_the_testbeds_ceph_goes_without_its_ceph_conf(
-    remove: ModuleType, tmp_path: Path, mark: str, text: str
-) -> None:
+def test_what_is_left_of_the_testbeds_ceph_goes_without_its_ceph_conf(remove, tmp_path, mark, text):
     write(tmp_path, "var/lib/ceph/osd/ceph-7/whoami")
     write(tmp_path, mark, text)
     assert not remove.ceph_is_strange(WANTED)
@@ -256,18 +232,14 @@ def test_what_is_left_of_the_testbeds_ceph_goes_without_its_ceph_conf(
     assert left(tmp_path) == set()
 
 
-def test_a_cluster_of_cephadms_is_strange_without_any_ceph_conf(
-    remove: ModuleType, tmp_path: Path
-) -> None:
+def test_a_cluster_of_cephadms_is_strange_without_any_ceph_conf(remove, tmp_path):
     write(tmp_path, f"var/lib/ceph/{FSID}/mon.head/config")
     assert not remove.ceph_is_strange(WANTED)
     write(tmp_path, f"var/lib/ceph/{STRANGE}/mon.head/config")
     assert remove.ceph_is_strange(WANTED)
 
 
-def test_an_nfs_server_of_the_distributions_keeps_its_state(
-    remove: ModuleType, tmp_path: Path
-) -> None:
+def test_an_nfs_server_of_the_distributions_keeps_its_state(remove, tmp_path):
     state = write(tmp_path, "var/lib/nfs/ganesha/v4recov/node0/client")
     exports = write(tmp_path, "etc/exports", "/srv *(rw)\n")
     assert remove.remove_files(WANTED) == []
@@ -278,12 +250,8 @@ def test_an_nfs_server_of_the_distributions_keeps_its_state(
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_units_of_another_cluster_are_neither_stopped_nor_disabled(
-    remove: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    ours: bool,
-) -> None:
+    remove, tmp_path, monkeypatch, capsys, ours
+):
     asked: list[tuple[str, ...]] = []
 
     def systemctl(*arguments: str) -> str:

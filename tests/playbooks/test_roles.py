@@ -36,11 +36,11 @@ def documented(role: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(params=ROLES)
-def role(request: pytest.FixtureRequest, root: Path) -> Path:
+def role(request, root):
     return root / "playbooks" / "roles" / str(request.param)
 
 
-def test_every_default_is_an_argument_or_inner(role: Path) -> None:
+def test_every_default_is_an_argument_or_inner(role):
     defaults = set(load(role / "defaults" / "main.yml"))
     text = (role / "defaults" / "main.yml").read_text()
     inner = text.split("# Input of the role's scripts; do not set.")
@@ -49,7 +49,7 @@ def test_every_default_is_an_argument_or_inner(role: Path) -> None:
     assert not missing, f"{role.name}: not in argument_specs: {sorted(missing)}"
 
 
-def test_every_variable_used_has_an_origin(role: Path) -> None:
+def test_every_variable_used_has_an_origin(role):
     known = set(load(role / "defaults" / "main.yml")) | set(documented(role)) | registered(role)
     known |= {"validate_report"} | {f"hotbed_{name}" for name in ("fsid", "scratch_path")}
     text = "\n".join(
@@ -72,7 +72,7 @@ def test_every_variable_used_has_an_origin(role: Path) -> None:
     assert not unknown, f"{role.name}: {sorted(unknown)}"
 
 
-def test_only_builtin_modules(role: Path) -> None:
+def test_only_builtin_modules(role):
     words = {
         *("name", "when", "register", "changed_when", "failed_when", "no_log", "vars", "loop"),
         *("notify", "run_once", "environment"),
@@ -83,7 +83,7 @@ def test_only_builtin_modules(role: Path) -> None:
         assert modules.pop().startswith("ansible.builtin."), task["name"]
 
 
-def test_tasks_that_handle_keys_log_nothing(root: Path) -> None:
+def test_tasks_that_handle_keys_log_nothing(root):
     for role in ROLES:
         for task in tasks_of(root / "playbooks" / "roles" / role):
             body = yaml.safe_dump(task)

@@ -36,14 +36,14 @@ def ceph_conf(root: Path, **variables: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("report", [None, {"ceph_major": None}, {"ceph_major": 16}])
-def test_what_pacific_does_not_know_is_not_in_it(root: Path, report: dict[str, Any] | None) -> None:
+def test_what_pacific_does_not_know_is_not_in_it(root, report):
     more = {} if report is None else {"validate_report": report}
     lines = ceph_conf(root, **more)
     assert lines[1:] == ["[global]", "ms_bind_ipv4 = true", "[osd]", "osd_max_backfills = 1"]
 
 
 @pytest.mark.parametrize("major", [17, 20])
-def test_settings_of_recovery_are_in_force_under_mclock(root: Path, major: int) -> None:
+def test_settings_of_recovery_are_in_force_under_mclock(root, major):
     report = {"ceph_major": major}
     assert f"{OVERRIDE} = true" in ceph_conf(root, validate_report=report)
     given = {"osd": {OVERRIDE: False}}
@@ -51,9 +51,7 @@ def test_settings_of_recovery_are_in_force_under_mclock(root: Path, major: int) 
     assert f"{OVERRIDE} = false" in lines
 
 
-def test_the_old_name_comes_back(
-    script: Callable[[str, str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_old_name_comes_back(script, tmp_path, monkeypatch):
     module = script("hostname", "hostname")
     now = ["leased-17"]
     (tmp_path / "cloud").mkdir()
@@ -94,11 +92,11 @@ class FakeAdmin:
 
 
 @pytest.fixture
-def users(script: Load) -> ModuleType:
+def users(script):
     return script("radosgw", "users")
 
 
-def test_users_are_made_once(users: ModuleType) -> None:
+def test_users_are_made_once(users):
     admin = FakeAdmin()
     first = users.ensure(admin, ["small", "large"])
     assert first["keys"]["large"] == {"accesskey": "A1", "secretkey": "S1"}
@@ -108,7 +106,7 @@ def test_users_are_made_once(users: ModuleType) -> None:
     assert not any("S0" in word for asked in admin.asked for word in asked)
 
 
-def test_what_fails_is_told(users: ModuleType) -> None:
+def test_what_fails_is_told(users):
     admin = FakeAdmin()
     admin.code = 5
     for name, said in (("small", "user small cannot be asked"), ("Big one", "'Big one'")):
@@ -127,7 +125,7 @@ def test_what_fails_is_told(users: ModuleType) -> None:
     users.wait("http://x:7480/", -1.0, lambda url: None)
 
 
-def test_users_are_made_when_gateways_serve_and_clients_are_told_after(root: Path) -> None:
+def test_users_are_made_when_gateways_serve_and_clients_are_told_after(root):
     """This is the order of the plays; only clients of a Ceph receive a key."""
     plays = yaml.safe_load((root / "playbooks" / "site.yml").read_text())
     used = [
@@ -149,9 +147,7 @@ HERE = "{}.{}-{}".format(*sys.version_info[:2], platform.machine())
 
 
 @pytest.fixture
-def prepare(
-    script: Callable[[str, str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> ModuleType:
+def prepare(script, tmp_path, monkeypatch):
     module = script("swift", "prepare")
     monkeypatch.setattr(module, "LINK", tmp_path / "link")
     monkeypatch.setattr(module, "run", lambda *argv, check=True: "")
@@ -177,9 +173,7 @@ def wanted(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def said(
-    prepare: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., dict[str, Any]]:
+def said(prepare, capsys, monkeypatch):
     """Return a function that gives the script's answer to a verb."""
 
     def said(verb: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -191,9 +185,7 @@ def said(
     return said
 
 
-def test_nodes_that_run_no_swift_get_no_packages(
-    said: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_nodes_that_run_no_swift_get_no_packages(said, tmp_path):
     """Clients have only the daemon, which is standard library: any Python is enough."""
     whole = wanted(tmp_path)
     found = said("look", whole)
@@ -211,9 +203,7 @@ def test_nodes_that_run_no_swift_get_no_packages(
     assert said("make", client) == {"changed": []}
 
 
-def test_a_link_to_another_swifts_settings_is_not_taken(
-    said: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_link_to_another_swifts_settings_is_not_taken(said, tmp_path):
     ours, link = wanted(tmp_path), tmp_path / "link"
     link.symlink_to(ours["etc"])  # from an earlier deployment
     assert said("look", ours)["problems"] == []

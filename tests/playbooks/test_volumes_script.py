@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -74,14 +71,12 @@ class Lvm:
 
 
 @pytest.fixture
-def lvm() -> Lvm:
+def lvm():
     return Lvm()
 
 
 @pytest.fixture
-def volumes(
-    script: Callable[[str, str], ModuleType], lvm: Lvm, monkeypatch: pytest.MonkeyPatch
-) -> ModuleType:
+def volumes(script, lvm, monkeypatch):
     module = script("volumes", "volumes")
     monkeypatch.setattr(module, "run", lvm.run)
     monkeypatch.setattr(module, "no_device", lambda path: None)
@@ -93,9 +88,7 @@ def wanted(**changes: object) -> dict[str, object]:
     return {**body, "volumes": [VOLUME], **changes}
 
 
-def test_an_empty_device_is_taken_left_alone_and_finished_if_cut_off(
-    volumes: ModuleType, lvm: Lvm
-) -> None:
+def test_an_empty_device_is_taken_left_alone_and_finished_if_cut_off(volumes, lvm):
     assert volumes.problem_of(VOLUME, wanted()) is None
     assert volumes.make(VOLUME, wanted()) == ["hotbed-0a1b2c3d-0/osd made on /dev/sdb2"]
     assert lvm.done == ["vgcreate", "lvcreate"]
@@ -115,9 +108,7 @@ def test_an_empty_device_is_taken_left_alone_and_finished_if_cut_off(
         ({"signatures": ["ext4", "ext4"]}, "holds ext4: if it may go, deploy with --wipe"),
     ],
 )
-def test_a_device_that_is_somebody_elses_is_refused(
-    volumes: ModuleType, lvm: Lvm, state: dict[str, Any], said: str
-) -> None:
+def test_a_device_that_is_somebody_elses_is_refused(volumes, lvm, state, said):
     few = volumes.problem_of(VOLUME, wanted(min_bytes=9 * 2**30))
     assert "8.0 GiB; at least 9.0 GiB" in few
     vars(lvm).update(state)
@@ -126,7 +117,7 @@ def test_a_device_that_is_somebody_elses_is_refused(
     assert sentence.startswith("The OSD device /dev/sdb2 of node osd0 ") and said in sentence
 
 
-def test_wiping_takes_signatures_but_nothing_that_is_in_use(volumes: ModuleType, lvm: Lvm) -> None:
+def test_wiping_takes_signatures_but_nothing_that_is_in_use(volumes, lvm):
     lvm.signatures = ["xfs"]
     assert volumes.problem_of(VOLUME, wanted(wipe=True)) is None
     volumes.make(VOLUME, wanted(wipe=True))
@@ -136,7 +127,7 @@ def test_wiping_takes_signatures_but_nothing_that_is_in_use(volumes: ModuleType,
     assert "mounted" in str(volumes.problem_of(VOLUME, wanted(wipe=True)))
 
 
-def test_a_group_goes_only_with_devices_that_were_named(volumes: ModuleType, lvm: Lvm) -> None:
+def test_a_group_goes_only_with_devices_that_were_named(volumes, lvm):
     lvm.group, lvm.signatures, lvm.members = "data", ["LVM2_member"], ["/dev/sdb2", "/dev/sdc"]
     sentence = volumes.problem_of(VOLUME, wanted(wipe=True))
     assert "volume group data" in str(sentence)
@@ -148,7 +139,7 @@ def test_a_group_goes_only_with_devices_that_were_named(volumes: ModuleType, lvm
     assert lvm.done == ["vgremove data", "wipefs", "vgcreate", "lvcreate"]
 
 
-def test_all_that_a_purge_leaves_is_taken_away(volumes: ModuleType, lvm: Lvm) -> None:
+def test_all_that_a_purge_leaves_is_taken_away(volumes, lvm):
     # ceph-volume's zap destroys the group and keeps the physical volume; a mapping may stay.
     lvm.signatures = ["LVM2_member"]
     lvm.children = [{"name": "ceph--1-osd--block--2", "type": "lvm"}]
@@ -169,17 +160,13 @@ def test_all_that_a_purge_leaves_is_taken_away(volumes: ModuleType, lvm: Lvm) ->
         ("", "LVM2_member xfs"),
     ],
 )
-def test_what_is_not_a_stores_stays(
-    volumes: ModuleType, lvm: Lvm, group: str, signature: str
-) -> None:
+def test_what_is_not_a_stores_stays(volumes, lvm, group, signature):
     lvm.group, lvm.signatures = group, signature.split()
     assert volumes.free(VOLUME, ours=True) == []
     assert lvm.done == []
 
 
-def test_only_the_clusters_own_osds_are_stopped(
-    volumes: ModuleType, lvm: Lvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_clusters_own_osds_are_stopped(volumes, lvm, tmp_path, monkeypatch):
     monkeypatch.setattr(volumes, "ROOT", tmp_path)
     for number, fsid in ((2, "f-ours"), (7, "f-strange")):
         mark = tmp_path / f"var/lib/ceph/osd/ceph-{number}/ceph_fsid"
@@ -191,9 +178,7 @@ def test_only_the_clusters_own_osds_are_stopped(
     assert lvm.done == ["systemctl stop ceph-f-ours@osd.*.service ceph-osd@2.service"]
 
 
-def test_a_physical_volume_stays_where_lvm_cannot_tell_whose_it_is(
-    volumes: ModuleType, lvm: Lvm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_physical_volume_stays_where_lvm_cannot_tell_whose_it_is(volumes, lvm, monkeypatch):
     """A refused deployment installed no packages."""
     lvm.signatures = ["LVM2_member"]
 
@@ -207,9 +192,7 @@ def test_a_physical_volume_stays_where_lvm_cannot_tell_whose_it_is(
     assert lvm.done == []
 
 
-def test_a_kernel_without_lvm_and_a_container_are_told_with_the_way_out(
-    volumes: ModuleType, lvm: Lvm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_without_lvm_and_a_container_are_told_with_the_way_out(volumes, lvm, monkeypatch):
     assert volumes.machine_problems(wanted(volumes=[], engine="podman")) == []
     monkeypatch.setattr(lvm, "systemd_detect_virt", lambda *_: "systemd-nspawn\n")
     monkeypatch.setattr(volumes, "has_mapper", lambda: False)
@@ -218,9 +201,7 @@ def test_a_kernel_without_lvm_and_a_container_are_told_with_the_way_out(
     assert "no device mapper" in second and second.endswith("or deployer own.")
 
 
-def test_a_path_that_is_no_device_is_told(
-    script: Callable[[str, str], ModuleType], tmp_path: Path
-) -> None:
+def test_a_path_that_is_no_device_is_told(script, tmp_path):
     module = script("volumes", "volumes")
     file = tmp_path / "file"
     file.touch()

@@ -7,9 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ def task(name: str, *argv: str, **more: object) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_connections_left(tmp_path: Path) -> Iterator[None]:
+def no_connections_left(tmp_path):
     """Remove a testbed's folder of connections under /run, as a site's release would."""
     yield
     for folder in (tmp_path / "bed", tmp_path):
@@ -62,14 +61,14 @@ def no_connections_left(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Testbed:
+def bed(tmp_path):
     folder = tmp_path / "bed"
     folder.mkdir()
     return Testbed("t", "s", (), folder / "key", folder / "known_hosts", folder, "h")
 
 
 @pytest.fixture
-def play(tmp_path: Path, bed: Testbed) -> Play:
+def play(tmp_path, bed):
     """Return a function that runs tasks, of `role` if given, on two nodes that are this machine."""
     books = tmp_path / "playbooks"
 
@@ -94,7 +93,7 @@ def play(tmp_path: Path, bed: Testbed) -> Play:
 
 
 @pytest.mark.slow
-def test_a_run_tells_how_far_it_is_and_what_it_changed(play: Play, bed: Testbed) -> None:
+def test_a_run_tells_how_far_it_is_and_what_it_changed(play, bed):
     report: list[tuple[str, float]] = []
     changed = play(
         task("First", "true", changed_when=True),
@@ -111,7 +110,7 @@ def test_a_run_tells_how_far_it_is_and_what_it_changed(play: Play, bed: Testbed)
 
 
 @pytest.mark.slow
-def test_a_failure_is_a_sentence_with_the_way_to_the_log(play: Play, bed: Testbed) -> None:
+def test_a_failure_is_a_sentence_with_the_way_to_the_log(play, bed):
     with pytest.raises(DeployError) as error:
         play(task("Start the OSDs", "sh", "-c", "echo no such disk >&2; exit 1"))
     assert str(error.value) == (
@@ -123,7 +122,7 @@ def test_a_failure_is_a_sentence_with_the_way_to_the_log(play: Play, bed: Testbe
 
 
 @pytest.mark.slow
-def test_what_validate_refuses_is_the_users_mistake(play: Play) -> None:
+def test_what_validate_refuses_is_the_users_mistake(play):
     judge = {
         "name": "Fail on errors found",
         "ansible.builtin.assert": {"that": "false", "fail_msg": "The OSD device is mounted."},
@@ -135,9 +134,7 @@ def test_what_validate_refuses_is_the_users_mistake(play: Play) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_goes_to_the_users_home(
-    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_goes_to_the_users_home(play, tmp_path, monkeypatch):
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -149,7 +146,7 @@ def test_nothing_goes_to_the_users_home(
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_ansible_and_its_commands(tmp_path: Path, root: Path) -> None:
+def test_ctrl_c_ends_ansible_and_its_commands(tmp_path, root):
     books = tmp_path / "playbooks"
     books.mkdir()
     tasks = [task("Sleep", "sleep", "61.25")]

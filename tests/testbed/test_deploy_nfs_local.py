@@ -36,14 +36,14 @@ def run(testbed: Testbed, node: str, command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def served(nfs_testbed: Testbed) -> Testbed:
+def served(nfs_testbed):
     for node, name in (("client0", "web"), ("client1", "load")):
         run(nfs_testbed, node, replay(nfs_testbed, "prepare", name, "--size", "8MiB"))
     return nfs_testbed
 
 
 @pytest.fixture
-def enforcement(served: Testbed) -> NfsEnforcement:
+def enforcement(served):
     return NfsEnforcement(served)
 
 
@@ -55,7 +55,7 @@ def replay(testbed: Testbed, verb: str, name: str, *more: object) -> str:
     return " ".join([*words, *map(str, more)])
 
 
-def test_deployed_it_serves_and_a_second_run_changes_nothing(served: Testbed) -> None:
+def test_deployed_it_serves_and_a_second_run_changes_nothing(served):
     assert deploy(served, SPEC, site=nfs_site()) == dict.fromkeys(NODES, 0)
     for unit in UNITS:
         assert run(served, "server", f"systemctl is-active {unit}").strip() == "active"
@@ -69,7 +69,7 @@ def test_deployed_it_serves_and_a_second_run_changes_nothing(served: Testbed) ->
     assert agent_client(served).call("versions")["nfs-ganesha"].startswith("4.")
 
 
-def test_only_clients_of_the_testbed_are_served(served: Testbed) -> None:
+def test_only_clients_of_the_testbed_are_served(served):
     call = (
         "import socket, sys\n"
         "with socket.create_connection((sys.argv[1], 2049), 5) as connection:\n"
@@ -83,13 +83,11 @@ def test_only_clients_of_the_testbed_are_served(served: Testbed) -> None:
     assert said.strip() == "b''"
 
 
-def test_to_a_stranger_only_documented_ports_answer(served: Testbed) -> None:
+def test_to_a_stranger_only_documented_ports_answer(served):
     assert_only_documented_ports_answer(served, SPEC)
 
 
-def test_files_are_the_same_byte_for_byte_while_parameters_change(
-    served: Testbed, enforcement: NfsEnforcement
-) -> None:
+def test_files_are_the_same_byte_for_byte_while_parameters_change(served, enforcement):
     """Files are written, read, truncated, renamed and removed by two clients, under other load."""
     policies: list[dict[str, Any]] = [
         {"policy": "pm", "workloads": [{"priority": 1, "pairs": [[0.9, 0.1]]}, {"priority": 2}]},
@@ -127,9 +125,7 @@ def test_files_are_the_same_byte_for_byte_while_parameters_change(
     assert enforcement.parameters("server")["policy"] == "none"
 
 
-def test_parameters_that_are_none_are_refused_and_those_of_before_stay(
-    enforcement: NfsEnforcement,
-) -> None:
+def test_parameters_that_are_none_are_refused_and_those_of_before_stay(enforcement):
     before = enforcement.parameters("server")
     with raises(StoreError, "-1"):
         enforcement.put("server", {**before, "depth": -1})
@@ -165,9 +161,7 @@ def shaping(testbed: Testbed, node: str) -> str:
     )
 
 
-def test_a_plan_is_put_into_force_checked_and_taken_away(
-    served: Testbed, enforcement: NfsEnforcement, tmp_path: Path
-) -> None:
+def test_a_plan_is_put_into_force_checked_and_taken_away(served, enforcement, tmp_path):
     before = {node: shaping(served, node) for node in NODES}
     done = work.apply(served, SPEC, topology(tmp_path))
     assert (done.policy, done.met, done.restarted) == ("pm", True, ())
@@ -205,9 +199,7 @@ def reading(served: Testbed, seconds: float) -> dict[str, float]:
     return {node: 65536 * one["whole"]["requests"] / seconds for node, one in results.items()}
 
 
-def test_priorities_and_buckets_act_on_a_saturated_link(
-    served: Testbed, enforcement: NfsEnforcement
-) -> None:
+def test_priorities_and_buckets_act_on_a_saturated_link(served, enforcement):
     """Two clients read from a server, and the link cannot serve both."""
     server, seconds = served.node("server").address, 4.0
 
@@ -235,7 +227,7 @@ def test_priorities_and_buckets_act_on_a_saturated_link(
     enforcement.remove()
 
 
-def test_stopped_and_started_it_serves(served: Testbed) -> None:
+def test_stopped_and_started_it_serves(served):
     stop_store(served)
     assert run(served, "server", "pgrep -c ganesha || true").strip() == "0"
     start_store(served)
@@ -243,7 +235,7 @@ def test_stopped_and_started_it_serves(served: Testbed) -> None:
 
 
 @pytest.fixture(scope="module")
-def nfs_removed(nfs_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def nfs_removed(nfs_testbed, tmp_path_factory):
     """Remove the store while a plan is in force and return every node's shaping before the plan."""
     before = {node: shaping(nfs_testbed, node) for node in NODES}
     work.apply(nfs_testbed, SPEC, topology(tmp_path_factory.mktemp("plan")))
@@ -251,7 +243,7 @@ def nfs_removed(nfs_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory) 
     return before
 
 
-def test_removed_nothing_is_left(nfs_testbed: Testbed, nfs_removed: dict[str, str]) -> None:
+def test_removed_nothing_is_left(nfs_testbed, nfs_removed):
     for node in NODES:
         left = run(
             nfs_testbed,
@@ -267,7 +259,7 @@ def test_removed_nothing_is_left(nfs_testbed: Testbed, nfs_removed: dict[str, st
 
 
 @pytest.mark.usefixtures("nfs_removed")
-def test_a_killed_deployment_goes_with_the_testbed(nfs_testbed: Testbed) -> None:
+def test_a_killed_deployment_goes_with_the_testbed(nfs_testbed):
     killed_at(nfs_testbed, SPEC, "base: ")
     marks = (nfs_testbed.directory, reach.control_dir(SPEC.name, nfs_testbed.directory))
     nfs_site().release(SPEC.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +47,7 @@ class Ansible:
 
 
 @pytest.fixture
-def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
+def ansible(monkeypatch):
     made = Ansible()
     monkeypatch.setattr(roles, "deploy", made.deploy)
     monkeypatch.setattr(lifecycle, "stop_store", made.stop)
@@ -59,12 +58,12 @@ def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> FakeSite:
+def site(tmp_path):
     return FakeSite(tmp_path)
 
 
 @pytest.fixture
-def testbed(site: FakeSite) -> Testbed:
+def testbed(site):
     made = site.provision(SPEC)
     save_spec(made, SPEC)
     return made

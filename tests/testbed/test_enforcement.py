@@ -9,7 +9,6 @@ import pytest
 
 from schemas.errors import StoreError, UserError
 from testbed.deploy.enforcement import NfsEnforcement, storage_by_server
-from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
@@ -66,7 +65,7 @@ class FakeAgent:
 
 
 @pytest.fixture
-def testbed() -> Testbed:
+def testbed():
     store = {"kind": "nfs"}
     return FakeSite().provision(
         TestbedSpec.model_validate({"name": "t", "groups": GROUPS, "store": store})
@@ -74,12 +73,12 @@ def testbed() -> Testbed:
 
 
 @pytest.fixture
-def agent() -> FakeAgent:
+def agent():
     return FakeAgent()
 
 
 @pytest.fixture
-def enforcement(testbed: Testbed, agent: FakeAgent) -> NfsEnforcement:
+def enforcement(testbed, agent):
     return NfsEnforcement(testbed, agent)  # type: ignore[arg-type]
 
 

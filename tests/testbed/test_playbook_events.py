@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,7 @@ Events = list[dict[str, Any]]
 
 
 @pytest.fixture
-def recorded(root: Path) -> Callable[[str], Events]:
+def recorded(root):
     folder = root / "tests" / "data" / "ansible-events"
     return lambda name: [
         json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()

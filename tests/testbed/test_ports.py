@@ -133,7 +133,7 @@ TESTBED = Testbed("t", "fake", NODES, Path("k"), Path("known"), Path("d"), "h")
 
 
 @pytest.fixture
-def rules(root: Path) -> dict[str, str]:
+def rules(root):
     """Return the rules of each kind of node, as the role writes them."""
     made = run_path(str(root / "playbooks/roles/base/files/peers.py"))["rules"]
     addresses = [node.address for node in NODES]

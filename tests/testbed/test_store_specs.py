@@ -18,7 +18,7 @@ from testbed.deploy.inventory import agent_config, build_inventory
 from testbed.deploy.nfs_variables import profile_of
 from testbed.deploy.swift_variables import Packages
 from testbed.spec import DiskSpec, TestbedSpec, load_spec
-from testbed.stores.nfs.wire import network_of, segment_of, sent
+from testbed.stores.nfs.wire import FRAMING, HEADERS, network_of
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
 
@@ -77,7 +77,7 @@ SWIFT: dict[str, Any] = {
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSite:
+def site(tmp_path, monkeypatch):
     """Return a site, with the data plane's programs built."""
     for name in ("nfsproxy", "replay", "twochoiced", "twochoicebench"):
         (tmp_path / name).touch()
@@ -283,6 +283,20 @@ def test_keys_stay_when_a_tenant_comes(tmp_path):
 SIZES = [1, 512, 1000, *range(1024, 70_000, 1024), 1 << 18, (1 << 20) - 1, 1 << 20]
 
 
+CALL = 4 + 24 + (8 + 84 + 8) + (4 + 64) + (8 + 4)
+REPLIES = 4 + 24 + 4 + (4 + 84) + 12, 4 + 24 + 4 + (4 + 24) + (4 + 84) + 16
+"""Bytes of a read's call, and of a read's and a write's reply without data (RFC 1813 and 5531)."""
+
+
+def sent(size: int, *, read: bool, mtu: int) -> tuple[int, int]:
+    """Return the bytes of frames to the server and from it. Every second full segment, and every
+    message's end, is acknowledged by a frame of its own."""
+    call, reply = (CALL, REPLIES[0] + size) if read else (CALL + 8 + size, REPLIES[1])
+    there, back = -(-call // (mtu - HEADERS)), -(-reply // (mtu - HEADERS))
+    towards = call + FRAMING * (there - (-back // 2))
+    return towards, reply + FRAMING * (back - (-there // 2))
+
+
 def estimated(cost: NetworkCost, size: int, *, read: bool) -> tuple[float, float]:
     kind = np.array([read])
     return float(cost.bytes(np.array([size]), ~kind)[0]), float(
@@ -295,7 +309,7 @@ def test_costs_of_testbeds_are_never_below_what_is_sent(mtu):
     disk = DiskSpec(size=1 << 32, scratch=0, positioning=0.004, bandwidth=1.5e8, queue_depth=32)
     costs = parse_profile(profile_of(disk, mtu)).network
     assert profile_of(disk, mtu)["network"] == network_of(mtu)
-    segment = segment_of(mtu)
+    segment = mtu - HEADERS
     edges = [n * segment + d for n in (1, 2, 3) for d in range(-220, 3) if n * segment + d > 0]
     for size in [*SIZES, *edges]:
         for read in (True, False):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +20,7 @@ MACHINE_CORES, PERIOD_US = 0.2, 25_000
 
 
 @pytest.fixture(scope="module")
-def bed() -> Iterator[Bed]:
+def bed():
     with bed_of("swift-machines", "mos-machines.yaml") as found:
         yield found
 
@@ -43,7 +41,7 @@ def assign(bed: Bed, machine: str, microstore: str) -> dict[str, Any]:
     return found
 
 
-def test_a_free_machine_serves_whom_it_is_given_to_and_nothing_fails(bed: Bed) -> None:
+def test_a_free_machine_serves_whom_it_is_given_to_and_nothing_fails(bed):
     assert owners(bed) == FIRST
     stored = Stored(bed.client("small"), "handed")
     with stored.load():
@@ -66,7 +64,7 @@ def test_a_free_machine_serves_whom_it_is_given_to_and_nothing_fails(bed: Bed) -
     assert other.lost() == []
 
 
-def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed: Bed) -> None:
+def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed):
     stored = Stored(bed.client("large"), "other")
     assert stored.put("before", 500_000)
     with stored.load(threads=2):
@@ -81,7 +79,7 @@ def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed: Bed) -
     assert stored.lost() == []
 
 
-def test_drivers_follow_a_machine_that_comes_and_goes(bed: Bed, tmp_path: Path) -> None:
+def test_drivers_follow_a_machine_that_comes_and_goes(bed, tmp_path):
     workload = TABLE_1["A"].with_(
         workers=4,
         containers=2,
@@ -115,7 +113,7 @@ def control(bed: Bed, *parameters: str) -> None:
     bed.hotbed("control", "start", "mos", "--interval", "2", *words)
 
 
-def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed: Bed, tmp_path: Path) -> None:
+def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed, tmp_path):
     """An idle microstore's machines and shared disks are within the band."""
     stored = Stored(bed.client("small"), "controlled")
     with stored.load(threads=6):
@@ -136,7 +134,7 @@ def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed: Bed, tmp_pa
     assert stored.lost() == []
 
 
-def test_mos_returns_one_machine_at_a_time_and_keeps_the_last(bed: Bed) -> None:
+def test_mos_returns_one_machine_at_a_time_and_keeps_the_last(bed):
     for machine in ("proxy2", "proxy3"):
         assign(bed, machine, "small")
     try:

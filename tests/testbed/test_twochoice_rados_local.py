@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,7 +58,7 @@ def state(testbed: Testbed) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def agents(deployed: Testbed) -> Iterator[Testbed]:
+def agents(deployed):
     """Put agents in front of the OSDs of the tests' Ceph; restore everything afterwards."""
     site, plain = open_site("local"), spec_of(deployed)
     asked = plain.model_dump(mode="json")
@@ -78,11 +76,11 @@ def agents(deployed: Testbed) -> Iterator[Testbed]:
         assert state(deployed) == before
 
 
-def test_to_a_stranger_only_documented_ports_answer(agents: Testbed) -> None:
+def test_to_a_stranger_only_documented_ports_answer(agents):
     assert_only_documented_ports_answer(agents, spec_of(agents))
 
 
-def test_every_pool_is_on_its_osd_alone_and_nobody_is_warned(agents: Testbed) -> None:
+def test_every_pool_is_on_its_osd_alone_and_nobody_is_warned(agents):
     admin = agents.admin.name
     for osd in range(4):
         rows = sh(agents, admin, f"ceph pg ls-by-pool twochoice.{osd} -f json")
@@ -97,9 +95,7 @@ def test_every_pool_is_on_its_osd_alone_and_nobody_is_warned(agents: Testbed) ->
     assert "denied" in denied
 
 
-def test_schedulers_write_past_a_slow_disk_and_all_is_read_back(
-    agents: Testbed, tmp_path: Path
-) -> None:
+def test_schedulers_write_past_a_slow_disk_and_all_is_read_back(agents, tmp_path):
     site: Any = open_site("local")
     site.disk_fault(agents.name, "osd0", slow=8.0)
     try:
@@ -123,7 +119,7 @@ def test_schedulers_write_past_a_slow_disk_and_all_is_read_back(
         assert shown.strip() == "0"
 
 
-def test_nothing_acknowledged_is_lost_when_an_agent_and_an_osd_are_killed(agents: Testbed) -> None:
+def test_nothing_acknowledged_is_lost_when_an_agent_and_an_osd_are_killed(agents):
     admin = agents.admin.name
     bench = f"hotbed-twochoicebench {{}} --cluster {CLUSTER} --ledger /tmp/acknowledged"
     write = bench.format("write") + " --nodes 4 --processes 4 --writes 10 --size 512KiB"
@@ -148,7 +144,7 @@ def test_nothing_acknowledged_is_lost_when_an_agent_and_an_osd_are_killed(agents
 
 
 @pytest.mark.timeout(1200)
-def test_cells_of_dlr_and_agents_leave_nothing(agents: Testbed, tmp_path: Path) -> None:
+def test_cells_of_dlr_and_agents_leave_nothing(agents, tmp_path):
     """The test follows `hotbed run twochoice-rados-quick`, with little to write. The machine
     decides if a run counts, so the test does not check it."""
     path = tmp_path / "spec.yaml"
@@ -183,9 +179,7 @@ def test_cells_of_dlr_and_agents_leave_nothing(agents: Testbed, tmp_path: Path) 
     assert agent_client(agents).call("health")["status"] == "HEALTH_OK"
 
 
-def test_ceph_keeps_the_contract_that_files_keep(
-    agents: Testbed, root: Path, tmp_path: Path
-) -> None:
+def test_ceph_keeps_the_contract_that_files_keep(agents, root, tmp_path):
     program = tmp_path / "librados.test"
     subprocess.run(
         [root / "tools/go", "test", "-c", "-o", program, "./internal/librados"],

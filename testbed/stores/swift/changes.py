@@ -72,11 +72,7 @@ class Changes:
                     "tenants": list(cluster.tenants),
                     "s3": cluster.s3,
                 }
-        stores = [
-            store
-            for store in cluster.microstores
-            if name in cluster.storage[store] or name in state.members[cluster.set_of(store)]
-        ]
+        stores = [one for one in cluster.microstores if self._stores_for(state, name, one)]
         if stores:
             found["rsync"] = address
             found["rsync_peers"] = [
@@ -87,6 +83,11 @@ class Changes:
                 for store in stores
             ]
         return found
+
+    def _stores_for(self, state: SwiftState, name: str, store: str) -> bool:
+        """Return True if a node runs storage servers of a microstore."""
+        cluster = self._cluster
+        return name in cluster.storage[store] or name in state.members[cluster.set_of(store)]
 
     def storage_nodes(self, state: SwiftState) -> tuple[str, ...]:
         """Return every node with storage servers, including nodes in no ring now."""
@@ -111,7 +112,7 @@ class Changes:
         for store in self._cluster.microstores:
             cores = storage_share(self._cluster, state, store)
             for node in self.storage_nodes(state):
-                if store in {one["microstore"] for one in self.wanted(state, node)["storage"]}:
+                if self._stores_for(state, node, store):
                     found.setdefault(node, {"op": "shares", "shares": {}})
                     found[node]["shares"][store] = cores
         return found
@@ -211,11 +212,8 @@ class Changes:
             request["digests"] = {
                 kind: hashlib.sha256(base64.b64decode(files[kind])).hexdigest() for kind in KINDS
             }
-            mine = [
-                node
-                for node in self.storage_nodes(state)
-                if store in {one["microstore"] for one in self.wanted(state, node)["storage"]}
-            ]
+            nodes = self.storage_nodes(state)
+            mine = [node for node in nodes if self._stores_for(state, node, store)]
             storage.append(dict.fromkeys(mine, request))
             proxies.append(dict.fromkeys(state.proxies_of(store), request))
         return [*storage, *proxies]

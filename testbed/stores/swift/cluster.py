@@ -79,10 +79,6 @@ class SwiftState:
         """Return its proxy nodes, in order."""
         return tuple(node for node, name in self.proxies.items() if name == microstore)
 
-    def microstores_of(self, tenant: str) -> tuple[str, ...]:
-        """Return the microstores that serve a tenant."""
-        return self.tenants[tenant]
-
     def endpoints(self, tenant: str) -> tuple[str, ...]:
         """Return the proxy nodes that serve a tenant."""
         return tuple(p for name in self.tenants[tenant] for p in self.proxies_of(name))

@@ -171,7 +171,7 @@ def _tenant(state: SwiftState, name: str, nodes: Mapping[str, Interval]) -> Tena
     parts = [one.tenants[name] for one in nodes.values() if name in one.tenants]
     sums = together(parts)
     seconds = max((one.seconds for one in nodes.values() if name in one.tenants), default=0.0)
-    served = state.microstores_of(name)
+    served = state.tenants[name]
     if seconds <= 0:
         return Tenant(name, served[0])
     requests = sums["requests"]

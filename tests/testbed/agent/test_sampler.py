@@ -31,7 +31,7 @@ CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))
 
 
 @pytest.fixture
-def raw() -> FakeRados:
+def raw():
     return FakeRados(16)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.errors import raises
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[FakeSystemdShell]:
+def shell(tmp_path):
     with FakeSystemdShell(tmp_path) as shell:
         yield shell
 

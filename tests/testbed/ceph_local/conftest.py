@@ -8,24 +8,23 @@ import pytest
 
 from testbed.deploy.roles import deploy
 from testbed.sites import open_site
-from testbed.sites.contract import Site, Testbed
 from tests.testbed.ceph_beds import SPEC, VARIANT, assert_removed, killed_at
 
 
 @pytest.fixture(scope="session")
-def site(deployed: Testbed) -> Site:
+def site(deployed):
     return open_site(deployed.site)
 
 
 @pytest.fixture(scope="session")
-def removed(deployed: Testbed) -> Testbed:
+def removed(deployed):
     """Return the machines without their store."""
     assert_removed(deployed, SPEC)
     return deployed
 
 
 @pytest.fixture(scope="session")
-def varied(site: Site, removed: Testbed) -> Testbed:
+def varied(site, removed):
     """Return the variant after a killed deployment, resumed by the next call."""
     roles = {name: group.roles for group in VARIANT.groups for name in group.node_names()}
     nodes = [dataclasses.replace(removed.node(n), roles=frozenset(r)) for n, r in roles.items()]

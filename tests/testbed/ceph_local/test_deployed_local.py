@@ -15,14 +15,14 @@ from schemas.errors import UserError
 from testbed.deploy.inventory import FIO_JOBS, fio_file_bytes
 from testbed.deploy.lifecycle import save_snapshot, stopped_store
 from testbed.deploy.roles import LOG, DeployError, RefusedError, deploy
-from testbed.sites.contract import Site, SnapshotSite, Testbed
+from testbed.sites.contract import SnapshotSite
 from tests.errors import raises
 from tests.testbed.ceph_beds import SPEC, deploying, run
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
 
-def test_deployed_it_serves_and_keeps_its_secrets(deployed: Testbed) -> None:
+def test_deployed_it_serves_and_keeps_its_secrets(deployed):
     assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
     log = (deployed.directory / LOG).read_text()
     secret = run(deployed, "admin", "ceph auth get-key client.admin").strip()
@@ -37,12 +37,12 @@ def test_deployed_it_serves_and_keeps_its_secrets(deployed: Testbed) -> None:
     assert secret not in log
 
 
-def test_keys_are_needed(deployed: Testbed) -> None:
+def test_keys_are_needed(deployed):
     said = run(deployed, "osd0", "timeout 20 ceph --name client.nobody health 2>&1 || echo refused")
     assert "refused" in said
 
 
-def test_a_daemons_lives_are_told_apart_by_more_than_its_process_id(deployed: Testbed) -> None:
+def test_a_daemons_lives_are_told_apart_by_more_than_its_process_id(deployed):
     """By process id alone, a restarted OSD with the same id would never be included again."""
     osds = json.loads(run(deployed, "admin", "ceph osd dump --format json"))["osds"]
     for osd in osds:
@@ -51,7 +51,7 @@ def test_a_daemons_lives_are_told_apart_by_more_than_its_process_id(deployed: Te
         assert nonce != int(run(deployed, node, "pgrep -x ceph-osd"))
 
 
-def test_fio_reuses_its_files(deployed: Testbed) -> None:
+def test_fio_reuses_its_files(deployed):
     folder = "/var/lib/hotbed/scratch/fio"
     before = run(deployed, "osd0", f"stat -c '%n %s %i %Y' {folder}/hot.*")
     assert len(before.splitlines()) == FIO_JOBS
@@ -66,11 +66,11 @@ def test_fio_reuses_its_files(deployed: Testbed) -> None:
     assert run(deployed, "osd0", f"stat -c '%n %s %i %Y' {folder}/hot.*") == before
 
 
-def test_the_admin_node_knows_the_testbed_and_reaches_it(deployed: Testbed) -> None:
+def test_the_admin_node_knows_the_testbed_and_reaches_it(deployed):
     assert '"ok": true' in run(deployed, "admin", "hotbed-agent units </dev/null")
 
 
-def test_no_snapshot_is_taken_of_a_store_that_is_steered(site: Site, deployed: Testbed) -> None:
+def test_no_snapshot_is_taken_of_a_store_that_is_steered(site, deployed):
     assert isinstance(site, SnapshotSite)
     run(deployed, "admin", "ceph osd primary-affinity 0 0.5")
     with raises(UserError, "primary affinity"):
@@ -80,7 +80,7 @@ def test_no_snapshot_is_taken_of_a_store_that_is_steered(site: Site, deployed: T
         assert run(deployed, "osd0", "pgrep -c ceph-osd || true").strip() == "0"
 
 
-def test_an_unreachable_node_is_named(deployed: Testbed) -> None:
+def test_an_unreachable_node_is_named(deployed):
     nodes = tuple(
         dataclasses.replace(node, ssh_port=1) if node.name == "osd1" else node
         for node in deployed.nodes
@@ -89,7 +89,7 @@ def test_an_unreachable_node_is_named(deployed: Testbed) -> None:
         deploy(dataclasses.replace(deployed, nodes=nodes), SPEC)
 
 
-def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> None:
+def test_interrupted_it_ends_its_processes_and_can_go_on(deployed):
     process = deploying(deployed, SPEC, "ceph: Write ceph.conf")
     assert process.stdout is not None
     os.kill(process.pid, signal.SIGINT)
@@ -100,7 +100,7 @@ def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> N
     assert left.stdout == ""
 
 
-def test_a_device_in_use_is_refused_before_anything_changes(removed: Testbed) -> None:
+def test_a_device_in_use_is_refused_before_anything_changes(removed):
     run(removed, "osd1", "mkfs.ext4 -q -F /dev/hotbed/osd && mount /dev/hotbed/osd /mnt")
     with raises(RefusedError, "osd1", "/mnt"):
         deploy(removed, SPEC)

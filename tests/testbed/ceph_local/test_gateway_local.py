@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from testbed.client import agent_client
 from testbed.deploy.inventory import FIO_JOBS
 from testbed.deploy.lifecycle import start_store, stop_store
 from testbed.deploy.roles import deploy, remove
-from testbed.sites.contract import Site, Testbed
+from testbed.sites.contract import Testbed
 from testbed.ssh import Shell
 from tests.testbed.ceph_beds import VARIANT, assert_removed, run
 from tests.testbed.stores_contract import keep_the_contract
@@ -24,16 +23,16 @@ from workloads.cosbench.workload import TABLE_1, S3Storage, to_xml
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
 
-def test_killed_on_its_way_it_can_be_deployed_all_the_same(varied: Testbed) -> None:
+def test_killed_on_its_way_it_can_be_deployed_all_the_same(varied):
     assert run(varied, "admin", "ceph health").strip() == "HEALTH_OK"
 
 
-def test_three_monitors_agree(varied: Testbed) -> None:
+def test_three_monitors_agree(varied):
     said = run(varied, "admin", "ceph quorum_status -f json")
     assert '"quorum_names":["admin","osd0","osd1"]' in said
 
 
-def test_objects_are_files_beside_fios(varied: Testbed) -> None:
+def test_objects_are_files_beside_fios(varied):
     assert "filestore" in run(varied, "admin", "ceph osd metadata 1 -f json")
     run(varied, "admin", "dd if=/dev/zero bs=1M count=4 | rados -p bench put thing -")
     found = run(varied, "osd0", "find /var/lib/hotbed/scratch/osd -name '*thing*' -size +4000k")
@@ -41,16 +40,16 @@ def test_objects_are_files_beside_fios(varied: Testbed) -> None:
     assert len(run(varied, "osd0", "ls /var/lib/hotbed/scratch/fio").split()) == FIO_JOBS
 
 
-def test_the_gateway_answers(varied: Testbed) -> None:
+def test_the_gateway_answers(varied):
     ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7480', timeout=20).read())"
     assert "ListAllMyBucketsResult" in run(varied, "admin", f'python3 -c "{ask}"')
 
 
-def test_to_a_stranger_only_documented_ports_answer(varied: Testbed) -> None:
+def test_to_a_stranger_only_documented_ports_answer(varied):
     assert_only_documented_ports_answer(varied, VARIANT)
 
 
-def test_stopped_with_the_store_it_ends_by_itself(varied: Testbed) -> None:
+def test_stopped_with_the_store_it_ends_by_itself(varied):
     stop_store(varied)
     unit = "'ceph-radosgw@*'"
     assert "Result=success" in run(varied, "admin", f"systemctl show {unit} --all -p Result")
@@ -58,7 +57,7 @@ def test_stopped_with_the_store_it_ends_by_itself(varied: Testbed) -> None:
     assert run(varied, "admin", "ceph health").strip() == "HEALTH_OK"
 
 
-def test_a_specs_settings_reach_the_daemons(varied: Testbed) -> None:
+def test_a_specs_settings_reach_the_daemons(varied):
     said = run(varied, "osd0", "ceph daemon osd.0 config get osd_max_backfills")
     assert '"7"' in said
 
@@ -67,9 +66,7 @@ def shell(testbed: Testbed, node: str = "admin") -> Shell:
     return reach.shell_to(testbed, testbed.node(node))
 
 
-def test_each_tenant_has_keys_that_nobody_else_sees_and_that_stay(
-    site: Site, varied: Testbed
-) -> None:
+def test_each_tenant_has_keys_that_nobody_else_sees_and_that_stay(site, varied):
     admin = shell(varied)
     before = {name: tenant(admin, name).values for name in ("web", "video")}
     assert before["web"]["secretkey"] != before["video"]["secretkey"]
@@ -85,7 +82,7 @@ def test_each_tenant_has_keys_that_nobody_else_sees_and_that_stay(
         assert values["secretkey"] not in log + inventory
 
 
-def test_cosbench_runs_through_it_and_reads_what_it_wrote(varied: Testbed, tmp_path: Path) -> None:
+def test_cosbench_runs_through_it_and_reads_what_it_wrote(varied, tmp_path):
     workload = TABLE_1["A"].with_(
         name="web", workers=2, containers=2, objects=5, runtime_s=5, storage=S3Storage()
     )
@@ -104,12 +101,12 @@ def test_cosbench_runs_through_it_and_reads_what_it_wrote(varied: Testbed, tmp_p
     assert tenant(shell(varied), "web").values["secretkey"] not in archive.config
 
 
-def test_the_cosbench_drivers_s3_keeps_its_contract(varied: Testbed, tmp_path: Path) -> None:
+def test_the_cosbench_drivers_s3_keeps_its_contract(varied, tmp_path):
     """This includes the gateway's listings."""
     keep_the_contract(shell(varied), "/etc/hotbed/s3/web.json", ("s3",), tmp_path)
 
 
-def test_objects_are_in_the_pool_that_controllers_look_at(varied: Testbed) -> None:
+def test_objects_are_in_the_pool_that_controllers_look_at(varied):
     pools = json.loads(shell(varied).run(["ceph", "osd", "pool", "ls", "-f", "json"]).text)
     assert pools.count("default.rgw.buckets.data") == 1
     put = "echo there | rados -p default.rgw.buckets.data put mark -"
@@ -117,7 +114,7 @@ def test_objects_are_in_the_pool_that_controllers_look_at(varied: Testbed) -> No
     assert "mark" in shell(varied).run(["rados", "-p", "default.rgw.buckets.data", "ls"]).text
 
 
-def test_removed_nothing_is_left(varied: Testbed) -> None:
+def test_removed_nothing_is_left(varied):
     """This includes the gateway and the keys of its tenants. A second removal has nothing to do."""
     assert_removed(varied, VARIANT)
     assert sum(remove(varied, VARIANT).values()) == 0

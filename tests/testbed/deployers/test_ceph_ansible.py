@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,7 @@ needs_sources = pytest.mark.skipif(
 
 
 @pytest.fixture
-def ansible(tmp_path: Path) -> Iterator[Ansible]:
+def ansible(tmp_path):
     bed = bed_of(SPEC, tmp_path / "bed")
     (bed.directory / "ansible").mkdir(parents=True)
     yield tool(bed)
@@ -143,9 +142,7 @@ def check(ansible: Ansible, tmp_path: Path, playbook: str, hosts: dict[str, Any]
 @needs_sources
 @pytest.mark.slow
 @pytest.mark.parametrize("playbook", ["site.yml", PURGE])
-def test_the_inventory_passes_its_syntax_check(
-    ansible: Ansible, tmp_path: Path, playbook: str
-) -> None:
+def test_the_inventory_passes_its_syntax_check(ansible, tmp_path, playbook):
     made = ceph_ansible.inventory(bed_of(SPEC, tmp_path), SPEC)
     said = check(ansible, tmp_path, playbook, made)
     assert f"playbook: {playbook}" in said
@@ -202,9 +199,7 @@ def recap(bed: Testbed) -> dict[str, tuple[int, int]]:
 @needs_sources
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_its_validate_role_accepts_the_variables_and_finds_what_is_wrong(
-    ansible: Ansible, tmp_path: Path
-) -> None:
+def test_its_validate_role_accepts_the_variables_and_finds_what_is_wrong(ansible, tmp_path):
     """The volumes do not exist here: the role refuses the OSDs' nodes for that alone."""
     bed = bed_of(SPEC, tmp_path / "bed")
     made = ceph_ansible.inventory(bed, SPEC)

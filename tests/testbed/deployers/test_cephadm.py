@@ -6,14 +6,13 @@ import itertools
 import json
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from testbed.deploy import cephadm
 from testbed.deploy.cephadm import CephadmCluster, CephadmCommand
 from testbed.deploy.playbook import DeployError
-from testbed.sites.contract import Testbed, silent
+from testbed.sites.contract import silent
 from tests.errors import raises
 from tests.testbed.deployers.beds import bed_of, spec_with
 from tests.testbed.deployers.fake_orchestrator import (
@@ -45,17 +44,17 @@ for body in yaml.safe_load_all(sys.stdin):
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Testbed:
+def bed(tmp_path):
     return bed_of(SPEC, tmp_path)
 
 
 @pytest.fixture
-def machines() -> FakeMachines:
+def machines():
     return FakeMachines(TOOL)
 
 
 @pytest.fixture
-def cluster(bed: Testbed, machines: FakeMachines) -> CephadmCluster:
+def cluster(bed, machines):
     return CephadmCluster(bed, TOOL, machines.run, **stepped_clock())
 
 

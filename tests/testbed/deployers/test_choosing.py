@@ -106,7 +106,7 @@ class Noted:
 
 
 @pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Noted:
+def noted(monkeypatch, tmp_path):
     found = Noted()
     for module in (foreign, ceph_ansible):
         monkeypatch.setattr(module, "play", found)
@@ -271,7 +271,7 @@ class Bed:
 
 
 @pytest.fixture
-def bed(tmp_path: Path, hosts: FakeHosts) -> Bed:
+def bed(tmp_path, hosts):
     return Bed(tmp_path / "state", hosts)
 
 
@@ -279,7 +279,7 @@ Ends = Callable[[BaseException | None], None]
 
 
 @pytest.fixture
-def deployment_ends(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Ends:
+def deployment_ends(bed, monkeypatch):
     """Return a function that deploys until Ansible ends with the given error."""
 
     def deploy(error: BaseException | None) -> None:

@@ -38,7 +38,7 @@ def run(folder: Path, inventory: dict[str, Any], *plays: dict[str, Any]) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_scripts_get_what_the_spec_says(tmp_path: Path) -> None:
+def test_the_scripts_get_what_the_spec_says(tmp_path):
     bed = bed_of(SPEC, tmp_path)
     made = foreign.inventory(bed, SPEC, "cephadm", {"validate_wipe": True})
     settings = {"osd": {"osd_max_scrubs": "0"}}
@@ -81,7 +81,7 @@ def test_the_scripts_get_what_the_spec_says(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_devices_are_judged_before_anything_is_changed(tmp_path: Path) -> None:
+def test_devices_are_judged_before_anything_is_changed(tmp_path):
     bed = bed_of(SPEC, tmp_path)
     made = foreign.inventory(bed, SPEC, "cephadm", {})
     for node in bed.with_role("osd"):

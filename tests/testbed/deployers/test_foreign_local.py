@@ -8,7 +8,6 @@ ceph-ansible, which also runs daemons as the host's units; its playbooks are not
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -46,7 +45,7 @@ def adopt(testbed: Testbed, **more: object) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def strange(deployed: Testbed) -> Iterator[Testbed]:
+def strange(deployed):
     """Return a cluster with a balancer, without our pools, and with a bare admin node."""
     site = open_site(deployed.site)
     assert isinstance(site, SnapshotSite)
@@ -61,7 +60,7 @@ def strange(deployed: Testbed) -> Iterator[Testbed]:
     restore_snapshot(site, deployed.name)
 
 
-def test_an_osd_that_is_down_is_an_error(strange: Testbed) -> None:
+def test_an_osd_that_is_down_is_an_error(strange):
     run(strange, "osd1", "systemctl stop ceph-osd@1")
     try:
         with raises(DeployError, "osd.1"):
@@ -71,7 +70,7 @@ def test_an_osd_that_is_down_is_an_error(strange: Testbed) -> None:
     assert run(strange, "admin", "rados lspools").split() == []
 
 
-def test_it_has_the_specs_pools_settings_and_control_plane(strange: Testbed) -> None:
+def test_it_has_the_specs_pools_settings_and_control_plane(strange):
     changed = adopt(strange)
     assert changed["admin"] > 0
     assert run(strange, "admin", "rados lspools").split() == ["bench"]
@@ -91,5 +90,5 @@ def test_it_has_the_specs_pools_settings_and_control_plane(strange: Testbed) -> 
     assert run(strange, "admin", "ceph health").strip() == "HEALTH_OK"
 
 
-def test_a_second_time_changes_nothing(strange: Testbed) -> None:
+def test_a_second_time_changes_nothing(strange):
     assert sum(adopt(strange).values()) == 0

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ Make = Callable[..., SimulatedCeph]
 
 
 @pytest.fixture(scope="session")
-def spec() -> TestbedSpec:
+def spec():
     """Return the spec of the eight-node testbed."""
     return load_spec(SPECS / "dlr.yaml")
 
 
 @pytest.fixture
-def make(spec: TestbedSpec) -> Iterator[Make]:
+def make(spec):
     """Provide a function that makes modelled clusters (of the spec `on`), and close them."""
     with ExitStack() as stack:
 

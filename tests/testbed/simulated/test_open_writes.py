@@ -20,7 +20,7 @@ SIZE = 65536
 
 
 @pytest.fixture
-def spec() -> TestbedSpec:
+def spec():
     return load_spec(SPEC)
 
 

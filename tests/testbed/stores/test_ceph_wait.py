@@ -98,7 +98,7 @@ class RadosError(Exception):
 
 
 @pytest.fixture
-def refusing(monkeypatch: pytest.MonkeyPatch) -> type[Handle]:
+def refusing(monkeypatch):
     monkeypatch.setitem(sys.modules, "rados", SimpleNamespace(Rados=Handle, Error=RadosError))
     monkeypatch.setattr(Handle, "open", 0)
     return Handle

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ PROXY = services.PROXY
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def started(monkeypatch):
     """Return the restarted units in order; "reloaded" marks a proxy that applied its settings."""
     found: list[str] = []
 
@@ -142,7 +142,7 @@ class Echo(SwiftNode):
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def served(tmp_path, monkeypatch):
     """Provide the socket of a daemon with short waits for its clients."""
     monkeypatch.setattr(daemon, "_PATIENCE_S", 0.05)
     path = tmp_path / "run" / "socket"
@@ -183,7 +183,7 @@ def test_clients_that_stay_or_do_not_read_stop_no_other(served):
 
 
 @pytest.mark.parametrize("daemon", ALL)
-def test_every_daemon_of_a_pass_has_its_section(daemon: str) -> None:
+def test_every_daemon_of_a_pass_has_its_section(daemon):
     kind = daemon.partition("-")[0]
     conf = configparser.RawConfigParser()
     conf.read_string(

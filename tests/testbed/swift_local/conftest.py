@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.testbed.swift_beds import Bed, bed_of
+from tests.testbed.swift_beds import bed_of
 
 
 @pytest.fixture(scope="package")
-def bed() -> Iterator[Bed]:
+def bed():
     """Provide ``mos-quick``'s Swift: two microstores on three storage nodes. Tests restore their
     changes."""
     with bed_of("swift-test", "mos-quick.yaml") as found:

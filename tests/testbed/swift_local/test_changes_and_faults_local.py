@@ -6,14 +6,12 @@ import base64
 import hashlib
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from campaigns.grounds.live import LoadMeter
 from testbed import reach
-from testbed.client import AgentClient
 from testbed.deploy.roles import deploy
 from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.swift_beds import Bed
@@ -23,12 +21,12 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def agent(bed: Bed) -> AgentClient:
+def agent(bed):
     return bed.agent
 
 
 @pytest.fixture(scope="module")
-def stored(bed: Bed) -> Stored:
+def stored(bed):
     found = Stored(bed.client("small"), "objects")
     for number in range(40):
         assert found.put(f"first-{number}", 1000 * number)
@@ -40,7 +38,7 @@ def quota(bed: Bed, node: str, group: str) -> float:
     return int(text) / 25_000
 
 
-def test_nothing_secret_is_where_others_look(bed: Bed) -> None:
+def test_nothing_secret_is_where_others_look(bed):
     secrets = json.loads((bed.testbed.directory / "swift-secrets.json").read_text())
     keys = [secrets["prefix"], secrets["suffix"], *secrets["keys"].values()]
     log = (bed.testbed.directory / "deploy.log").read_text()
@@ -56,14 +54,12 @@ def test_nothing_secret_is_where_others_look(bed: Bed) -> None:
     assert bed.run("admin", f"stat -c %a {keys_of_tenants}").split() == ["600", "600"]
 
 
-def test_a_second_run_changes_nothing(bed: Bed) -> None:
+def test_a_second_run_changes_nothing(bed):
     again = deploy(bed.testbed, bed.spec, site=bed.site)
     assert again == dict.fromkeys(bed.spec.node_names(), 0)
 
 
-def test_shares_change_within_a_second_and_nothing_fails(
-    bed: Bed, agent: AgentClient, stored: Stored
-) -> None:
+def test_shares_change_within_a_second_and_nothing_fails(bed, agent, stored):
     assert quota(bed, "proxy0", "proxy") == pytest.approx(0.4)
     before = agent.call("swift-status")["state"]
     with stored.load():
@@ -89,7 +85,7 @@ def test_shares_change_within_a_second_and_nothing_fails(
     assert quota(bed, "proxy0", "proxy") == pytest.approx(0.4)
 
 
-def test_tenants_are_seen_and_mapped(bed: Bed, agent: AgentClient, stored: Stored) -> None:
+def test_tenants_are_seen_and_mapped(bed, agent, stored):
     with stored.load():
         seen = agent.call("swift-status", {"interval_s": 3})["microstores"]
     tenants = {tenant["name"]: tenant for tenant in seen["tenants"]}
@@ -109,13 +105,13 @@ def test_tenants_are_seen_and_mapped(bed: Bed, agent: AgentClient, stored: Store
     agent.call("swift-restore")
 
 
-def test_the_cosbench_drivers_stores_keep_their_contract(bed: Bed, tmp_path: Path) -> None:
+def test_the_cosbench_drivers_stores_keep_their_contract(bed, tmp_path):
     """Both Swift's own protocol and s3api, which has different listings."""
     shell = reach.shell_to(bed.testbed, bed.testbed.node("admin"))
     keep_the_contract(shell, "/etc/hotbed/swift/small.json", ("swift", "s3"), tmp_path)
 
 
-def test_processes_change_without_refusing(agent: AgentClient, stored: Stored) -> None:
+def test_processes_change_without_refusing(agent, stored):
     with stored.load():
         for count in (2, 1):
             action = {"action": "workers", "microstore": "small", "workers": count}
@@ -124,7 +120,7 @@ def test_processes_change_without_refusing(agent: AgentClient, stored: Stored) -
     assert stored.lost() == []
 
 
-def test_a_half_written_ring_is_never_read(bed: Bed, agent: AgentClient, stored: Stored) -> None:
+def test_a_half_written_ring_is_never_read(bed, agent, stored):
     """The node's daemon refuses it, and ignores a file left next to the ring by a crash."""
     path = "/etc/hotbed/swift/small/object.ring.gz"
     before = bed.run("proxy0", f"sha256sum < {path}")
@@ -154,7 +150,7 @@ def test_a_half_written_ring_is_never_read(bed: Bed, agent: AgentClient, stored:
     assert stored.lost() == []
 
 
-def test_a_proxy_that_is_killed_comes_back(bed: Bed, agent: AgentClient, stored: Stored) -> None:
+def test_a_proxy_that_is_killed_comes_back(bed, agent, stored):
     with stored.load():
         time.sleep(1)
         bed.run("proxy0", "systemctl kill -s KILL hotbed-swift-proxy")
@@ -165,7 +161,7 @@ def test_a_proxy_that_is_killed_comes_back(bed: Bed, agent: AgentClient, stored:
     assert stored.lost() == []
 
 
-def test_a_full_disk_loses_nothing(bed: Bed, stored: Stored) -> None:
+def test_a_full_disk_loses_nothing(bed, stored):
     fill = "/srv/hotbed-swift/d0/fill"
     bed.run(
         "storage0",
@@ -179,9 +175,7 @@ def test_a_full_disk_loses_nothing(bed: Bed, stored: Stored) -> None:
         bed.run("storage0", f"rm -f {fill}")
 
 
-def test_a_storage_node_that_dies_under_load_loses_nothing(
-    bed: Bed, agent: AgentClient, stored: Stored
-) -> None:
+def test_a_storage_node_that_dies_under_load_loses_nothing(bed, agent, stored):
     with stored.load():
         time.sleep(1)
         bed.run(
@@ -201,9 +195,7 @@ def test_a_storage_node_that_dies_under_load_loses_nothing(
 
 
 @pytest.mark.timeout(900)
-def test_a_storage_node_leaves_and_returns_under_load(
-    bed: Bed, agent: AgentClient, stored: Stored
-) -> None:
+def test_a_storage_node_leaves_and_returns_under_load(bed, agent, stored):
     with stored.load(threads=2):
         failed = stored.failed
         leave: dict[str, Any] = {"action": "remove-storage", "node": "storage2"}

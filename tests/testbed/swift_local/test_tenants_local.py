@@ -16,7 +16,7 @@ from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.cells.mos import MOS
 from testbed.stores.microstores import NOTHING, microstores_from_json
-from tests.testbed.swift_beds import Bed, until
+from tests.testbed.swift_beds import until
 from tests.testbed.swift_client import Stored
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.workload import TABLE_1, SwAuth, SwiftStorage, to_xml
@@ -28,7 +28,7 @@ SLACK = 1.1
 BURST_CPU_S, BURST_BYTES = 0.1, 1_000_000
 
 
-def test_a_tenant_above_its_share_gets_no_more_and_keeps_nobody_else_from_theirs(bed: Bed) -> None:
+def test_a_tenant_above_its_share_gets_no_more_and_keeps_nobody_else_from_theirs(bed):
     before = bed.agent.call("swift-status")["state"]
     bed.agent.call("swift-layout", {"microstores": {"large": LITTLE}})
     greedy = Stored(bed.client("large"), "greedy")
@@ -54,9 +54,7 @@ def test_a_tenant_above_its_share_gets_no_more_and_keeps_nobody_else_from_theirs
     assert modest.lost() == []
 
 
-def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(
-    bed: Bed, tmp_path: Path
-) -> None:
+def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(bed, tmp_path):
     before = bed.agent.call("swift-status")["state"]
     # No Swift answers within a millisecond, so small's SLA is missed in every epoch.
     parameters = MOS.of(experiment="load", setup="mos-pp", latency_sla_ms=1)
@@ -103,9 +101,7 @@ def workload(folder: Path, seconds: int) -> Path:
     return out
 
 
-def test_cosbench_runs_as_a_tenant_and_its_key_is_in_nothing_that_is_kept(
-    bed: Bed, tmp_path: Path
-) -> None:
+def test_cosbench_runs_as_a_tenant_and_its_key_is_in_nothing_that_is_kept(bed, tmp_path):
     xml, out = workload(tmp_path, 5), tmp_path / "results"
     said = bed.hotbed("cosbench", "run", str(xml), "--tenant", "small", "--out", str(out))
     archive = read_archive(out / "cli")
@@ -117,7 +113,7 @@ def test_cosbench_runs_as_a_tenant_and_its_key_is_in_nothing_that_is_kept(
     assert not any(key in kept for key in secrets["keys"].values())
 
 
-def test_a_driver_that_is_gone_is_told_and_loses_nothing(bed: Bed, tmp_path: Path) -> None:
+def test_a_driver_that_is_gone_is_told_and_loses_nothing(bed, tmp_path):
     stored = Stored(bed.client("small"), "beside")
     for number in range(10):
         assert stored.put(f"first-{number}", 1000 * number)

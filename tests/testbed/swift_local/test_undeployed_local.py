@@ -9,12 +9,12 @@ from testbed.deploy.roles import remove
 from testbed.doctor import peer_findings
 from testbed.sites.contract import State
 from tests.testbed.strangers import assert_only_documented_ports_answer
-from tests.testbed.swift_beds import Bed, until
+from tests.testbed.swift_beds import until
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
 
-def test_to_a_stranger_only_sshd_and_proxies_answer(bed: Bed) -> None:
+def test_to_a_stranger_only_sshd_and_proxies_answer(bed):
     for node, own in (("proxy0", {8080, 11211}), ("storage0", {873, 6200, 6201, 6202, 6210})):
         listening = bed.run(node, "ss -Hltn | awk '{print $4}'").split()
         address = bed.testbed.node(node).address
@@ -24,7 +24,7 @@ def test_to_a_stranger_only_sshd_and_proxies_answer(bed: Bed) -> None:
     assert allowed == [node.address for node in bed.testbed.with_role("storage")]
 
 
-def test_back_ends_are_closed_after_a_reboot_and_doctor_sees_one_that_is_open(bed: Bed) -> None:
+def test_back_ends_are_closed_after_a_reboot_and_doctor_sees_one_that_is_open(bed):
     closed = {"proxy0", "proxy1", "storage0", "storage1", "storage2"}
     bed.run("storage2", "systemctl --no-block poweroff")
     until(lambda: bed.site.status(bed.testbed.name).state is not State.READY)
@@ -39,7 +39,7 @@ def test_back_ends_are_closed_after_a_reboot_and_doctor_sees_one_that_is_open(be
     assert all(one.ok for one in peer_findings(bed.testbed).values())
 
 
-def test_removed_it_leaves_nothing_and_can_be_deployed_again(bed: Bed) -> None:
+def test_removed_it_leaves_nothing_and_can_be_deployed_again(bed):
     remove(bed.testbed, bed.spec, site=bed.site)
     look = (
         "ls -d /etc/hotbed /etc/swift /srv/hotbed-swift /run/hotbed* /opt/hotbed /var/lib/hotbed "

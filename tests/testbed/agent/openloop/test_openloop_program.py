@@ -6,7 +6,6 @@ import errno
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +80,7 @@ class Shell(FakeSystemdShell):
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+def shell(tmp_path, monkeypatch):
     with Shell(tmp_path) as shell:
         monkeypatch.setattr(openloop_verbs, "reach", lambda config, node: shell)
         yield shell
@@ -93,7 +92,7 @@ def payload(plan: WritePlan = PLAN, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_the_program_runs_alone_and_what_it_prints_is_read(shell: Shell) -> None:
+def test_the_program_runs_alone_and_what_it_prints_is_read(shell):
     started = openloop_verbs.start(CONFIG, payload())["started_wall"]
     with raises(UserError, "already running"):
         openloop_verbs.start(CONFIG, payload())
@@ -117,9 +116,7 @@ def test_the_program_runs_alone_and_what_it_prints_is_read(shell: Shell) -> None
         ({"rates": {"1.8": 1.0}}, "PG 1.8"),
     ],
 )
-def test_what_cannot_be_written_is_told_and_leaves_no_unit(
-    shell: Shell, plan: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_written_is_told_and_leaves_no_unit(shell, plan, said):
     with raises(UserError, said):
         openloop_verbs.start(CONFIG, payload(WritePlan(**{**PLAN.to_json(), **plan})))
     assert units.live(shell) == []
@@ -135,9 +132,7 @@ def test_a_payload_that_lacks_something_is_refused():
 
 
 @pytest.mark.slow
-def test_a_start_that_takes_too_long_is_given_up(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_takes_too_long_is_given_up(shell, monkeypatch):
     monkeypatch.setattr(openloop_verbs, "_MAIN", b"import time; time.sleep(60)")
     with raises(RemoteError, "did not start within 0 s"):
         openloop_verbs.start(CONFIG, payload(wait_s=0))

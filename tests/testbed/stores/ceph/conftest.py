@@ -15,10 +15,10 @@ from testbed.stores.ceph import CephStore, Connection
 
 
 @pytest.fixture
-def raw() -> FakeRados:
+def raw():
     return FakeRados()
 
 
 @pytest.fixture
-def store(raw: FakeRados) -> CephStore:
+def store(raw):
     return CephStore(Connection(raw, timeout_s=2.0), pools=["bench"])

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from schemas.errors import UserError
-from testbed.client import AgentClient, agent_client
+from testbed.client import agent_client
 from testbed.reach import shell_to
 from tests.errors import raises
 
@@ -22,7 +22,7 @@ def found(deployed):
 
 
 @pytest.fixture
-def agent(found) -> AgentClient:
+def agent(found):
     return agent_client(found)
 
 

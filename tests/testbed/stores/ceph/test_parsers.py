@@ -248,7 +248,7 @@ class Osds:
 
 
 @pytest.fixture
-def osds() -> Osds:
+def osds():
     return Osds()
 
 

@@ -136,12 +136,12 @@ class PinnableRados(FakeRados):
 
 
 @pytest.fixture
-def raw() -> PinnableRados:
+def raw():
     return PinnableRados()
 
 
 @pytest.fixture
-def connection(raw: PinnableRados) -> Connection:
+def connection(raw):
     return Connection(raw, timeout_s=2.0)
 
 

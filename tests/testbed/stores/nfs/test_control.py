@@ -8,8 +8,6 @@ import socket
 import socketserver
 import struct
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -60,7 +58,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 
 
 @pytest.fixture
-def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def configured(tmp_path, monkeypatch):
     path = tmp_path / "socket"
     config = tmp_path / "config.json"
     text = {"control": str(path), "profile": str(tmp_path / "p.json"), "parameters": {"depth": 3}}
@@ -98,7 +96,7 @@ def test_a_proxy_that_does_not_answer_is_told(tmp_path):
 
 
 @pytest.fixture
-def rpc() -> Iterator[tuple[str, list[bytes]]]:
+def rpc():
     """Provide an RPC server that records the calls and serves only program 100003."""
     calls: list[bytes] = []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,12 +82,12 @@ class Kernel:
 
 
 @pytest.fixture
-def keep(tmp_path: Path) -> Path:
+def keep(tmp_path):
     return tmp_path / "run" / "kept.json"
 
 
 @pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+def kernel(monkeypatch):
     """Return a kernel with the last installed state; tests of readback cover the texts."""
     found = Kernel(dict(TBF))
 
@@ -308,17 +307,17 @@ def test_buckets_let_a_trace_of_their_pairs_through(pairs):
 
 
 @pytest.fixture
-def data(root: Path) -> Path:
+def data(root):
     return root / "tests/data/netenforcer"
 
 
 @pytest.fixture
-def wanted(data: Path) -> shaping.ShapingState:
+def wanted(data):
     return shaping.wanted(json.loads((data / "host.json").read_text()), LINK)
 
 
 @pytest.fixture
-def printed(data: Path) -> dict[str, str]:
+def printed(data):
     names = {"qdiscs": "json", "classes": "txt", "filters": "txt", "table": "json"}
     return {name: (data / f"{name}.{end}").read_text() for name, end in names.items()}
 

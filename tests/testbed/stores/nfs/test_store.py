@@ -52,7 +52,7 @@ class Node:
 
 
 @pytest.fixture
-def nodes() -> dict[str, Node]:
+def nodes():
     return {node.name: Node(node.name) for node in CONFIG.nodes}
 
 
