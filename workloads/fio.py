@@ -54,30 +54,17 @@ class FioLoad(BaseModel):
         """Return the command; it should be stopped before `runtime_s` is over."""
         argv = ["fio", f"--name={NAME}", f"--directory={self.directory}", f"--bs={BLOCK}"]
         argv += ["--rw=randread", f"--ioengine={self.ioengine}", "--time_based"]
-        argv.append(f"--direct={int(self.direct)}")
-        argv += [f"--runtime={math.ceil(runtime_s)}", "--group_reporting"]
+        argv += [f"--direct={int(self.direct)}", f"--runtime={math.ceil(runtime_s)}"]
+        argv.append("--group_reporting")
         # Missing files are an error: laying them out would be a write workload.
-        argv += [
-            "--allow_file_create=0",
-            f"--randseed={self.seed}",
-            f"--output-format={self.output}",
-        ]
+        argv += ["--allow_file_create=0", f"--randseed={self.seed}"]
+        argv.append(f"--output-format={self.output}")
+        each_job = [f"--numjobs={self.jobs}", f"--size={self.file_bytes}"]
         if self.offered_iops is None:
-            return [
-                *argv,
-                f"--numjobs={self.jobs}",
-                f"--size={self.file_bytes}",
-                f"--iodepth={self.iodepth}",
-            ]
+            return [*argv, *each_job, f"--iodepth={self.iodepth}"]
         if self.ioengine == "psync":
-            each = max(1, round(self.offered_iops / self.jobs))
-            return [
-                *argv,
-                f"--numjobs={self.jobs}",
-                f"--size={self.file_bytes}",
-                f"--rate_iops={each}",
-                "--rate_process=poisson",
-            ]
+            rate = max(1, round(self.offered_iops / self.jobs))
+            return [*argv, *each_job, f"--rate_iops={rate}", "--rate_process=poisson"]
         # One job over all files: fio's rate is a whole number per job, and with four jobs 10 % of a
         # slow disk would be rounded by up to a fifth.
         files = ":".join(f"{NAME}.{job}.0" for job in range(self.jobs))

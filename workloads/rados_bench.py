@@ -10,7 +10,7 @@ import html
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -191,7 +191,7 @@ def _checked(bench: RadosBench, unit: UnitResult, max_s: float) -> BenchOutput:
     if unit.exit_code is None:
         raise WorkloadError(
             f"rados bench {bench.op} on node {unit.node} did not end within {max_s:g} s and was "
-            "stopped: are all OSDs up, and is none full (`ceph health detail` tells)? "
+            "stopped: are all OSDs up, and is none full (see `ceph health detail`)? "
             f"Its last line: {said[-1][:200]}"
         )
     if unit.exit_code != 0:
@@ -225,7 +225,8 @@ def stitch(bench: RadosBench, passes: list[tuple[BenchOutput, UnitResult]]) -> B
         wall = output.started_wall
         segments.append(Segment(unit.started_at if wall is None else wall, offset, output.seconds))
         for sample in samples(output, bench.object_size):
-            series.append(_shifted(sample, offset, segments[-1]))
+            at = segments[-1].wall + sample.t_s if sample.wall is None else sample.wall
+            series.append(replace(sample, t_s=sample.t_s + offset, wall=at))
         offset += output.seconds
         operations += output.operations
         latency_total += output.latency_mean_s * output.operations
@@ -251,14 +252,3 @@ def stitch(bench: RadosBench, passes: list[tuple[BenchOutput, UnitResult]]) -> B
 def parse_incorrect(stderr: str) -> int:
     """Return the number of objects with wrong content, by rados bench's own check."""
     return sum(1 for line in stderr.splitlines() if line.rstrip().endswith("is not correct!"))
-
-
-def _shifted(sample: RadosSample, offset: float, segment: Segment) -> RadosSample:
-    return RadosSample(
-        t_s=sample.t_s + offset,
-        wall=segment.wall + sample.t_s if sample.wall is None else sample.wall,
-        throughput_mb_s=sample.throughput_mb_s,
-        iops=sample.iops,
-        latency_s=sample.latency_s,
-        in_flight=sample.in_flight,
-    )

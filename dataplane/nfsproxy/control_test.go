@@ -214,7 +214,7 @@ func TestNothingIsLostOfAWorkloadThatIsTakenOutWhileTheDiskIsSlow(t *testing.T) 
 	}
 }
 
-func TestATraceThatCannotBeWrittenIsToldInOneSentence(t *testing.T) {
+func TestATraceThatCannotBeWrittenIsOneError(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "trace"))
 	if err != nil {
 		t.Fatal(err)
@@ -231,10 +231,10 @@ func TestATraceThatCannotBeWrittenIsToldInOneSentence(t *testing.T) {
 	}
 }
 
-func TestAListenerThatFailsIsTold(t *testing.T) {
+func TestAListenerThatFailsIsLogged(t *testing.T) {
 	r := newRig(t, &memnfs.Server{}, `{"policy": "pm"}`)
 	_ = r.control.listeners[1].Close()
-	r.eventually("the log tells it", func(Status) bool {
+	r.eventually("the log names it", func(Status) bool {
 		return strings.Contains(r.log.String(), "nothing is answered at "+r.control.Addresses()[1].String())
 	})
 }

@@ -97,7 +97,7 @@ var kinds = []string{nfs3.Other: "other", nfs3.Read: "read", nfs3.Write: "write"
 func (p *Proxy) metrics() []byte {
 	var out page
 	c := &p.counts
-	out.head("info", "gauge", "What the enforcer goes by.")
+	out.head("info", "gauge", "Policy, mode and depth of the enforcer.")
 	out.one("info", fmt.Sprintf("policy=%q,mode=%q,depth=\"%d\"", p.parameters.Policy,
 		p.enforcer.Parameters().Mode, p.parameters.Depth), 1)
 	out.head("clients", "gauge", "Connections of clients.")

@@ -77,8 +77,8 @@ type run struct {
 	err      error
 }
 
-var errOffset = errors.New("the profile of its device goes by offset and distance, and its trace tells " +
-	"no offsets: use a profile by size")
+var errOffset = errors.New("the profile of its device needs offsets, and its trace has none: use a " +
+	"profile by size")
 
 // fail ends the simulation.
 func (s *run) fail(c *client, err error) {

@@ -20,9 +20,9 @@ type Opener func(w Workload) (traces.Trace, error)
 func FromFile(w Workload) (traces.Trace, error) { return traces.Open(w.Trace, false) }
 
 // Run simulates a scenario until every request has been answered. The same scenario and
-// traces give the same result. Run periodically calls `tell` with the completed share of the
+// traces give the same result. Run periodically calls `progress` with the completed share of the
 // arrivals' time. The error is one sentence.
-func Run(scenario Scenario, open Opener, tell func(share float64)) (*Result, error) {
+func Run(scenario Scenario, open Opener, progress func(share float64)) (*Result, error) {
 	s, err := build(scenario, open)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func Run(scenario Scenario, open Opener, tell func(share float64)) (*Result, err
 		if s.err != nil {
 			return nil, s.err
 		}
-		tell(float64(step+1) / steps)
+		progress(float64(step+1) / steps)
 	}
 	k.RunUntil(length)
 	for _, q := range s.queues() {

@@ -8,17 +8,6 @@ import (
 	"time"
 )
 
-func TestSlowMultipliesTheServiceTime(t *testing.T) {
-	m := disk()
-	fast, slow := NewServer(m, 0), NewServer(m, 0)
-	slow.Slow = 3
-	_, a := fast.Arrive(0, 1<<30, 4096)
-	_, b := slow.Arrive(0, 1<<30, 4096)
-	if b != 3*a {
-		t.Errorf("3 x %v is not %v", a, b)
-	}
-}
-
 func TestReleaseEmptiesTheQueue(t *testing.T) {
 	s := NewServer(disk(), 0)
 	for range 100 {
@@ -115,18 +104,5 @@ func TestTheModelIsMG1(t *testing.T) {
 			t.Errorf("rho %.1f: mean wait %.3f ms, predicted %.3f ms, %+.1f %%",
 				rho, got*1e3, want*1e3, 100*e)
 		}
-	}
-}
-
-func TestPollaczekKhinchineOnKnownQueues(t *testing.T) {
-	// M/M/1 with mean service 1: W = rho / (1 - rho). M/D/1: half of it.
-	if got := PollaczekKhinchine(0.8, 1, 2); math.Abs(got-4) > 1e-12 {
-		t.Errorf("M/M/1 at 0.8: %g, want 4", got)
-	}
-	if got := PollaczekKhinchine(0.8, 1, 1); math.Abs(got-2) > 1e-12 {
-		t.Errorf("M/D/1 at 0.8: %g, want 2", got)
-	}
-	if got := PollaczekKhinchine(1, 1, 1); !math.IsInf(got, 1) {
-		t.Errorf("at full load: %g", got)
 	}
 }

@@ -9,8 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.errors import raises
 from workloads.errors import WorkloadError
@@ -131,27 +129,3 @@ def test_no_metadata_is_an_error_with_the_reason() -> None:
         parse_rados_bench(read("no-metadata.err"))
     with raises(WorkloadError, "no output"):
         parse_rados_bench("hints = 1\n")
-
-
-@given(
-    finished=st.lists(st.integers(0, 5000), min_size=1, max_size=40),
-    means=st.lists(st.floats(1e-4, 9.0), min_size=40, max_size=40),
-    noise=st.lists(st.text("abc 0123:-.\n", max_size=30), max_size=10),
-)
-def test_any_series_comes_back(finished: list[int], means: list[float], noise: list[str]) -> None:
-    lines, total, latency = ["hints = 1"], 0, 0.0
-    for second, (count, mean) in enumerate(zip(finished, means, strict=False), start=1):
-        total += count
-        latency += count * mean
-        lines.append(
-            f"{second:5d} {16:7d} {total + 16:9d} {total:9d} {1.5:9.6g} {2.5:9.6g} "
-            f"{'-' if count == 0 else '0.1':>11} {latency / max(total, 1):11.17g}"
-        )
-    lines += ["Read size:            4096", *(f"x{word!r}" for word in noise)]
-    series = samples(parse_rados_bench("\n".join(lines)))
-    assert [sample.iops for sample in series] == finished
-    for sample, count, mean in zip(series, finished, means, strict=False):
-        if count:
-            assert sample.latency_s == pytest.approx(mean, rel=1e-6, abs=1e-9)
-        else:
-            assert sample.latency_s is None

@@ -175,7 +175,10 @@ def file_copy(total: int, size: int, bandwidth: float, *, write: bool = True) ->
     """Return a large file copy (workload L) in pieces of `size` bytes: each comes when a device of
     `bandwidth` bytes per second alone would be done with the piece before."""
     if size <= 0 or total < size or bandwidth <= 0:
-        raise UserError(f"a copy of {total} bytes by {size} at {bandwidth:g} bytes/s is none")
+        raise UserError(
+            f"a copy of {total} bytes by {size} at {bandwidth:g} bytes/s",
+            allowed="sizes and a bandwidth above 0, and a piece no larger than the file",
+        )
     n = math.ceil(total / size)
     index = np.arange(n, dtype=np.int64)
     sizes = np.minimum(size, total - index * size)

@@ -116,19 +116,23 @@ class ProfilePlan:
 
     def job_file(self, target: str) -> str:
         """Return a fio job file that measures everything, one measurement after the other."""
-        lines = ["[global]", f"filename={target}", "direct=1", "ioengine=libaio", "time_based=1"]
-        lines += [
-            f"runtime={round(1000 * self.seconds)}ms",
-            "randrepeat=1",
-            "norandommap=1",
-            "stonewall",
-        ]
-        lines += ["allow_file_create=0", "group_reporting=0"]
+        jobs = {}
         for m in self.measurements:
             order = m.kind if m.sequential else f"rand{m.kind}"
-            lines += [f"[{m.name}]", f"rw={order}", f"bs={m.size}", f"iodepth={m.depth}"]
-            lines += [f"offset={m.begin}", f"size={m.span}"]
-        return "\n".join(lines) + "\n"
+            jobs[m.name] = [f"rw={order}", f"bs={m.size}", f"iodepth={m.depth}"]
+            jobs[m.name] += [f"offset={m.begin}", f"size={m.span}"]
+        return job_text([f"filename={target}", "ioengine=libaio"], self.seconds, jobs)
+
+
+def job_text(own: Sequence[str], seconds: float, jobs: Mapping[str, Sequence[str]]) -> str:
+    """Return a fio job file: `jobs` by name, one after the other, each `seconds` long. `own` are
+    settings of all jobs in addition to those that every profile needs."""
+    lines = ["[global]", *own, "direct=1", "time_based=1", f"runtime={round(1000 * seconds)}ms"]
+    lines += ["randrepeat=1", "norandommap=1", "stonewall", "allow_file_create=0"]
+    lines.append("group_reporting=0")
+    for name, settings in jobs.items():
+        lines += [f"[{name}]", *settings]
+    return "\n".join(lines) + "\n"
 
 
 def build(plan: ProfilePlan, output: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed.stores.nfs.wire import ETHERNET_MTU, network_of
-from workloads.traces.device_profile import LARGE, SIZES, Measurement, jobs_of, part_of
+from workloads.traces.device_profile import LARGE, SIZES, Measurement, job_text, jobs_of, part_of
 
 FILE_SIZES = (*SIZES, 524288, 1048576)
 _LEAST = 16 * LARGE
@@ -52,25 +52,10 @@ class FilesPlan:
     def job_file(self) -> str:
         """Return a fio job file that measures everything, one measurement after the other. Writes
         are synchronous, like those of an NFS server (``FILE_SYNC``)."""
-        lines = [
-            "[global]",
-            f"filename={':'.join(self.files)}",
-            "file_service_type=random:1",
-            f"size={self.each * len(self.files)}",
-            "direct=1",
-            "sync=1",
-            "ioengine=psync",
-            "time_based=1",
-            f"runtime={round(1000 * self.seconds)}ms",
-            "randrepeat=1",
-            "norandommap=1",
-            "stonewall",
-            "allow_file_create=0",
-            "group_reporting=0",
-        ]
-        for m in self.measurements:
-            lines += [f"[{m.name}]", f"rw=rand{m.kind}", f"bs={m.size}"]
-        return "\n".join(lines) + "\n"
+        own = [f"filename={':'.join(self.files)}", "file_service_type=random:1"]
+        own += [f"size={self.each * len(self.files)}", "sync=1", "ioengine=psync"]
+        jobs = {m.name: [f"rw=rand{m.kind}", f"bs={m.size}"] for m in self.measurements}
+        return job_text(own, self.seconds, jobs)
 
 
 def build_files(plan: FilesPlan, output: str, mtu: int = ETHERNET_MTU) -> dict[str, Any]:

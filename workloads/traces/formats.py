@@ -256,7 +256,7 @@ class Microsoft(Parser):
             return None
         columns = self._columns.get(event)
         if columns is None:
-            raise Malformed(f"the header does not tell the columns of {event}")
+            raise Malformed(f"the header has no columns of {event}")
         quote = line.find('"')
         if quote >= 0 and line.count(",", 0, quote) < max(columns.values()):
             fields = _quoted(line)
@@ -311,7 +311,7 @@ def make_parser(name: str, *, disk: int | None = None, completion: bool = False)
     if name != "plain":
         return TableParser(name, disk)
     if disk is not None:
-        raise UserError("a plain trace does not tell disks", do="leave the disk out")
+        raise UserError("a plain trace has no disks", do="leave the disk out")
     return HexSizeParser()
 
 

@@ -7,6 +7,7 @@ import gzip
 import itertools
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -112,12 +113,8 @@ class TraceReader:
         if self._format != "auto":
             return self._format
         self.report = ReadingReport()
-        try:
-            with self._open() as file:
-                return self._detected(list(itertools.islice(self._lines(file), _LOOK)))
-        except (OSError, EOFError, zlib.error) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise UserError(f"cannot be read ({reason})", where=self.path) from error
+        with self._open() as file:
+            return self._detected(list(itertools.islice(self._lines(file), _LOOK)))
 
     def nothing(self) -> str:
         """Return why a trace had no request, after its end, as a part of a sentence."""
@@ -146,9 +143,15 @@ class TraceReader:
             )
 
     def _rows(self) -> Iterator[Row]:
+        with self._open() as file:
+            yield from self._parsed(file)
+
+    @contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
         try:
-            with self._open() as file:
-                yield from self._parsed(file)
+            with self.path.open("rb") as file:
+                packed = file.peek(2)[:2] == b"\x1f\x8b"
+                yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]
         except (OSError, EOFError, zlib.error) as error:
             if isinstance(error, OSError) and error.strerror:
                 raise UserError(f"cannot be read ({error.strerror})", where=self.path) from error
@@ -157,12 +160,6 @@ class TraceReader:
                 f"the gzip file ends or breaks at line {line} or after it ({error})",
                 where=self.path,
             ) from error
-
-    def _open(self) -> IO[bytes]:
-        file = self.path.open("rb")
-        if file.peek(2)[:2] == b"\x1f\x8b":
-            return gzip.open(file)  # type: ignore[return-value]
-        return file
 
     def _parsed(self, file: IO[bytes]) -> Iterator[Row]:
         lines = self._lines(file)

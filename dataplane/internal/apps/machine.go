@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,11 +22,8 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-const (
-	connecting = 2 * time.Minute
-	// leaving is how long client processes may take to end after the last request.
-	leaving = 10 * time.Second
-)
+// leaving is how long client processes may take to end after the last request.
+const leaving = 10 * time.Second
 
 // written is an acknowledged write.
 type written struct {
@@ -139,32 +138,11 @@ func (m *machine) connect() error {
 			m.clients[node][policy] = client
 		}
 	}
-	return m.ready()
-}
-
-// ready connects all clients to all agents, eight nodes at a time.
-func (m *machine) ready() error {
-	ctx, cancel := context.WithTimeout(m.ctx, connecting)
-	defer cancel()
-	errs := make([]error, len(m.clients))
-	room := make(chan struct{}, 8)
-	var all sync.WaitGroup
-	for node, clients := range m.clients {
-		all.Go(func() {
-			room <- struct{}{}
-			defer func() { <-room }()
-			for _, client := range clients {
-				errs[node] = errors.Join(errs[node], client.Ready(ctx))
-			}
-		})
+	var all []*server.Client
+	for _, clients := range m.clients {
+		all = slices.AppendSeq(all, maps.Values(clients))
 	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return burst.Connect(m.ctx, all)
 }
 
 // abort ends all client processes, because the plan cannot be completed.
@@ -429,7 +407,7 @@ type openPool func(ceph Ceph, name string, patience time.Duration) (pool, error)
 
 func openRados(ceph Ceph, name string, patience time.Duration) (pool, error) {
 	p, err := librados.Open(librados.Config{Conf: ceph.Conf, Keyring: ceph.Keyring, User: ceph.User, Pool: name,
-		Patience: connecting, OSDPatience: max(patience, time.Second)})
+		Patience: burst.Connecting, OSDPatience: max(patience, time.Second)})
 	if err != nil {
 		return nil, err // a plain nil, not an interface that holds a nil pointer
 	}

@@ -106,7 +106,7 @@ func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
 		defer client.Close()
 		clients[i] = client
 	}
-	if err := connect(ctx, clients); err != nil {
+	if err := Connect(ctx, clients); err != nil {
 		return Result{}, err
 	}
 	total := o.Nodes * o.Processes
@@ -154,17 +154,22 @@ func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
 	return r, nil
 }
 
-// connecting bounds the wait for all agents.
-const connecting = time.Minute
+// Connecting bounds the wait for all agents.
+const Connecting = 2 * time.Minute
 
-// connect connects all clients to all agents before the burst begins.
-func connect(ctx context.Context, clients []*server.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, connecting)
+// Connect connects all clients to all agents before writes begin, eight clients at a time.
+func Connect(ctx context.Context, clients []*server.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, Connecting)
 	defer cancel()
 	errs := make([]error, len(clients))
+	room := make(chan struct{}, 8)
 	var all sync.WaitGroup
 	for i, client := range clients {
-		all.Go(func() { errs[i] = client.Ready(ctx) })
+		all.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			errs[i] = client.Ready(ctx)
+		})
 	}
 	all.Wait()
 	for _, err := range errs {

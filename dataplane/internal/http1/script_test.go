@@ -243,7 +243,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-func TestNobodyThereIsToldAsSuch(t *testing.T) {
+func TestAnUnreachableServerHasItsOwnReason(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options, trace traces.Trace) (Result, error) {
 	for _, c := range e.conns {
 		c.conn.Close()
 	}
-	return e.tell(), e.err
+	return e.report(), e.err
 }
 
 // begin sets the clock once all connections are established.
@@ -288,16 +288,16 @@ func (e *engine) fail(err error) {
 	}
 }
 
-func (e *engine) tell() Result {
+func (e *engine) report() Result {
 	r := e.result
 	r.Schema, r.Mode = 1, "open"
 	if e.Closed > 0 {
 		r.Mode = "closed"
 	}
-	r.Whole, r.SecondHalf = e.whole.tell(e.SLO), e.second.tell(e.SLO)
-	r.Timeline = e.line.tell()
+	r.Whole, r.SecondHalf = e.whole.report(e.SLO), e.second.report(e.SLO)
+	r.Timeline = e.line.report()
 	r.Trace = e.trace.Report
-	r.SendLag = e.lag.tell(false)
+	r.SendLag = e.lag.report(false)
 	r.Spoiled = r.SendLag.P99 > worstLag
 	r.Elapsed = (e.last - e.start).Seconds()
 	if e.outstanding > 0 {

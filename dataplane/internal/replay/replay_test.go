@@ -263,7 +263,7 @@ func TestAReplyThatComesInTheRoundInWhichWaitingEndsCountsOnce(t *testing.T) {
 	reply := sunrpc.AppendReply(nil, 7, sunrpc.Success)
 	reply.Uint32(uint32(nfs3.ErrIO))
 	e.reply(reply.Bytes[4:])
-	got := e.tell()
+	got := e.report()
 	if got.Whole.Requests != 1 || got.Whole.Unanswered.Count != 1 || len(got.Errors) != 0 || e.outstanding != 0 {
 		t.Errorf("%+v, %d outstanding", got.Whole, e.outstanding)
 	}

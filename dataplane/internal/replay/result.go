@@ -36,7 +36,7 @@ type Latencies struct {
 	Buckets [][3]int64 `json:"buckets,omitempty"`
 }
 
-func (t times) tell(buckets bool) Latencies {
+func (t times) report(buckets bool) Latencies {
 	if t.TotalCount() == 0 {
 		return Latencies{}
 	}
@@ -123,12 +123,12 @@ func (t *tally) add(r *request, latency time.Duration, missed, answered bool) {
 	}
 }
 
-func (t *tally) tell(slo time.Duration) Part {
+func (t *tally) report(slo time.Duration) Part {
 	all := newTimes()
 	all.Merge(t.reads.Histogram)
 	all.Merge(t.writes.Histogram)
-	p := Part{Requests: all.TotalCount(), Bytes: t.bytes, All: all.tell(true), Reads: t.reads.tell(false),
-		Writes: t.writes.tell(false), Unanswered: t.unanswered.tell(true)}
+	p := Part{Requests: all.TotalCount(), Bytes: t.bytes, All: all.report(true), Reads: t.reads.report(false),
+		Writes: t.writes.report(false), Unanswered: t.unanswered.report(true)}
 	if slo > 0 {
 		p.Misses = &t.misses
 	}
@@ -189,7 +189,7 @@ func (t *timeline) widen() {
 	t.bins = wide
 }
 
-func (t *timeline) tell() Timeline { return Timeline{t.width.Seconds(), t.bins} }
+func (t *timeline) report() Timeline { return Timeline{t.width.Seconds(), t.bins} }
 
 // reply handles the reply to a piece.
 func (e *engine) reply(record []byte) {

@@ -280,20 +280,3 @@ def test_no_bytes_break_a_loader(
     assert len(block) == report.requests
     assert (np.diff(block.time_ns) >= 0).all()
     assert (block.size >= 0).all()
-
-
-@given(st.lists(st.sampled_from([*MSR.splitlines(), "", "x", "1,2"]), max_size=30), st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_line_is_a_request_or_counted(
-    tmp_path: Path, lines: list[str], data: st.DataObject
-) -> None:
-    path = written(tmp_path, "\n".join([MSR.splitlines()[0], *lines]))
-    size = data.draw(st.integers(1, 8))
-    reader = TraceReader(path, format="msr", block=size)
-    try:
-        count = sum(len(block) for block in reader)
-    except UserError as error:
-        assert "sort the file" in str(error)
-        return
-    empty = sum(not line for line in lines)
-    assert count + reader.report.malformed == len(lines) + 1 - empty
