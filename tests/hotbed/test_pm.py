@@ -81,7 +81,7 @@ def test_traces_of_every_process_and_stand_ins_are_made_once(tmp_path: Path, pro
         assert made["scv"] == pytest.approx(20, rel=0.02)
 
 
-def test_places_that_cannot_be_are_told_before_anything_is_made(traced: Path) -> None:
+def test_impossible_places_are_refused_before_anything_is_made(traced: Path) -> None:
     out = str(traced / "none" / "t.csv")
     for command in (
         ["trace", "generate", "poisson", out],
@@ -97,7 +97,7 @@ def test_places_that_cannot_be_are_told_before_anything_is_made(traced: Path) ->
             run("profile", str(device), "--out", str(traced / "p.json"))
 
 
-def test_a_file_that_cannot_be_written_is_told_and_nothing_of_it_left(
+def test_a_file_that_cannot_be_written_is_reported_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(blocks: object, path: Path) -> int:
@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_of_it_left(
     assert not list(tmp_path.iterdir())
 
 
-def test_plan_tells_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:
+def test_plan_prints_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:
     found = plan(tmp_path, topology(tmp_path))
     assert found["met"]
     for workload in found["workloads"]:
@@ -185,7 +185,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "reason"), BAD)
-def test_a_bad_topology_is_told_in_one_sentence(
+def test_a_bad_topology_is_refused_in_one_sentence(
     tmp_path: Path, change: tuple[Any, ...], reason: str
 ) -> None:
     with raises(UserError, reason) as report:

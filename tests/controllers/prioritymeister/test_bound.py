@@ -92,7 +92,7 @@ def test_overload_has_no_bound() -> None:
     assert system.load(0) == pytest.approx(1.2)
 
 
-def test_a_cycle_of_queues_is_told() -> None:
+def test_a_cycle_of_queues_is_refused() -> None:
     paths = [(0, 1), (1, 2), (2, 0)]
     flows = [QueueFlow(path, np.array([0.1]), np.array([1.0])) for path in paths]
     with raises(UserError, "cycle of queues"):

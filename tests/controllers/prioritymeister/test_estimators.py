@@ -137,7 +137,7 @@ def test_by_distance_needs_offsets() -> None:
         (BY_DISTANCE | {"read": TABLE | {"base": [[1, 2, 3]]}}, "2 rows"),
     ],
 )
-def test_a_wrong_profile_is_told(document: object, reason: str) -> None:
+def test_a_wrong_profile_is_refused(document: object, reason: str) -> None:
     with raises(UserError, reason):
         parse_profile(document)
 
@@ -200,7 +200,7 @@ def test_a_week_of_requests_some_100_ns_apart_has_exact_bursts(count: int) -> No
         assert burst == pytest.approx(most, rel=1e-9)
 
 
-def test_work_that_no_number_holds_is_told() -> None:
+def test_work_that_no_number_holds_is_refused() -> None:
     tiny = {"type": "storageConstant", "base": 0, "readBandwidth": 5e-324, "writeBandwidth": 1}
     for curves in (True, False):
         with pytest.raises(UserError):

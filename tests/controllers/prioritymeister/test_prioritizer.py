@@ -139,7 +139,7 @@ def planned(count: int, **options: object) -> PriorityPlan:
     return make_plan(tenants, queues, **options)  # type: ignore[arg-type]
 
 
-def test_a_plan_tells_everything_of_every_stage() -> None:
+def test_a_plan_has_every_stage() -> None:
     plan = planned(3)
     assert plan.met
     assert [w.name for w in plan.workloads] == ["c0", "c1", "c2"]
@@ -201,7 +201,7 @@ def test_servers_that_share_no_link_have_all_levels_each() -> None:
     assert [w.bound for w in few.workloads] == pytest.approx([w.bound for w in many.workloads])
 
 
-def test_load_above_100_percent_is_told() -> None:
+def test_load_above_100_percent_is_refused() -> None:
     with raises(UserError, "110.0", "c0", "c1"):
         planned(11)
     assert planned(10).queues  # exactly 100 %
@@ -255,7 +255,7 @@ def system(paths: Sequence[tuple[int, ...]], rates: Sequence[float], scale: floa
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_a_full_queue_has_the_bound_that_fuller_and_fuller_ones_come_to(name: str) -> None:
+def test_a_full_queue_has_the_limit_of_the_bounds_of_less_full_ones(name: str) -> None:
     paths, rates = FULL[name]
     everybody = np.ones(len(paths), bool)
     full, nearly = system(paths, rates), system(paths, rates, 1 - 1e-7)
@@ -267,7 +267,7 @@ def test_a_full_queue_has_the_bound_that_fuller_and_fuller_ones_come_to(name: st
 
 
 @pytest.mark.parametrize("name", ["one queue", "two queues", "two queues, halves"])
-def test_it_is_the_linear_programs(name: str) -> None:
+def test_a_full_queues_bound_is_the_linear_programs(name: str) -> None:
     paths, rates = FULL[name]
     everybody, full = np.ones(len(paths), bool), system(paths, rates)
     for flow in range(len(paths)):
