@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,8 @@ import pytest
 from schemas.errors import RemoteError
 from testbed.sites.inventory import hostside
 from testbed.sites.inventory.contact import Contact
-from testbed.ssh import Completed, Shell, SshTarget
+from testbed.ssh import Shell, SshTarget
+from tests.testbed.sites.fake_shells import PlayedShell
 
 CONNECT = "connect"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{:0>43}"
@@ -43,7 +43,6 @@ class FakeHost:
     container: str = "none"
     units: list[str] = field(default_factory=list)
     root_login: Callable[[str], str] = lambda asked_of: "prohibit-password"
-    asked: list[str] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -127,49 +126,31 @@ class FakeHost:
         return None if port == "22" else "refused"
 
 
-class FakeShell:
-    """See `testbed.ssh.Shell`."""
+class FakeShell(PlayedShell):
+    """Shell on a played machine."""
 
     def __init__(self, hosts: FakeHosts, target: SshTarget) -> None:
         self.node, self._hosts, self._target = target.node, hosts, target
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        input: bytes | None = None,
-        timeout_s: float = 60.0,
-        check: bool = True,
-    ) -> Completed:
+    def answer(self, argv: list[str], input: bytes | None) -> str:
         host = self._hosts.login(self._target)
-        words = list(argv)
-        host.asked.append(words[0] if words[0] != "python3" else json.loads(words[2])["do"])
-        if words[:2] == ["sh", "-c"] and "uid=" in words[2]:
+        if argv[:2] == ["sh", "-c"] and "uid=" in argv[2]:
             root = self._target.user == "root"
             text = f"uid={0 if root else 1000}\n"
             text += "sudo=yes\n" if host.sudo or root else ""
             text += f"python={host.python}\n" if host.python else ""
             port = host.sshd_port or self._target.port
-            text += f"connection=192.0.2.250 40000 {host.address} {port}\n"
-            return Completed(tuple(argv), 0, text.encode(), b"")
-        if words[:2] == ["sh", "-c"] and "date" in words[2]:
-            now = self._hosts.now() + host.clock_offset_s
-            return Completed(tuple(argv), 0, f"{now:.6f}\n".encode(), b"")
-        if words[:2] == ["sudo", "-n"]:
-            words = words[2:]
+            return f"{text}connection=192.0.2.250 40000 {host.address} {port}\n"
+        if argv[:2] == ["sh", "-c"] and "date" in argv[2]:
+            return f"{self._hosts.now() + host.clock_offset_s:.6f}\n"
+        words = argv[2:] if argv[:2] == ["sudo", "-n"] else argv
         if words[:2] == ["python3", "-"]:
             self._hosts.count()
             done = host.do(json.loads(words[2]))
             self._hosts.count()
-            return Completed(tuple(argv), 0, json.dumps(done).encode(), b"")
+            return json.dumps(done)
         assert words == ["true"], f"a fake machine does not know {words}"
-        return Completed(tuple(argv), 0, b"", b"")
-
-    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
-        raise NotImplementedError
-
-    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        raise NotImplementedError
+        return ""
 
 
 class Killed(BaseException):

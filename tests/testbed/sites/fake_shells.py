@@ -14,6 +14,25 @@ from testbed.ssh import Completed, Shell, SshTarget
 BY = "/dev/disk/by-partlabel"
 
 
+class PlayedShell:
+    """See `testbed.ssh.Shell`; only `answer` is played."""
+
+    node: str
+
+    def answer(self, argv: list[str], input: bytes | None) -> str:
+        """Return what a command prints."""
+        raise NotImplementedError
+
+    def run(self, argv: Sequence[str], *, input: bytes | None = None, **_: object) -> Completed:
+        return Completed(tuple(argv), 0, self.answer(list(argv), input).encode(), b"")
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        raise NotImplementedError
+
+    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        raise NotImplementedError
+
+
 class FakeShells(Contact):
     """See `Contact`; a machine's host key has its address in it."""
 
@@ -28,26 +47,18 @@ class FakeShells(Contact):
         return _FakeShell(target, self)
 
 
-class _FakeShell:
+class _FakeShell(PlayedShell):
     def __init__(self, target: SshTarget, all_of: FakeShells) -> None:
         self.node, self._all = target.node, all_of
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        input: bytes | None = None,
-        timeout_s: float = 60.0,
-        check: bool = True,
-    ) -> Completed:
-        out = ""
+    def answer(self, argv: list[str], input: bytes | None) -> str:
         if argv[-1].startswith("{"):
             counters: dict[str, object] = {"containers": {}}
             counters |= dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 1.0)
-            out = json.dumps({"ok": True, "result": counters})
-        elif "python3" in argv:
-            out = json.dumps(self._set_up(json.loads(base64.b64decode(argv[-1]))))
-        return Completed(tuple(argv), 0, out.encode(), b"")
+            return json.dumps({"ok": True, "result": counters})
+        if "python3" in argv:
+            return json.dumps(self._set_up(json.loads(base64.b64decode(argv[-1]))))
+        return ""
 
     def _set_up(self, wanted: dict[str, object]) -> dict[str, object]:
         with self._all.lock:
@@ -62,9 +73,3 @@ class _FakeShell:
                 devices["scratch"] = f"{BY}/hotbed-scratch-{mark}"
         facts = {"cpus": 2, "memory_bytes": 2**34, "pressure": True, "product": "R740"}
         return {"devices": wanted["parts"] or devices, "facts": facts}
-
-    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
-        raise AssertionError("nothing is put")
-
-    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        raise AssertionError("nothing is started")
