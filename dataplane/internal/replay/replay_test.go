@@ -243,7 +243,7 @@ func TestWhatIsNotAnsweredInTimeIsCounted(t *testing.T) {
 		return 0
 	}})
 	o.Wait, o.SLO = time.Second, 40*ms // a loaded machine answers writes late
-	r := run(t, o, spread(30)) // twenty of them reads
+	r := run(t, o, spread(30))         // twenty of them reads
 	if r.Whole.Requests != 30 || r.Whole.Unanswered.Count != 20 || *r.Whole.Misses < 20 ||
 		r.SecondHalf.Unanswered.Count == 0 || r.Whole.Reads.P50 < 0.05 || r.Whole.Bytes != 10*4096 {
 		t.Errorf("%+v", r)
