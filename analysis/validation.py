@@ -200,15 +200,9 @@ def error_text(error: Estimate) -> str:
 
 
 def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
-    """Compare every cell that the folders hold on both grounds.
-
-    Args:
-        artifacts: folders of campaigns, or campaigns; each campaign states its ground.
-        real: the ground that the model is compared with.
-
-    Raises:
-        UserError: one of the grounds has no runs, or no cell has runs on both with one seed.
-    """
+    """Compare every cell that the folders (of campaigns, or campaigns) hold on the ground `real`
+    and on sim. UserError: one of the grounds has no runs, or no cell has runs on both with one
+    seed."""
     found: dict[str, list[LoadedRun]] = {real: [], SIM: []}
     for folder in artifacts:
         if not folder.is_dir():

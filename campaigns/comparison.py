@@ -91,7 +91,7 @@ class Compared:
         """Return the folders of the finished runs of `controller`, by block."""
         store = RunStore(self.folder)
         cells = [cell for cell in self.comparison.cells if cell.controller == controller]
-        found = [(cell, store.attempts(cell.run_id).done) for cell in cells]
+        found = [(cell, store.done(cell.run_id)) for cell in cells]
         return [
             self.folder / cell.run_id / f"attempt-{attempt}"
             for cell, attempt in sorted(found, key=lambda pair: pair[0].block)
@@ -112,15 +112,8 @@ class _Chosen:
 
 
 def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
-    """Validate the request and plan the comparison.
-
-    Args:
-        ask: the request.
-        need_ground: True if the testbed must be up; if False, every controller is planned.
-
-    Raises:
-        UserError: one sentence about the first error.
-    """
+    """Validate the request and plan the comparison. Without `need_ground`, the testbed need not be
+    up, and every controller is planned. UserError: one sentence about the first error."""
     chosen = _choose(ask)
     prepared = _prepare(ask, chosen, need_ground)
     if prepared.ground is not None:
@@ -150,7 +143,7 @@ def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
 def dry_run(ask: Ask, *, workers: Workers | None = None) -> DryRunReport:
     """Return the cells that would run, their time and the finished cells. Write nothing."""
     planned = plan(ask, need_ground=False)
-    report = session.dry_run_prepared(planned.prepared, workers=workers)
+    report = session.dry_run(planned.prepared, workers=workers)
     left_out = (f"left out: {why}" for why in planned.comparison.left_out.values())
     return replace(report, notes=(*report.notes, *left_out))
 
@@ -164,14 +157,10 @@ def compare(
 ) -> Compared:
     """Run or resume the comparison. If a controller fails, only its own cells fail. Simulated cells
     run in this process, where hundreds take minutes, or in parallel on `workers`. The results are
-    the same.
-
-    Raises:
-        UserError: the request, the testbed, the workers or the disk is unsuitable, or another
-            engine works on this comparison or testbed.
-    """
+    the same. UserError: the request, the testbed, the workers or the disk is unsuitable, or another
+    engine works on this comparison or testbed."""
     planned = plan(ask)
-    result = session.run_prepared(
+    result = session.run(
         planned.prepared, progress=progress, command=command, in_process=True, workers=workers
     )
     return Compared(planned.comparison, result, planned.prepared.store.folder)

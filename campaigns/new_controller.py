@@ -30,16 +30,9 @@ class NewController:
 
 
 def new_controller(name: str, directory: Path) -> NewController:
-    """Write `directory`/<name>/policy.py, and a test next to the folder.
-
-    Args:
-        name: the controller's name: lower-case letters, digits and - (_ becomes -).
-        directory: folder of the user's controllers; created if missing.
-
-    Raises:
-        UserError: the name is invalid or taken, or the folder cannot be written. No file is
-            overwritten.
-    """
+    """Write `directory`/<name>/policy.py, and a test next to the folder; no file is overwritten.
+    Names have lower-case letters, digits and - (_ becomes -). UserError: the name is invalid or
+    taken, or the folder cannot be written."""
     name = name.replace("_", "-")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         raise UserError(

@@ -58,12 +58,8 @@ class ScaleRequest:
 
 
 def request(ask: ScaleRequest) -> session.Request:
-    """Return the requested campaign for `session.run` or `session.dry_run`.
-
-    Raises:
-        UserError: an axis is empty, or a value has the wrong type. (`session.prepare` checks the
-            cells.)
-    """
+    """Return the requested campaign for `session.run` or `session.dry_run`. UserError: an axis is
+    empty, or a value has the wrong type. `session.prepare` checks the cells."""
     campaign = load_campaign(find_campaign(QUICK if ask.quick else CAMPAIGN))
     return session.Request(
         vary(campaign, ask),

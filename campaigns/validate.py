@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from campaigns.engine.plan import raw_cells
 from controllers.decider import declared
 from controllers.registry import Controller
-from schemas.campaign import Campaign, Grid
-from schemas.cells.dlr import DLR, DlrCell
+from schemas.campaign import Campaign
+from schemas.cells import cells_of
+from schemas.cells.dlr import DlrCell
 from schemas.errors import UserError
 from testbed.simulated import scaled
 from testbed.spec import TestbedSpec
@@ -22,6 +23,26 @@ SIZED_GROUND = "sim"
 """Ground on which a cell may set the number of OSDs."""
 
 
+def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
+    """Return typed cells by grid name for all grids, because a file must be valid as a whole.
+    UserError: file, grid, key, and the allowed values."""
+    cells = cells_of(campaign.kind, campaign.ground)
+    found = {}
+    for grid in campaign.grids:
+        where = f"{file}: grid {grid.name}"
+        for key in (key for entry in grid.exclude for key in entry):
+            if key not in cells.names:
+                raise UserError(
+                    f"exclude names the unknown parameter {key!r}",
+                    where=where,
+                    allowed=", ".join(cells.names),
+                )
+        found[grid.name] = [cells.check(raw, where) for raw in raw_cells(campaign, grid)]
+        if not found[grid.name]:
+            raise UserError("exclude leaves no cell", where=where)
+    return found
+
+
 def validate(
     campaign: Campaign,
     file: Path,
@@ -30,32 +51,18 @@ def validate(
     spec: TestbedSpec | None = None,
     trust_code: bool = True,
 ) -> dict[str, list[DlrCell]]:
-    """Return typed cells by grid name for all grids, because a file must be valid as a whole.
-
-    Args:
-        campaign: the campaign.
-        file: the campaign's file, for errors.
-        controllers: all available controllers, by name.
-        spec: the testbed's spec, if the cells are checked against it.
-        trust_code: False if no controller from a bundle may be loaded; its parameters are then not
-            checked.
-
-    Raises:
-        UserError: file, grid, key, and the allowed values.
-    """
+    """Return typed cells by grid name for all grids, because a file must be valid as a whole;
+    checked against `spec`, if given. Without `trust_code`, no controller from a bundle is loaded,
+    and its parameters are not checked. UserError: file, grid, key, and the allowed values."""
     _refuse_unknown(campaign, file, controllers)
     cells: dict[str, list[DlrCell]] = {}
     accepted: set[str] = set()
     unread = frozenset(c.name for c in controllers.values() if c.foreign and not trust_code)
-    for grid in campaign.grids:
-        where = f"{file}: grid {grid.name}"
-        _check_exclude(grid, where)
-        typed = [_with_size(DLR.check(raw, where), campaign) for raw in raw_cells(campaign, grid)]
-        if not typed:
-            raise UserError("exclude leaves no cell", where=where)
+    for name, plain in typed_cells(campaign, file).items():
+        where = f"{file}: grid {name}"
         typed = [
-            _with_controller(parameters, controllers, where, accepted, unread)
-            for parameters in typed
+            _with_controller(_with_size(cell, campaign), controllers, where, accepted, unread)
+            for cell in plain
         ]
         for parameters in typed:
             _check_size(parameters, campaign.ground, where)
@@ -66,7 +73,7 @@ def validate(
         if spec is not None:
             for osds in sorted(sizes):
                 _check_scaled(spec, osds, where)
-        cells[grid.name] = typed
+        cells[name] = typed
     return cells
 
 
@@ -79,10 +86,7 @@ def select(
     campaign: Campaign, cells: Mapping[str, list[P]], figure: str, file: Path
 ) -> dict[str, list[P]]:
     """Return the cells of the grids for `figure` (``6`` means 6a to 6c), or of the grid named so.
-
-    Raises:
-        UserError: no grid has this figure; the message lists the figures.
-    """
+    UserError: no grid has this figure; the message lists the figures."""
     # "1" means 1a to 1d, "fig6" means 6a to 6c; a grid's own name works too.
     wanted = figure.lower().removeprefix("figure").removeprefix("fig").strip(" .")
     chosen = {
@@ -99,17 +103,6 @@ def select(
 
 def _same_figure(wanted: str, name: str) -> bool:
     return name == wanted or (name.startswith(wanted) and name[len(wanted) :].isalpha())
-
-
-def _check_exclude(grid: Grid, where: str) -> None:
-    for entry in grid.exclude:
-        for key in entry:
-            if key not in DLR.names:
-                raise UserError(
-                    f"exclude names the unknown parameter {key!r}",
-                    where=where,
-                    allowed=", ".join(DLR.names),
-                )
 
 
 def _with_controller(

@@ -39,9 +39,12 @@ def build() -> typer.Typer:
     def hotbed_command() -> None:
         """Evaluate storage controllers on real testbeds."""
 
-    names = sorted(module.name for module in pkgutil.iter_modules(hotbed.verbs.__path__))
-    for name in names:
-        importlib.import_module(f"hotbed.verbs.{name}").register(app)
+    for name in sorted(module.name for module in pkgutil.iter_modules(hotbed.verbs.__path__)):
+        module = importlib.import_module(f"hotbed.verbs.{name}")
+        if hasattr(module, "group"):
+            app.add_typer(module.group, name=name)
+        else:
+            app.command(name, context_settings=getattr(module, "CONTEXT", None))(module.verb)
     return app
 
 
@@ -85,11 +88,8 @@ def _run(arguments: list[str] | None) -> None:
 
 
 def _flush() -> None:
-    """Flush the output; its reader may be gone (`hotbed status | head`).
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Flush the output; its reader may be gone (`hotbed status | head`). OSError: it cannot be
+    written."""
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from hotbed.output import new_table
+
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
@@ -14,23 +16,6 @@ if TYPE_CHECKING:
     from workloads.cosbench.archive import Archive
     from workloads.cosbench.release import Release
     from workloads.cosbench.tables import ArchiveComparison
-
-
-def _table(*columns: str, title: str = "", numbers: int = 99, caption: str = "") -> Table:
-    from rich import box
-    from rich.table import Table
-
-    view = Table(
-        box=box.SIMPLE_HEAD,
-        title=title or None,
-        title_justify="left",
-        caption=caption or None,
-        caption_justify="left",
-        pad_edge=False,
-    )
-    for place, name in enumerate(columns):
-        view.add_column(name, justify="right" if place >= numbers else "left")
-    return view
 
 
 def _ms(value: float | None) -> str:
@@ -43,10 +28,10 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.4g} %"
 
 
-def plan_table(plan: Mapping[str, Any]) -> Table:
+def plan_table(plan: Mapping[str, Any]) -> object:
     """Return a plan of `cosdrive check` as a table, one operation per line."""
     auth, storage = plan["auth"]["type"], plan["storage"]["type"]
-    view = _table(
+    view = new_table(
         *("stage", "work", "workers", "ends after", "operation", "share", "config"),
         title=f"workload {plan['name']}: storage {storage}, auth {auth}",
         caption="\n".join(plan.get("warnings") or ()),
@@ -80,7 +65,7 @@ def release_table(release: Release) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    view = _table("", "what", "found", "what to do", title=f"COSBench in {release.folder}")
+    view = new_table("", "what", "found", "what to do", title=f"COSBench in {release.folder}")
     for finding in release.findings:
         mark = "ok" if finding.good else "missing" if finding.needed else "note"
         view.add_row(mark, finding.what, finding.found, "" if finding.good else finding.advice)
@@ -135,7 +120,7 @@ def archive_table(archive: Archive, series: bool) -> Group:
     """Return an archive as tables; times in milliseconds."""
     from rich.console import Group
 
-    view = _table(
+    view = new_table(
         *("stage", "operation", "status", "workers", "count", "failed", "op/s", "MB/s"),
         *("mean", "p95", "p99", "max"),
         title=f"{archive.id} {archive.name}; times in ms",
@@ -171,7 +156,7 @@ def archive_table(archive: Archive, series: bool) -> Group:
 def _measured_table(archive: Archive) -> Table:
     loop = archive.driver
     kind = f", open loop of {loop.rate:g}/s {loop.arrivals}" if loop and loop.rate else ""
-    view = _table(
+    view = new_table(
         *("stage", "operation", "count", "failed", *(f"p{name}" for name in _QUANTILES), "max"),
         title=f"full resolution{kind}; times in ms",
         numbers=2,
@@ -186,7 +171,7 @@ def _measured_table(archive: Archive) -> Table:
 def _series_tables(archive: Archive) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for stage in archive.stages:
-        view = _table(
+        view = new_table(
             *("s", "operation", "count", "op/s", "MB/s", "mean [ms]", "success"),
             title=f"series of {stage.id}",
             numbers=2,
@@ -206,7 +191,7 @@ def comparison_table(found: ArchiveComparison) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    view = _table(
+    view = new_table(
         *("stage", "operation", "", "first", "second", "change"),
         title=f"first: {found.first}\nsecond: {found.second}",
         numbers=3,

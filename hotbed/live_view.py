@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from hotbed.frontend import has_widgets
+from hotbed.progress import has_widgets
 from schemas.errors import HotbedError
 from testbed.terminal import console
 
@@ -27,19 +27,11 @@ _PAGE = '<pre style="font-family:monospace;line-height:1.2;white-space:pre">{cod
 
 
 def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1.0) -> LiveView:
-    """Return a live view of the testbed.
-
-    In a notebook with widgets it follows the testbed for `seconds`; a button stops and resumes it.
-    Elsewhere it is one sample, and `LiveView.watch` prints more. The first sample is taken at once.
-
-    Args:
-        testbed: deployed; its admin node samples itself and the others.
-        seconds: time to follow, so that a forgotten notebook does not load a testbed for days.
-        interval_s: time between two samples.
-
-    Raises:
-        HotbedError: the testbed cannot be sampled.
-    """
+    """Return a live view of a deployed testbed, with samples every `interval_s`. In a notebook with
+    widgets it follows the testbed for `seconds`, so that a forgotten notebook does not load a
+    testbed for days; a button stops and resumes it. Elsewhere it is one sample, and
+    `LiveView.watch` prints more. The first sample is taken at once. HotbedError: the testbed cannot
+    be sampled."""
     from testbed.client import agent_client
 
     client = agent_client(testbed)
@@ -56,12 +48,8 @@ def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1
 
 
 class LiveView:
-    """The last sample of a testbed, and a thread that may update it.
-
-    Args:
-        looks: opens the stream of samples.
-        most: maximum number of samples of a thread.
-    """
+    """The last sample of a testbed, and a thread that may update it. `looks` opens the stream of
+    samples; `most` is the maximum number of samples of a thread."""
 
     def __init__(self, looks: Looks, *, most: int = 600) -> None:
         self._looks = looks

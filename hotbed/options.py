@@ -41,8 +41,7 @@ OtherTestbedOption = Annotated[
 ]
 
 MostGibOption = Annotated[
-    float,
-    typer.Option("--most-gib", min=0.001, help="Maximum size of the unpacked bundle."),
+    float, typer.Option("--most-gib", min=0.001, help="Maximum size of the unpacked bundle.")
 ]
 
 WorkersOption = Annotated[
@@ -62,8 +61,18 @@ SchedulerOption = Annotated[
 ]
 
 
-def flag(name: str, what: str) -> Any:
-    """Return a flag that is off by default."""
+def option(what: str, **more: Any) -> Any:
+    """Return an option with this help."""
+    return typer.Option(help=what, **more)
+
+
+def argument(what: str, **more: Any) -> Any:
+    """Return an argument with this help."""
+    return typer.Argument(help=what, **more)
+
+
+def named(name: str, what: str) -> Any:
+    """Return an option or flag of this name, such as ``--dry-run``, with this help."""
     return typer.Option(name, help=what)
 
 
@@ -85,31 +94,21 @@ def quantity(option: str, kind: str, what: str, **more: Any) -> Any:
 
 def workers_of(count: int | None, scheduler: str | None) -> Workers:
     """Return the workers from `WorkersOption` and `SchedulerOption`; by default this machine's
-    processors.
-
-    Raises:
-        UserError: both are given, or one makes no sense.
-    """
+    processors. UserError: both are given, or one makes no sense."""
     from campaigns.engine.dask import Workers
 
     return Workers(scheduler, count)
 
 
 def workers_asked(count: int | None, scheduler: str | None) -> Workers | None:
-    """Return `workers_of`, or None if neither is given: cells run one after another.
-
-    Raises:
-        UserError: both are given, or one makes no sense.
-    """
+    """Return `workers_of`, or None if neither is given: cells run one after another. UserError:
+    both are given, or one makes no sense."""
     return None if count is None and scheduler is None else workers_of(count, scheduler)
 
 
 def name_values(given: Iterable[str], example: str) -> dict[str, object]:
-    """Return repeated ``--parameter NAME=VALUE`` as a mapping, with numbers converted.
-
-    Raises:
-        UserError: one does not have that form; shows `example`.
-    """
+    """Return repeated ``--parameter NAME=VALUE`` as a mapping, with numbers converted. UserError:
+    one does not have that form; shows `example`."""
     parameters: dict[str, object] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -124,11 +123,8 @@ def name_values(given: Iterable[str], example: str) -> dict[str, object]:
 
 
 def from_file(path: Path | None) -> dict[str, object]:
-    """Return the mapping of names to values in a YAML file; empty without a file.
-
-    Raises:
-        UserError: it cannot be read, or holds something else.
-    """
+    """Return the mapping of names to values in a YAML file; empty without a file. UserError: it
+    cannot be read, or holds something else."""
     if path is None:
         return {}
     data = read(path, f"--parameters {path}")
@@ -146,10 +142,7 @@ def numbers(
     option: str, given: Iterable[str] | None, kind: type[Number]
 ) -> Sequence[Number] | None:
     """Return numbers separated by commas, from an option that may be repeated; None if not given.
-
-    Raises:
-        UserError: one is no number of that kind.
-    """
+    UserError: one is no number of that kind."""
     if given is None:
         return None
     found: list[Number] = []

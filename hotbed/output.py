@@ -15,6 +15,7 @@ from testbed.terminal import console
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from rich.table import Table
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 """The `--json` option, the same on every verb that reports."""
@@ -45,14 +46,9 @@ def emit(
     as_json: bool,
     table: Callable[[], object],
 ) -> None:
-    """Print `data` as one JSON document if `as_json`, else the result of `table()`.
-
-    Args:
-        data: a model, dataclass, mapping or list of them.
-        as_json: the verb's `--json`.
-        table: makes the view for people: a string or anything that rich can print; None if it has
-            printed by itself.
-    """
+    """Print `data` (a model, dataclass, mapping or list of them) as one JSON document if `as_json`,
+    else the result of `table()`: a string or anything that rich can print; None if it has printed
+    by itself."""
     if as_json:
         text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False)
         # Escape the same characters as elsewhere, here in JSON's own way.
@@ -63,3 +59,21 @@ def emit(
         print(view)
     elif view is not None:
         console().print(view)
+
+
+def new_table(*columns: str, title: str = "", caption: str = "", numbers: int = 99) -> Table:
+    """Return an empty table; the columns from number `numbers` (from 0) on are right-aligned."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        caption=caption or None,
+        caption_justify="left",
+        pad_edge=False,
+    )
+    for place, name in enumerate(columns):
+        made.add_column(name, justify="right" if place >= numbers else "left")
+    return made

@@ -3,13 +3,13 @@ lines, on standard error."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hotbed.frontend import has_widgets, show
 from testbed.terminal import console
 
 if TYPE_CHECKING:
@@ -96,3 +96,21 @@ class _TimeLeft:
         if not 0.05 < share < 1.0:
             return ""
         return f"({(now - self._start) * (1 - share) / share:.0f} s left)"
+
+
+def has_widgets() -> bool:
+    """Return True if this runs in a notebook's kernel with ipywidgets installed."""
+    shell = sys.modules.get("IPython")
+    running: Any = None if shell is None else shell.get_ipython()
+    return (
+        getattr(running, "kernel", None) is not None
+        and importlib.util.find_spec("ipywidgets") is not None
+    )
+
+
+def show(what: object) -> None:
+    """Display an object in the running notebook cell."""
+    import IPython.display
+
+    display: Any = IPython.display.display
+    display(what)

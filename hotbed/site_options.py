@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from schemas.errors import UserError
+
 if TYPE_CHECKING:
     from testbed.sites.contract import CautiousSite, Doomed, Site
     from testbed.spec import TestbedSpec
@@ -32,23 +34,11 @@ AGREE = "wipe"
 
 
 def allow(
-    site: Site,
-    spec: TestbedSpec,
-    *,
-    devices: list[str] | None,
-    host_keys: bool,
-    ask: bool,
+    site: Site, spec: TestbedSpec, *, devices: list[str] | None, host_keys: bool, ask: bool
 ) -> None:
-    """Pass on the consent from the command line; ask for the rest if a person can answer.
-
-    Args:
-        ask: True if a question is allowed; it is asked only at a terminal.
-
-    Raises:
-        UserError: the site has no such consent, a device is not the site's, or the answer is no.
-    """
+    """Pass on the consent from the command line; with `ask`, ask for the rest at a terminal.
+    UserError: the site has no such consent, a device is not the site's, or the answer is no."""
     from hotbed.options import names
-    from schemas.errors import UserError
     from testbed.sites.contract import CautiousSite
 
     given = names(devices or ())
@@ -80,7 +70,6 @@ def _ask(site: CautiousSite, spec: TestbedSpec) -> None:
 
 
 def _agree(doomed: Sequence[Doomed]) -> None:
-    from schemas.errors import UserError
 
     typer.echo(question(doomed), err=True)
     answer = typer.prompt(f"type {AGREE} to continue", default="", show_default=False, err=True)
@@ -92,23 +81,12 @@ def wipe_leftovers(
     site: Site, testbed: str, *, wipe: bool, devices: list[str] | None, ask: bool
 ) -> bool:
     """Return True if `hotbed deploy` may wipe. Devices of a user's machines are wiped here, each by
-    its name; elsewhere the deployment wipes all that it finds.
-
-    Args:
-        wipe: wipe everything (``--wipe``); on a user's machines, devices must still be named or
-            agreed to.
-        devices: devices to wipe (``--yes-wipe``).
-        ask: True if a question is allowed; it is asked only at a terminal.
-
-    Returns:
-        True if the deployment may wipe.
-
-    Raises:
-        UserError: a device must be named, is not the testbed's, or the answer is no.
-    """
+    its name; elsewhere the deployment wipes all that it finds. `wipe` (``--wipe``) wipes
+    everything, but on a user's machines devices must still be named (``--yes-wipe``) or, with `ask`
+    at a terminal, agreed to. UserError: a device must be named, is not the testbed's, or the answer
+    is no."""
     from hotbed.options import names
     from hotbed.progress import progress
-    from schemas.errors import UserError
     from testbed.sites.contract import CautiousSite
 
     given = names(devices or ())

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hotbed.output import new_table
+
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.text import Text
@@ -20,13 +22,10 @@ _CAPTION = (
 
 def top_view(sample: Mapping[str, Any]) -> Group:
     """Return a sample of the agent's verb `top`: a header line, a table of nodes, lost nodes."""
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False, caption=_CAPTION)
-    table.caption_justify = "left"
+    table = new_table(caption=_CAPTION)
     table.add_column("node", no_wrap=True)
     table.add_column("pressure", no_wrap=True, min_width=_BAR + 6)
     for title in ("read", "write", "util", "queue", "rx", "tx", "cores"):

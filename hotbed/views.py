@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.output import new_table
+from schemas.errors import HotbedError
+
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
@@ -17,14 +20,6 @@ if TYPE_CHECKING:
 TestbedOption = Annotated[
     str | None, typer.Option("--testbed", help="Optional if there is only one.")
 ]
-
-
-def _table(*columns: str, title: str | None = None) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-    return table
 
 
 def _gib(count: int | None) -> str:
@@ -40,7 +35,7 @@ def cost_line(name: str, cost: Cost) -> str:
 def nodes_table(testbed: Testbed, states: Mapping[str, str] | None = None) -> Table:
     """Return a testbed's nodes as a table."""
     title = f"testbed {testbed.name} on site {testbed.site}: {len(testbed.nodes)} nodes"
-    table = _table("node", "address", "state", "roles", "cpus", "memory", "signal", title=title)
+    table = new_table("node", "address", "state", "roles", "cpus", "memory", "signal", title=title)
     for node in testbed.nodes:
         table.add_row(
             node.name,
@@ -54,12 +49,12 @@ def nodes_table(testbed: Testbed, states: Mapping[str, str] | None = None) -> Ta
     return table
 
 
-def testbeds_table(found: Mapping[str, tuple[str, Status]]) -> Table | str:
+def testbeds_table(found: Mapping[str, tuple[str, Status]]) -> object:
     """Return every testbed as a table."""
     if not found:
         return "no testbeds; `hotbed up SPEC` makes one"
     leased = any(status.ends_at_s is not None for _, status in found.values())
-    table = _table("testbed", "site", "state", "nodes", "detail", *(["lease"] if leased else []))
+    table = new_table("testbed", "site", "state", "nodes", "detail", *(["lease"] if leased else []))
     for name, (kind, status) in found.items():
         running = sum(state == "running" for state in status.nodes.values())
         nodes = f"{running}/{len(status.nodes)}"
@@ -88,13 +83,11 @@ def status_table(name: str, status: Status, testbed: Testbed | None) -> Table | 
         return "\n".join(lines + [f"  {node}: {state}" for node, state in status.nodes.items()])
     table = nodes_table(testbed, status.nodes)
     table.caption = f"{status.state}: {status.detail}" + (f"\nlease {lease}" if lease else "")
-    table.caption_justify = "left"
     return table
 
 
 def microstores_of(testbed: Testbed | None) -> Mapping[str, Any] | None:
     """Return the status of a testbed's Swift; None if the testbed has none or is not deployed."""
-    from schemas.errors import HotbedError
     from testbed.client import agent_client
 
     if testbed is None or not testbed.with_role("proxy"):
@@ -120,21 +113,13 @@ def status_view(
 
 def dry_run_table(report: DryRunReport) -> Group:
     """Return the cells that a campaign would run."""
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
 
     from testbed.spec.quantities import format_s
 
-    table = Table("run", "block", "figures", "cell", "planned", box=box.SIMPLE_HEAD)
-    for cell in report.pending:
-        table.add_row(
-            cell.run_id,
-            str(cell.block),
-            ", ".join(cell.figures),
-            cell.parameters.label(),
-            format_s(report.planned_s[cell.run_id]),
-        )
+    table = new_table("run", "block", "figures", "cell", "planned")
+    for row in report.rows:
+        table.add_row(*row)
     lines = [
         f"{report.campaign} on testbed {report.testbed}: {report.cells} cells, {report.done} done; "
         f"about {format_s(report.pending_s)} for the rest (times × {report.time_scale:.4g})"
@@ -151,7 +136,7 @@ def microstores_view(found: Mapping[str, Any]) -> Group:
     from rich.console import Group
 
     seen = found["microstores"]
-    table = _table(
+    table = new_table(
         *("microstore", "proxy cores", "storage cores", "Mbit/s", "proxy CPU", "storage CPU"),
         *("network", "disk", "proxies"),
         title=f"layout {found['state']['layout']}",
@@ -167,7 +152,9 @@ def microstores_view(found: Mapping[str, Any]) -> Group:
             *(_percent(used.get(name)) for name in ("proxy_cpu", "storage_cpu", "network", "disk")),
             ", ".join(node for node, mine in proxies.items() if mine == store["name"]),
         )
-    tenants = _table("tenant", "served by", "requests/s", "MB/s", "failed/s", "mean ms", "p95 ms")
+    tenants = new_table(
+        "tenant", "served by", "requests/s", "MB/s", "failed/s", "mean ms", "p95 ms"
+    )
     for tenant in seen["tenants"]:
         tenants.add_row(
             tenant["name"],

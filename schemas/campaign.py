@@ -129,24 +129,29 @@ class BurstCampaign(SyntheticCampaign):
     simulation: Literal["twochoice"]
 
 
-class ReplayCampaign(Campaign):
-    """Campaign with cells that replay traces of competing workloads (the file says ``system:
-    prioritymeister``): simulated, or on a testbed of `spec`. There is no notebook, and traces play
-    in their own time."""
+class SystemCampaign(Campaign):
+    """Campaign with cells that are simulated, or run on a testbed of `spec`. There is no notebook
+    and no time scale."""
 
-    kind: ClassVar[Kind] = "prioritymeister"
-
-    system: Literal["prioritymeister"]
     ground: Literal["sim", "local"] = "sim"
     spec: str = ""
     notebook: str = Field(default="", max_length=0)
     time_scale: float = Field(default=1, ge=1, le=1)
 
     @model_validator(mode="after")
-    def _on_something(self) -> ReplayCampaign:
+    def _on_something(self) -> SystemCampaign:
         if self.ground == "local" and not self.spec:
             raise ValueError("spec is missing: on the ground local it names the testbed's file")
         return self
+
+
+class ReplayCampaign(SystemCampaign):
+    """Campaign with cells that replay traces of competing workloads, in the traces' own time (the
+    file says ``system: prioritymeister``)."""
+
+    kind: ClassVar[Kind] = "prioritymeister"
+
+    system: Literal["prioritymeister"]
 
 
 class ObjectCampaign(Campaign):
@@ -162,21 +167,11 @@ class ObjectCampaign(Campaign):
     time_scale: float = Field(default=1, ge=1, le=1)
 
 
-class MosCampaign(Campaign):
+class MosCampaign(SystemCampaign):
     """Campaign with cells that run COSBench's workloads on microstores (the file says ``system:
-    mos``): on a testbed of `spec`, or computed by COSPerf. There is no notebook; the time scale is
-    a parameter of the cells."""
+    mos``), or that COSPerf computes. The time scale is a parameter of the cells."""
 
     kind: ClassVar[Kind] = "mos"
 
     system: Literal["mos"]
     ground: Literal["sim", "local"] = "local"
-    spec: str = ""
-    notebook: str = Field(default="", max_length=0)
-    time_scale: float = Field(default=1, ge=1, le=1)
-
-    @model_validator(mode="after")
-    def _on_something(self) -> MosCampaign:
-        if self.ground == "local" and not self.spec:
-            raise ValueError("spec is missing: on the ground local it names the testbed's file")
-        return self

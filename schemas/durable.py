@@ -23,10 +23,7 @@ _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def read_json(path: Path, name: str = "") -> Any:
     """Return the content of the JSON file at `path`; sentences call it `name`, or else `path`.
-
-    Raises:
-        UserError: it cannot be read, or is not JSON.
-    """
+    UserError: it cannot be read, or is not JSON."""
     try:
         return json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
@@ -36,11 +33,8 @@ def read_json(path: Path, name: str = "") -> Any:
 
 
 def read_deployed(path: Path) -> Any:
-    """Return the content of a JSON file that a deployment leaves at `path`.
-
-    Raises:
-        UserError: nothing is deployed, or the file cannot be read.
-    """
+    """Return the content of a JSON file that a deployment leaves at `path`. UserError: nothing is
+    deployed, or the file cannot be read."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError as error:
@@ -66,19 +60,10 @@ def write_file(
     exclusive: bool = False,
     sync: bool = True,
 ) -> None:
-    """Replace `path` with `data`, whole or not at all.
-
-    Args:
-        path: the file; its folder exists.
-        data: text is written as UTF-8.
-        mode: permissions of the file; None for those left by the umask.
-        group: number of the file's group, with root as its owner.
-        exclusive: write a new file only.
-        sync: False for a file that is not needed after a power cut.
-
-    Raises:
-        FileExistsError: `exclusive`, and the file exists.
-    """
+    """Replace `path`, in an existing folder, with `data` (text as UTF-8), whole or not at all.
+    Permissions are `mode`, or those left by the umask; `group` is the file's group, with root as
+    its owner. `exclusive` writes a new file only (FileExistsError). Without `sync`, the file may be
+    lost in a power cut."""
     raw = data.encode() if isinstance(data, str) else data
     new = path if exclusive else path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
     with _named(path):
@@ -105,11 +90,8 @@ def write_file(
 
 
 def open_log(path: Path, mode: int = 0o666, *, exclusive: bool = False) -> int:
-    """Open `path` for `append`, made if it is missing; return the descriptor.
-
-    Raises:
-        FileExistsError: `exclusive`, and the file exists.
-    """
+    """Open `path` for `append`, made if it is missing; return the descriptor. FileExistsError:
+    `exclusive`, and the file exists."""
     with _named(path):
         handle = os.open(path, _APPEND | (os.O_EXCL if exclusive else 0), mode)
     try:
@@ -125,17 +107,9 @@ def open_log(path: Path, mode: int = 0o666, *, exclusive: bool = False) -> int:
 
 
 def append(handle: int, line: bytes, path: Path, *, sync: bool = True) -> None:
-    """Append `line` (which ends with a newline) to an open log, whole or not at all.
-
-    One writer at a time. A line that a crash cut off is closed first, so that it does not spoil
-    this one.
-
-    Args:
-        handle: from `open_log`.
-        line: the line to write.
-        path: the log, for errors.
-        sync: False for a log that is made again if lost.
-    """
+    """Append `line` (which ends with a newline) to the log `path` that is open as `handle`, whole
+    or not at all. One writer at a time. A line that a crash cut off is closed first, so that it
+    does not spoil this one. Without `sync`, the line may be lost in a power cut."""
     with _named(path):
         size = os.fstat(handle).st_size
         if size and os.pread(handle, 1, size - 1) != b"\n":
@@ -181,10 +155,7 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 def commit_folder(partial: Path, final: Path) -> None:
     """Rename a finished folder to its final name, after its content is on the disk.
-
-    Raises:
-        FileExistsError: a folder of this name exists: results are never overwritten.
-    """
+    FileExistsError: a folder of this name exists: results are never overwritten."""
     if final.exists():
         message = "exists already: results are never overwritten"
         raise FileExistsError(errno.EEXIST, message, str(final))

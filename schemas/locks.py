@@ -32,12 +32,8 @@ def run_folder() -> Path:
 
 
 def own_folder(folder: Path) -> Path:
-    """Make `folder` if it is missing, closed to other users; return it.
-
-    Raises:
-        UserError: it belongs to another user, or is no folder.
-        OSError: it cannot be made.
-    """
+    """Make `folder` if it is missing, closed to other users; return it. UserError: it belongs to
+    another user, or is no folder. OSError: it cannot be made."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -63,16 +59,9 @@ def open_lock(path: Path) -> int:
 
 
 def take(path: Path, wait_s: float | None = None) -> int:
-    """Lock the file `path`; return the descriptor, with which the lock ends.
-
-    Args:
-        path: the file.
-        wait_s: longest wait for its holder; None: until it is free.
-
-    Raises:
-        BlockingIOError: another process still holds it.
-        OSError: it cannot be made.
-    """
+    """Lock the file `path`; return the descriptor, with which the lock ends. Wait at most `wait_s`
+    for its holder; None: until it is free. BlockingIOError: another process still holds it.
+    OSError: it cannot be made."""
     handle = open_lock(path)
     try:
         if wait_s is None:

@@ -21,11 +21,8 @@ _MARKS: dict[str, Kind] = {
 
 
 def current(run: Any) -> Any:
-    """Return the content of a run.json in the current version.
-
-    Raises:
-        ValueError: a run of version 1 is of no known kind.
-    """
+    """Return the content of a run.json in the current version. ValueError: a run of version 1 is of
+    no known kind."""
     if not isinstance(run, Mapping) or run.get("schema_version") != 1:
         return run
     parameters = run.get("parameters")

@@ -80,12 +80,8 @@ class Mistake:
         return sentence(self.what, "", self.allowed, self.do).removesuffix(".")
 
     def error(self, where: object, name: Callable[[int | str], str] = str) -> UserError:
-        """Return the error to raise; it names no key if the whole input is wrong.
-
-        Args:
-            where: the file or option.
-            name: names a step of the place, such as a list item by its own name.
-        """
+        """Return the error to raise, at `where` (the file or option); it names no key if the whole
+        input is wrong. `name` names a step of the place, such as a list item by its own name."""
         place = ".".join(name(step) for step in self.place)
         more = f" ({self.more} more)" if self.more else ""
         made = UserError(f"{self.what}{more}", where=place, allowed=self.allowed, do=self.do)
@@ -93,12 +89,7 @@ class Mistake:
 
 
 def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
-    """Return the first mistake that `model` found; a misspelt key comes before a missing one.
-
-    Args:
-        error: the validation error.
-        model: the model that raised it.
-    """
+    """Return the first mistake that `model` found; a misspelt key comes before a missing one."""
     found = [_PydanticMistake.of(each, model) for each in error.errors(include_url=False)]
     chosen = _deepest(found[0], found)
     if chosen.kind == "missing":

@@ -49,15 +49,9 @@ class UnsafeNameError(UserError, ValueError):
 
 
 def safe_path(name: str, source: str) -> str:
-    """Return `name` if it may be joined to a folder of this machine.
-
-    Args:
-        name: a path with slashes, relative to some folder.
-        source: the node, archive or bundle that sent it, for the error.
-
-    Raises:
-        UnsafeNameError: it leads out of the folder, or is no suitable file name.
-    """
+    """Return `name`, a relative path with slashes from `source` (node, archive or bundle), if it
+    may be joined to a folder of this machine. UnsafeNameError: it leads out of the folder, or is no
+    suitable file name."""
     if not _PLAIN.fullmatch(name):
         why = _unsafe(name)
         if why is not None:
@@ -79,19 +73,10 @@ def _unsafe(name: str) -> str | None:
 
 
 def unpack_tar(data: bytes, folder: Path, source: str, most_bytes: int = MOST_BYTES) -> None:
-    """Unpack a tar archive, compressed or not, into `folder`.
-
-    Only plain files and folders are allowed, and no file is replaced. Every name is checked
-    before anything is written.
-
-    Args:
-        source: the node or archive that sent it, for errors.
-        most_bytes: limit of the unpacked size.
-
-    Raises:
-        UnsafeNameError: an entry leads out of `folder`, or is a link or a device.
-        UserError: it is too large, damaged, or no tar archive.
-    """
+    """Unpack a tar archive from `source`, compressed or not, into `folder`. Only plain files and
+    folders are allowed, and no file is replaced. Every name is checked before anything is written.
+    UnsafeNameError: an entry leads out of `folder`, or is a link or a device. UserError: it is too
+    large (`most_bytes` unpacked), damaged, or no tar archive."""
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             members, total = {}, 0

@@ -25,11 +25,8 @@ def refuse_other_bases(text: str) -> None:
 
 def number(text: str) -> int | float | None:
     """Return the decimal number in `text`; None if it is none. It is an int if it is whole and
-    written without a point, or below 2**53 with an exponent (1e9).
-
-    Raises:
-        ValueError: it begins with a zero, as an octal number does.
-    """
+    written without a point, or below 2**53 with an exponent (1e9). ValueError: it begins with a
+    zero, as an octal number does."""
     text = text.strip()
     refuse_other_bases(text)
     if not _NUMBER.fullmatch(text):

@@ -33,17 +33,10 @@ def settled_from(
     called_s: float,
     hold_s: float = HOLD_S,
 ) -> float | None:
-    """Return the first second from `called_s` on from which every window is stable for `hold_s`.
-
-    Args:
-        starts: intended starts of the writes, seconds from the load's start, ascending.
-        latencies: latency of each write, seconds; None or NaN if it was never done.
-        called_s: seconds from the load's start.
-        hold_s: required stable time; infinite: until the end, however soon.
-
-    Returns:
-        Seconds from the load's start; None if it never settled while writes came.
-    """
+    """Return the first second from `called_s` on from which every window is stable for `hold_s`
+    (infinite: until the end, however soon); None if it never settled while writes came. `starts`
+    are the intended starts of the writes, ascending, and `latencies` None or NaN for writes that
+    were never done. All are seconds, starts from the load's start."""
     # (NaN compares as false, so it counts as slow here.)
     slow = [0, *accumulate(took is None or not took < STABLE_S for took in latencies)]
     end = starts[-1] if len(starts) else 0.0

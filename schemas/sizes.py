@@ -11,11 +11,8 @@ _FACTORS = {"": 1, "k": 1000, "m": 1_000_000}
 
 
 def count_of(text: str) -> int:
-    """Return a whole number that may end in K or M: ``300``, ``0.1M``.
-
-    Raises:
-        ValueError: it is none; the message gives examples.
-    """
+    """Return a whole number that may end in K or M: ``300``, ``0.1M``. ValueError: it is none; the
+    message gives examples."""
     match = _SIZE.fullmatch(text.strip())
     value = Decimal(match[1]) * _FACTORS[match[2].lower()] if match else None
     if value is None or value != int(value):
@@ -26,16 +23,8 @@ def count_of(text: str) -> int:
 def counts_of(
     size: str, *, of: tuple[str, str] = ("nodes", "partitions"), example: str = "0.1K-0.1M"
 ) -> tuple[int, int]:
-    """Return the two numbers of a size such as ``0.1K-0.1M``.
-
-    Args:
-        size: the text.
-        of: the counted things, for the message.
-        example: a size, for the message.
-
-    Raises:
-        ValueError: it is none; the message gives an example.
-    """
+    """Return the two numbers of a size such as ``0.1K-0.1M``; `of` (the counted things) and
+    `example` are for the message. ValueError: it is none; the message gives an example."""
     first, dash, second = size.partition("-")
     if not dash:
         raise ValueError(f"{size!r} is no size such as {example} ({'-'.join(of)})")

@@ -29,17 +29,9 @@ class ContentError(ValueError):
 
 def load(text: str, *, decimals: bool = True) -> Any:
     """Return the result of YAML's `safe_load` on `text`, but refuse a repeated key and read 1e9 as
-    a number, as in YAML 1.2.
-
-    Args:
-        decimals: refuse numbers written as octal or base 60, and vaulted values; Ansible's
-            files may have them.
-
-    Raises:
-        ContentError: a mapping repeats a key, a date or number is impossible, or the text is
-            made to exhaust its reader.
-        yaml.YAMLError: it is not YAML.
-    """
+    a number, as in YAML 1.2. `decimals` refuses numbers written as octal or base 60, and vaulted
+    values; Ansible's files may have them. ContentError: a mapping repeats a key, a date or number
+    is impossible, or the text is made to exhaust its reader. yaml.YAMLError: it is not YAML."""
     import yaml
 
     aliases = survey(text)
@@ -69,15 +61,9 @@ def _loaders() -> tuple[Any, Any]:
 
 
 def survey(text: str, *, allowed: bool = True) -> bool:
-    """Return True if `text` has aliases. A text that is no YAML has none.
-
-    Args:
-        text: the text; it is only scanned, never loaded.
-        allowed: False if aliases are refused.
-
-    Raises:
-        ContentError: it is nested deeper than `MOST_DEPTH`, or has a refused alias.
-    """
+    """Return True if `text` has aliases. A text that is no YAML has none. It is only scanned, never
+    loaded. ContentError: it is nested deeper than `MOST_DEPTH`, or has an alias that is not
+    `allowed`."""
     import yaml
 
     depth, aliases = 0, False
@@ -113,11 +99,8 @@ def dump(value: Any) -> str:
 
 def read(path: Path, name: str = "") -> Any:
     """Return the content of the YAML file at `path`; sentences call it `name`, or else `path`.
-
-    Raises:
-        UserError: one sentence: it cannot be read, is not YAML, repeats a key, or has an
-            impossible value.
-    """
+    UserError: one sentence: it cannot be read, is not YAML, repeats a key, or has an impossible
+    value."""
     import yaml
 
     name = name or str(path)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from markupsafe import Markup
 from pydantic import ValidationError
 
 from analysis.core import style
@@ -429,16 +431,24 @@ def pages(
         "machine_s": sum(one.machine_s for one in campaigns),
         "human_min": HUMAN_MIN_PER_COMMAND,
     }
-    return {
-        name: render(
-            template,
-            shown,
-            duration=duration,
-            sentence=lambda text: text[:1].upper() + text[1:],
-            cell=lambda text: " ".join(str(text).split()).replace("|", "\\|"),
-        ).encode()
-        for name, template in ((MARKDOWN, "appendix.md.j2"), (HTML, "appendix.html.j2"))
-    }
+    text = render(
+        "appendix.md.j2",
+        shown,
+        duration=duration,
+        sentence=lambda text: text[:1].upper() + text[1:],
+        cell=lambda text: " ".join(str(text).split()).replace("|", "\\|"),
+    )
+    page = render("appendix.html.j2", {"about": about, "body": _as_html(text)})
+    return {MARKDOWN: text.encode(), HTML: page.encode()}
+
+
+def _as_html(text: str) -> Markup:
+    """Return Markdown as HTML, with the number of a claim as the name of its row. HTML in the text
+    stays a text, and a link runs no script."""
+    from markdown_it import MarkdownIt
+
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    return Markup(re.sub(r"<tr>\n<td>(C\d+)</td>", r'<tr id="\1">\n<td>\1</td>', made))
 
 
 def duration(seconds: float) -> str:

@@ -70,7 +70,7 @@ _PANDAS = {"index_columns", "column_indexes", "columns", "attributes", "creator"
 """Keys of the note that pandas adds to a table."""
 _WRITER = re.compile(r"parquet-cpp-arrow version [\w.-]{1,30}")
 _HARMLESS_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
-_LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow")
+_LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow", "markdown-it-py")
 _SHOWN = 20  # findings that a refusal names
 
 

@@ -320,7 +320,7 @@ def described_again(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, 
 
 
 def _other_libraries(manifest: Manifest) -> list[Check]:
-    known = ("matplotlib", "numpy", "pandas", "pyarrow", "scipy", "seaborn")
+    known = ("markdown-it-py", "matplotlib", "numpy", "pandas", "pyarrow", "scipy", "seaborn")
     other = [
         f"{name} {version} (here {installed.version(name)})"
         for name, version in manifest.libraries.items()

@@ -54,11 +54,6 @@ class Ranking:
         return self.folder / "claims.json"
 
     @property
-    def frame(self) -> pd.DataFrame:
-        """The table as numbers."""
-        return _frame(self.panels)
-
-    @property
     def rows(self) -> list[dict[str, Any]]:
         """The table as one mapping per row (see `table_rows`)."""
         return table_rows(self.panels)
@@ -73,35 +68,26 @@ class Ranking:
             f"times × {comparison.time_scale:.4g}"
         )
 
+    @property
+    def texts(self) -> list[dict[str, str]]:
+        """The table as texts, one mapping of columns per row (see `heads`)."""
+        return [texts(panel, one) for panel in self.panels for one in panel.standings]
+
     def _repr_html_(self) -> str:
         named = heads(self.comparison.baseline)
-        head = "".join(f"<th>{html.escape(text)}</th>" for text in named.values())
-        body = ""
-        for panel in self.panels:
-            for standing in panel.standings:
-                row = texts(panel, standing)
-                cells = "".join(f"<td>{html.escape(row[column])}</td>" for column in named)
-                body += f"<tr>{cells}</tr>"
+        table = pd.DataFrame(self.texts)[list(named)].rename(columns=named)
+        with pd.option_context("display.max_colwidth", None):
+            shown = table.to_html(index=False)
         left_out = "".join(
             f"<p>left out: {html.escape(why)}</p>" for why in self.comparison.left_out.values()
         )
-        return (
-            f"<p>{html.escape(self.sentence)}</p><table><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{left_out}"
-        )
+        return f"<p>{html.escape(self.sentence)}</p>{shown}{left_out}"
 
 
 def read(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ranking:
-    """Rank and judge the finished runs; write nothing.
-
-    Args:
-        campaign: folder of the comparison's runs, `artifacts/compare-<ground>`.
-        comparison: the planned comparison.
-        out: folder for figure, table and claims; by default next to the runs.
-
-    Raises:
-        HotbedError: no run is finished.
-    """
+    """Rank and judge the finished runs of a planned comparison in the folder `campaign`; write
+    nothing. `out`: folder for figure, table and claims, by default next to the runs. HotbedError:
+    no run is finished."""
     loaded = load_campaign(campaign, only={cell.run_id for cell in comparison.cells})
     missing = _missing(campaign, comparison, {loaded.run.run_id for loaded in loaded.runs})
     if not loaded.runs:
@@ -131,12 +117,8 @@ def read(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ran
 
 
 def build(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ranking:
-    """Call `read`, then write figure, table and claims.
-
-    Raises:
-        HotbedError: no run is finished.
-        OSError: `out` cannot be written.
-    """
+    """Call `read`, then write figure, table and claims. HotbedError: no run is finished. OSError:
+    `out` cannot be written."""
     ranking = read(campaign, comparison, out)
     _write_all(ranking)
     return ranking
@@ -146,10 +128,12 @@ def _write_all(ranking: Ranking) -> None:
     folder, comparison = ranking.folder, ranking.comparison
     folder.mkdir(parents=True, exist_ok=True)
     _draw(comparison, ranking.panels, folder, NAME)
-    named = _markdown(ranking.panels, comparison.baseline)
+    named = _markdown(ranking)
     left_out = "".join(f"- left out: {why}\n" for why in comparison.left_out.values())
     write_file(folder / f"{NAME}.md", in_markdown(f"{ranking.sentence}\n\n{named}\n{left_out}"))
-    write_file(folder / f"{NAME}.csv", ranking.frame.to_csv(index=False))
+    integers = {"best_place": "Int64", "worst_place": "Int64"}  # may be missing
+    table = pd.DataFrame(ranking.rows).astype(integers)
+    write_file(folder / f"{NAME}.csv", table.to_csv(index=False))
     claims = [claim.model_dump(mode="json") for claim in ranking.claims]
     write_file(ranking.claims_path, json.dumps(claims, indent=1) + "\n")
     write_file(folder / f"{NAME}.json", comparison.model_dump_json(indent=1) + "\n")
@@ -171,12 +155,6 @@ def _missing(campaign: Path, comparison: Comparison, done: Collection[str]) -> d
 
 
 UNIT = {"rand": "IOPS", "seq": "MB/s", "write": "MB/s"}
-
-
-def _frame(panels: Sequence[Panel]) -> pd.DataFrame:
-    """Return `table_rows` as a table."""
-    integers = {"best_place": "Int64", "worst_place": "Int64"}  # may be missing
-    return pd.DataFrame(table_rows(panels)).astype(integers)
 
 
 def table_rows(panels: Sequence[Panel]) -> list[dict[str, Any]]:
@@ -253,15 +231,12 @@ def heads(baseline: str) -> dict[str, str]:
     }
 
 
-def _markdown(panels: Sequence[Panel], baseline: str) -> str:
+def _markdown(ranking: Ranking) -> str:
     """Return the table for people in Markdown."""
-    named = heads(baseline)
+    named = heads(ranking.comparison.baseline)
     lines = ["| " + " | ".join(named.values()) + " |", "|" + " --- |" * len(named)]
-    for panel in panels:
-        for standing in panel.standings:
-            row = texts(panel, standing)
-            cells = (row[column].replace("|", "\\|") for column in named)
-            lines.append("| " + " | ".join(cells) + " |")
+    for row in ranking.texts:
+        lines.append("| " + " | ".join(row[name].replace("|", "\\|") for name in named) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -86,15 +86,8 @@ def rank(
     controllers: Sequence[str],
     missing: Mapping[Key, Sequence[str]],
 ) -> Panel:
-    """Rank the controllers under one scenario and op.
-
-    Args:
-        table: `analysis.core.load.table` of the comparison's finished runs.
-        scenario, op: of the panel.
-        baseline: the controller that the others are compared with.
-        controllers: the controllers that take part.
-        missing: reasons why planned runs are missing, one per run.
-    """
+    """Rank the controllers under one scenario and op from `analysis.core.load.table`. `missing`:
+    reasons why planned runs are missing, one per run."""
     rows = table[(table["scenario"] == scenario) & (table["op"] == op)]
     runs = {name: rows[rows["controller"] == name] for name in controllers}
     acted = {name: active(found) for name, found in runs.items()}

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
@@ -91,39 +92,20 @@ def declared(
     statement: str,
     compute: Compute,
     *,
-    paper: str,
     prefix: str = "",
     value: float | None = None,
     unit: str = "ratio",
-    baseline: str | None = None,
-    kind: Kind = "about",
-    tolerance: float = 0.25,
     no_effect: float = 1.0,
-    larger: bool = True,
     size: bool = True,
-    machines: bool = True,
-    depends_on: tuple[str, ...] = (),
+    **more: Any,
 ) -> Claim:
-    """Return a claim of a catalogue; `functools.partial` sets the common parts of its claims.
-
-    Its id is `prefix`, if any, and `name`; a size is claimed only if the paper states a `value`.
-    """
+    """Return a claim of a catalogue, with `more` fields of `Claim`; `functools.partial` sets the
+    common parts of its claims. Its id is `prefix`, if any, and `name`; a size is claimed only if
+    the paper states a `value`."""
+    id_ = f"{prefix}-{name}" if prefix else name
+    sized = size and value is not None
     return Claim(
-        id=f"{prefix}-{name}" if prefix else name,
-        figure=figure,
-        statement=statement,
-        paper_value=value,
-        compute=compute,
-        unit=unit,
-        baseline=baseline,
-        kind=kind,
-        tolerance=tolerance,
-        no_effect=no_effect,
-        larger=larger,
-        size=size and value is not None,
-        machines=machines,
-        depends_on=depends_on,
-        paper=paper,
+        id_, figure, statement, value, compute, unit, no_effect=no_effect, size=sized, **more
     )
 
 
@@ -191,48 +173,25 @@ def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
 def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:
     """Compute one claim and its verdict."""
     measured = claim.compute(evidence)
-    common = {
-        "id": claim.id,
-        "paper": claim.paper,
-        "figure": claim.figure,
-        "statement": claim.statement,
-        "paper_value": claim.paper_value,
-        "kind": claim.kind,
-        "tolerance": claim.tolerance,
-        "no_effect": claim.no_effect,
-        "larger": claim.larger,
-        "size": claim.size,
-        "unit": claim.unit,
-        "baseline": claim.baseline,
-        "depends_on": list(claim.depends_on),
+    stated = {
+        name: value for name, value in vars(claim).items() if name in ClaimResult.model_fields
     }
+    found: dict[str, Any] = {"measured": None, "ci95": None, "n": 0, "ground": None}
     if isinstance(measured, NotRun):
-        return ClaimResult.model_validate(
-            common
-            | {
-                "measured": None,
-                "ci95": None,
-                "n": 0,
-                "ground": None,
-                "verdict": "not run",
-                "note": measured.why,
-            }
-        )
-    estimate = measured.estimate
-    result = verdict(claim, estimate, measured.ground)
-    has_interval = not math.isnan(estimate.low)
-    return ClaimResult.model_validate(
-        common
-        | {
+        found |= {"verdict": "not run", "note": measured.why}
+    else:
+        estimate = measured.estimate
+        result = verdict(claim, estimate, measured.ground)
+        found = {
             "measured": estimate.value,
-            "ci95": (estimate.low, estimate.high) if has_interval else None,
+            "ci95": None if math.isnan(estimate.low) else (estimate.low, estimate.high),
             "n": estimate.n,
             "ground": measured.ground,
             "time_scale": measured.time_scale,
             "verdict": result,
             "note": _note(claim, measured, result),
         }
-    )
+    return ClaimResult.model_validate(stated | found)
 
 
 def differs(claim: Claim, estimate: Estimate) -> bool:

@@ -84,16 +84,9 @@ def quotient(
     comparisons: int = 1,
 ) -> Estimate | None:
     """Return the geometric mean of treated/baseline over blocks with a t interval of the
-    logarithms; None without a pair of positive, finite values.
-
-    Args:
-        treated, baseline: rows of runs.
-        column: the number to compare.
-        keys: columns that identify a pair.
-        cluster: one of `keys`; pairs with the same value of it are not independent, and their mean
-            counts once.
-        comparisons: see `analysis.core.stats.ratio`.
-    """
+    logarithms; None without a pair of positive, finite values. `keys` identify a pair. Pairs with
+    the same value of `cluster`, one of `keys`, are not independent, and their mean counts once.
+    `comparisons`: see `analysis.core.stats.ratio`."""
     both = pairs(treated, baseline, column, keys)
     both = both[((both > 0) & (both < np.inf)).all(axis=1)]
     if both.empty:
@@ -223,17 +216,9 @@ def mean_of(
     logarithmic: bool = False,
     note: Note = None,
 ) -> Compute:
-    """Compute the mean of a number over runs.
-
-    Args:
-        rows: the runs.
-        column: the number.
-        why: reason to give without a value.
-        factor: converts the number's unit.
-        blocks: True if a run has several rows: the mean of a block's rows then counts once.
-        logarithmic: True for the geometric mean, of positive values.
-        note: added to the claim's note; a function if it depends on the rows.
-    """
+    """Compute the mean of a number over runs, times `factor`; `why` is the reason without a value.
+    `blocks`: the mean of a block's rows counts once. `logarithmic`: the geometric mean, of positive
+    values."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -270,17 +255,9 @@ def ends(
     wanted: Callable[[Any], bool] = lambda value: True,
     keys: tuple[str, ...] = BLOCK,
 ) -> Compute:
-    """Compute a number at a parameter's largest value over the number at its smallest value.
-
-    Args:
-        rows: the runs.
-        parameter: the varied parameter.
-        column: the number.
-        why: reason to give with fewer than two values.
-        before: True for the value before the largest, instead of the smallest.
-        wanted: values that count.
-        keys: see `quotient`.
-    """
+    """Compute a number at a parameter's largest value over the number at its smallest value, or
+    with `before` at the value before the largest. `why` is the reason with fewer than two of the
+    `wanted` values; `keys`: see `quotient`."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -298,16 +275,9 @@ def ends(
 def extreme(
     options: Sequence[tuple[str, Compute]], which: Choice, *, complete: bool = False
 ) -> Compute:
-    """Compute the ratio of several options that a claim about all of them depends on.
-
-    The interval of a `Pair` is widened by the number of options. The note names the choice, and
-    lists all options.
-
-    Args:
-        options: name and computation of each.
-        which: the choice.
-        complete: True if a missing option leaves the claim without support.
-    """
+    """Compute the ratio of several named options that a claim about all of them depends on. The
+    interval of a `Pair` is widened by the number of options. The note names the choice, and lists
+    all options. `complete`: a missing option leaves the claim without support."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         made = [
@@ -334,19 +304,11 @@ def extreme_over(
     intervals: bool = False,
     text: Callable[[Any], str] = lambda value: f"{value:g}",
 ) -> Compute:
-    """Compute the extreme of a pair's ratios at each value of a parameter that both sides have.
-
-    Args:
-        pair: the comparison; its interval is widened by the number of values.
-        parameter: the parameter.
-        which: the choice; "up to" is the extreme on the claim's side, "whatever the value" the
-            extreme on the other side.
-        wanted: values that count.
-        last: only this many of the largest values.
-        order: the values of rows in their order, if it is not the ascending one.
-        intervals: True to prefer values with an interval (two runs and more).
-        text: formats a value for the note.
-    """
+    """Compute the extreme of a pair's ratios at each value of a parameter that both sides have; the
+    interval is widened by the number of values. "Up to" is the extreme on the claim's side,
+    "whatever the value" the extreme on the other side. `wanted`: values that count, `last`: only so
+    many of the largest, `order`: the values of rows in another order than the ascending one.
+    `intervals` prefers values with an interval; `text` formats a value for the note."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = pair.sides(evidence)

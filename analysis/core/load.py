@@ -118,18 +118,10 @@ def paper_of(campaign: Path) -> str | None:
 
 
 def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attempts:
-    """Load `artifacts/<campaign>`; the last attempt that is done counts for each run id.
-
-    A changed controller, workload or spec gives its cells new run ids. Runs with old ids stay in
-    the folder, are counted as outdated and are not used.
-
-    Args:
-        campaign: its folder.
-        only: the run ids that count; by default those of the campaign as last planned.
-
-    Raises:
-        UserError: the folder does not exist.
-    """
+    """Load `artifacts/<campaign>`; the last attempt that is done counts for each run id. A changed
+    controller, workload or spec gives its cells new run ids. Runs with old ids stay in the folder,
+    are counted as outdated and are not used. `only`: the run ids that count, by default those of
+    the campaign as last planned. UserError: the folder does not exist."""
     if not campaign.is_dir():
         raise UserError("no such campaign", where=campaign, do="run it first with `hotbed run`")
     done: dict[str, LoadedRun] = {}

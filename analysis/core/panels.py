@@ -52,18 +52,10 @@ def lines(
     ringed: Sequence[Collection[Any]] = (),
     ring: str = "",
 ) -> None:
-    """Draw one line with 95 % intervals for each series.
-
-    Args:
-        axes: the panel.
-        series: appearance, and estimates by setting; a series without estimates is left out.
-        order: the settings along the axis.
-        ticks: their texts; by default, the settings.
-        to_scale: True to place settings by their value; else evenly, with the lines side by side so
-            that intervals stay distinguishable.
-        ringed: settings of each series to mark with a circle.
-        ring: the circles' text in the legend.
-    """
+    """Draw one line with 95 % intervals for each series that has estimates, over the settings in
+    `order` with the texts `ticks`. `to_scale` places settings by their value; else evenly, with the
+    lines side by side so that intervals stay distinguishable. `ringed`: settings of each series to
+    mark with a circle, `ring`: its text in the legend."""
     shown = [(n, look, found) for n, (look, found) in enumerate(series) if found]
     for index, (number, look, found) in enumerate(shown):
         there = [place for place, setting in enumerate(order) if setting in found]
@@ -112,16 +104,8 @@ def bars(
     hatched: Collection[tuple[str, str]] = (),
 ) -> dict[tuple[str, str], float]:
     """Draw groups of bars, one bar per series, with 95 % intervals; return the place of each bar by
-    label and group.
-
-    Args:
-        axes: the panel.
-        groups: names along the axis.
-        series: appearance, and estimates by group.
-        stated: the paper's values by label and group, drawn as diamonds.
-        stated_text: the diamonds' text in the legend.
-        hatched: label and group of bars to hatch.
-    """
+    label and group. `stated`: the paper's values by label and group, drawn as diamonds; `hatched`:
+    label and group of bars to hatch."""
     width = BAR_WIDTH / max(1, len(series))
     values, ends = [], []
     places: dict[tuple[str, str], float] = {}

@@ -86,11 +86,8 @@ class Paper:
         return tuple(entry for _, entry in self.figures_by_part())
 
     def commands(self, *, simulated: bool) -> dict[str, str]:
-        """Return the command that makes the runs of each figure or table named by claims, by id.
-
-        Args:
-            simulated: True if the report is about simulated runs.
-        """
+        """Return the command that makes the runs of each figure or table named by claims, by id;
+        `simulated`: for a report about simulated runs."""
         found: dict[str, str] = {}
         for part in self.parts:
             for entry in part.figures:

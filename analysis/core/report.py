@@ -92,10 +92,7 @@ def campaign_folders(
 ) -> tuple[Paper, list[Path], Path]:
     """Return the paper, the campaigns that feed the report `name`, and the folder of the report.
     `name` is a campaign's name, or a paper's short name for all its campaigns on one ground.
-
-    Raises:
-        UserError: there is no such campaign and no such paper, no run, or no run on that ground.
-    """
+    UserError: there is no such campaign and no such paper, no run, or no run on that ground."""
     short, _, profile = name.partition("-")
     folder = artifacts / name
     ran = _has_runs(folder)
@@ -219,17 +216,9 @@ def build(
     progress: Progress = lambda phase, share: None,
 ) -> Report:
     """Build the report `name`: a campaign such as ``dlr-quick``, or ``dlr`` for all its campaigns
-    on one ground. Campaigns on ground sim have a separate report, ``dlr-sim``.
-
-    Args:
-        artifacts: the folder of campaigns.
-        only: draw this figure alone (its id, or a number for all its parts).
-        ground: ground of the runs, if there are several.
-        progress: called with each figure.
-
-    Raises:
-        UserError: no such paper, campaign or figure, or no run in it.
-    """
+    on one ground (`ground`, if there are several). Campaigns on ground sim have a separate report,
+    ``dlr-sim``. `only`: draw this figure alone (its id, or a number for all its parts). UserError:
+    no such paper, campaign or figure, or no run in it."""
     chosen, folders, target = campaign_folders(artifacts, name, ground)
     loaded = [(folder.name, load_campaign(folder)) for folder in folders]
     evidence = [_evidence(part, loaded, folders[0]) for part in chosen.parts]

@@ -94,10 +94,7 @@ def correlation(x: Sequence[float], y: Sequence[float], *, fitted: int = 0) -> E
     """Return Spearman's rank correlation with Fisher's interval (variance 1.06 / (n - 3)).
 
     `fitted` values (block means but one) were removed from the runs before: n shrinks by `fitted`.
-
-    Raises:
-        ValueError: fewer than four runs are left, or `x` and `y` differ in length.
-    """
+    ValueError: fewer than four runs are left, or `x` and `y` differ in length."""
     from scipy import stats  # here: slow to import, and few reports have a correlation
 
     n = len(x)

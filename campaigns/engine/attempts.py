@@ -280,11 +280,9 @@ class OneAtATime:
         self._next: Cell | None = None
 
     def start(self, cell: Cell) -> None:
-        """See `Executor.start`."""
         self._next = cell
 
     def finished(self) -> tuple[Cell, Outcome]:
-        """See `Executor.finished`."""
         cell, self._next = self._next, None
         assert cell is not None
         return cell, self._attempt(cell)
@@ -303,12 +301,10 @@ class OneAtATime:
         return self._attempts.conclude(begun, why, time.monotonic() - started)
 
     def interrupt(self) -> None:
-        """See `Executor.interrupt`."""
         self._attempts.interrupted = True
         self._runner.interrupt()
 
     def kill(self) -> None:
-        """See `Executor.kill`."""
         self._attempts.killed = True
         self._runner.kill()
 
@@ -335,7 +331,6 @@ class CellProcess:
         self._interrupted = False
 
     def run(self, folder: Path, limit_s: float) -> str | None:
-        """See `Runner.run`."""
         with (folder / "logs" / "cell.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [*self._command, str(folder)],
@@ -366,13 +361,11 @@ class CellProcess:
         return why
 
     def interrupt(self) -> None:
-        """See `Runner.interrupt`."""
         self._interrupted = True
         if self._process is not None:
             _signal(self._process, signal.SIGTERM)
 
     def kill(self) -> None:
-        """See `Runner.kill`."""
         if self._process is not None:
             _kill_tree(self._process.pid)
 
@@ -407,12 +400,10 @@ class InProcess:
         return None
 
     def interrupt(self) -> None:
-        """See `Runner.interrupt`."""
         self._interrupted = True
         self.kill()
 
     def kill(self) -> None:
-        """See `Runner.kill`."""
         if self._running:
             self._running = False  # only once: the cell must be able to close its files
             raise KeyboardInterrupt

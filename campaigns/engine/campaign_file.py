@@ -29,10 +29,7 @@ def campaign_names() -> list[str]:
 
 def find_campaign(name: str) -> Path:
     """Return the path of the campaign `name`: one of Hotbed's, or the path of a YAML file.
-
-    Raises:
-        UserError: there is no such campaign; the message lists the known ones.
-    """
+    UserError: there is no such campaign; the message lists the known ones."""
     path = Path(name)
     if path.suffix in {".yaml", ".yml"} or "/" in name:
         if path.is_file():
@@ -49,10 +46,7 @@ def find_campaign(name: str) -> Path:
 
 def load_campaign(path: Path) -> Campaign:
     """Read a campaign file and check it against the schema (`validate` checks each cell).
-
-    Raises:
-        UserError: one sentence with the file, the key and the error.
-    """
+    UserError: one sentence with the file, the key and the error."""
     from pydantic import ValidationError
 
     data = read_mapping(path, "a campaign is a mapping with name, ground, spec and grids")
@@ -66,11 +60,7 @@ def load_campaign(path: Path) -> Campaign:
 
 def resolve(name: str, campaign: Path) -> Path:
     """Return the path of a file that a campaign file names: next to it, or below Hotbed's root. A
-    former name of the experiment notebook means that notebook.
-
-    Raises:
-        UserError: there is no such file.
-    """
+    former name of the experiment notebook means that notebook. UserError: there is no such file."""
     candidates = [base / name for base in (campaign.resolve().parent, ROOT)]
     if Path(name).name in FORMER_EXPERIMENTS:
         candidates.append(EXPERIMENT)

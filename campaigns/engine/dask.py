@@ -55,11 +55,8 @@ _ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1
 @dataclass(frozen=True)
 class Workers:
     """Workers for cells. `scheduler` is the address of a Dask scheduler. Without it, `count`
-    processes of this machine do the work, by default one per processor.
-
-    Raises:
-        UserError: the address or the count is invalid.
-    """
+    processes of this machine do the work, by default one per processor. UserError: the address or
+    the count is invalid."""
 
     scheduler: str | None = None
     count: int | None = None
@@ -179,10 +176,7 @@ class Made:
 
 def run_task(task: Task) -> Made:
     """Make the cell in its own folder; if it raises, the error is in the file `error.json`.
-
-    Raises:
-        WrongWorker: this worker has other code or libraries.
-    """
+    WrongWorker: this worker has other code or libraries."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hotbed-cell-", dir=_scratch()) as name:
         folder = Path(name) / "attempt"
@@ -237,11 +231,8 @@ def open_cluster(workers: Workers, same: Sameness) -> Iterator[Client]:
 
     Workers of this machine have one thread each, listen only on 127.0.0.1 and have no dashboard.
     They take work only from clients with a certificate that is made here for the cluster.
-
-    Raises:
-        UserError: no scheduler answers at the address, there is no worker, or a worker has other
-            code or libraries than this process.
-    """
+    UserError: no scheduler answers at the address, there is no worker, or a worker has other code
+    or libraries than this process."""
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         if workers.scheduler is None:
@@ -301,11 +292,8 @@ def _remote(address: str, stack: ExitStack) -> Client:
 
 
 def refuse_others(client: Client, same: Sameness) -> None:
-    """Raise if a worker has other code or libraries than this process.
-
-    Raises:
-        UserError: the first such worker, and the difference.
-    """
+    """Raise if a worker has other code or libraries than this process. UserError: the first such
+    worker, and the difference."""
     ours = same.here()
     if ours.problem is not None:
         raise UserError(f"this machine {ours.problem}")
@@ -377,7 +365,6 @@ class DaskExecutor:
         return self._width
 
     def start(self, cell: Cell) -> None:
-        """See `Executor.start`."""
         begun = self._attempts.begin(cell)
         if isinstance(begun, Outcome):
             self._outcomes.append((cell, begun))
@@ -412,7 +399,6 @@ class DaskExecutor:
         return self._underway.get(attempt.begun.cell.run_id) is attempt
 
     def finished(self) -> tuple[Cell, Outcome]:
-        """See `Executor.finished`."""
         while not self._outcomes:
             if self._suspects and not self._underway:  # no cell is started during this call
                 suspect = self._suspects.popleft()
@@ -463,7 +449,6 @@ class DaskExecutor:
         self._ended.put(None)
 
     def kill(self) -> None:
-        """See `Executor.kill`."""
         self._attempts.killed = True
         self.interrupt()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TextIO
 
 from campaigns.engine.attempts import Outcome
 from campaigns.engine.plan import Cell, Plan
@@ -19,9 +19,6 @@ from testbed.closure import ROOT
 from testbed.html import table
 from testbed.spec.quantities import format_s
 from testbed.terminal import console
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as RichBar
 
 
 @dataclass(frozen=True)
@@ -72,17 +69,18 @@ class CampaignResult:
             )
         if self.gave_up:
             return f"{text}; gave up: {self.gave_up}"
-        if self.missing:
-            cell, why = self.missing[0]
-            more = f" ({len(self.missing) - 1} more)" if len(self.missing) > 1 else ""
-            return f"{text}; missing: {cell}: {why}{more}"
-        if self.forgone:
-            cell, why = self.forgone[0]
-            more = f" ({len(self.forgone) - 1} more)" if len(self.forgone) > 1 else ""
-            return (
-                f"{text}; without {cell}: {why}{more}: fewer repetitions there, which the same "
-                "command on a quiet machine adds."
-            )
+        for without, word, after in (
+            (self.missing, "missing:", ""),
+            (
+                self.forgone,
+                "without",
+                ": fewer repetitions there, which the same command on a quiet machine adds.",
+            ),
+        ):
+            if without:
+                cell, why = without[0]
+                more = f" ({len(without) - 1} more)" if len(without) > 1 else ""
+                return f"{text}; {word} {cell}: {why}{more}{after}"
         return f"{text}."
 
     def _repr_html_(self) -> str:
@@ -92,13 +90,13 @@ class CampaignResult:
         return table(columns, without, title=self.sentence, status=status)
 
 
-class Progress(Protocol):
-    """Receiver of the engine's events; times are in seconds."""
+class Progress:
+    """Receiver of the engine's events; this one shows nothing. Times are in seconds."""
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
         """Show that the campaign starts; `done` cells were finished before."""
 
-    def cell_started(self, cell: Cell, planned_s: float) -> None:
+    def cell_started(self, cell: Cell) -> None:
         """Show that an attempt starts."""
 
     def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
@@ -111,70 +109,36 @@ class Progress(Protocol):
         """Show that the campaign ended."""
 
 
-class Silent:
-    """A `Progress` without output."""
-
-    def begin(self, plan: Plan, done: int, left_s: float) -> None:
-        """See `Progress.begin`."""
-
-    def cell_started(self, cell: Cell, planned_s: float) -> None:
-        """See `Progress.cell_started`."""
-
-    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
-        """See `Progress.cell_ended`."""
-
-    def message(self, text: str) -> None:
-        """See `Progress.message`."""
-
-    def end(self, result: CampaignResult) -> None:
-        """See `Progress.end`."""
-
-
-class Lines:
+class Lines(Progress):
     """One line per event, for logs, pipes and CI."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._done = 0
-        self._total = 0
+        self._done = self._total = 0
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
-        """See `Progress.begin`."""
         self._done, self._total = done, len(plan.cells)
-        self.message(f"{plan.campaign.name}: {opening(self._total, done, left_s)}")
-
-    def cell_started(self, cell: Cell, planned_s: float) -> None:
-        """See `Progress.cell_started`."""
+        self.message(_opening(plan, done, left_s))
 
     def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
-        """See `Progress.cell_ended`."""
         self._done += outcome.status == "done"
-        self.message(
-            f"[{self._done}/{self._total}] {describe(cell, outcome)}; {format_s(left_s)} left"
-        )
+        said = _described(cell, outcome)
+        self.message(f"[{self._done}/{self._total}] {said}; {format_s(left_s)} left")
 
     def message(self, text: str) -> None:
-        """See `Progress.message`."""
         print(text, file=self._stream, flush=True)
 
     def end(self, result: CampaignResult) -> None:
-        """See `Progress.end`."""
         self.message(f"{result.sentence} ({format_s(result.seconds)})")
 
 
-class Bar:
+class Bar(Progress):
     """A live bar on a terminal; finished cells scroll by above it."""
 
     def __init__(self) -> None:
-        self._bar: RichBar | None = None
-        self._left_s = 0.0
-
-    def begin(self, plan: Plan, done: int, left_s: float) -> None:
-        """See `Progress.begin`."""
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as RichBar
 
-        self._left_s = left_s
         self._bar = RichBar(
             TextColumn("{task.fields[name]}", style="bold", markup=False),
             BarColumn(bar_width=24),
@@ -185,52 +149,37 @@ class Bar:
             console=console(stderr=True),
             refresh_per_second=2,
         )
-        name = plan.campaign.name
-        self._bar.add_task("", total=len(plan.cells), completed=done, name=name, left="")
-        self._bar.start()
-        self.message(f"{name}: {opening(len(plan.cells), done, left_s)}")
-        self._show("")
+        self._task = self._bar.add_task("", name="", left="")
 
-    def cell_started(self, cell: Cell, planned_s: float) -> None:
-        """See `Progress.cell_started`."""
-        self._show(cell.parameters.label())
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        left, name = f"{format_s(left_s)} left", plan.campaign.name
+        self._bar.update(self._task, total=len(plan.cells), completed=done, name=name, left=left)
+        self._bar.start()
+        self.message(_opening(plan, done, left_s))
+
+    def cell_started(self, cell: Cell) -> None:
+        self._bar.update(self._task, description=cell.parameters.label())
 
     def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
-        """See `Progress.cell_ended`."""
-        self._left_s = left_s
-        if self._bar is not None:
-            task = self._bar.tasks[0].id
-            self._bar.advance(task, 1 if outcome.status == "done" else 0)
-        self.message(describe(cell, outcome))
-        self._show("")
+        self._bar.advance(self._task, outcome.status == "done")
+        self._bar.update(self._task, description="", left=f"{format_s(left_s)} left")
+        self.message(_described(cell, outcome))
 
     def message(self, text: str) -> None:
-        """See `Progress.message`."""
-        if self._bar is not None:
-            self._bar.console.print(text)
+        self._bar.console.print(text)
 
     def end(self, result: CampaignResult) -> None:
-        """See `Progress.end`."""
-        if self._bar is not None:
-            self._show("")
-            self._bar.stop()
-            self.message(f"{result.sentence} ({format_s(result.seconds)})")
-            self._bar = None
-
-    def _show(self, what: str) -> None:
-        if self._bar is not None:
-            task = self._bar.tasks[0].id
-            self._bar.update(task, description=what, left=f"{format_s(self._left_s)} left")
+        self._bar.stop()
+        self.message(f"{result.sentence} ({format_s(result.seconds)})")
 
 
-def opening(total: int, done: int, left_s: float) -> str:
-    """Return the planned work as text."""
-    if done:
-        return f"{total} cells, {done} done before; about {format_s(left_s)} left"
-    return f"{total} cells; about {format_s(left_s)}"
+def _opening(plan: Plan, done: int, left_s: float) -> str:
+    before = f", {done} done before; about {format_s(left_s)} left"
+    text = before if done else f"; about {format_s(left_s)}"
+    return f"{plan.campaign.name}: {len(plan.cells)} cells{text}"
 
 
-def describe(cell: Cell, outcome: Outcome) -> str:
+def _described(cell: Cell, outcome: Outcome) -> str:
     """Return one attempt as text."""
     text = f"block {cell.block} {cell.parameters.label()}: {outcome.status}"
     if outcome.attempt is not None and outcome.attempt > 1:
@@ -240,10 +189,9 @@ def describe(cell: Cell, outcome: Outcome) -> str:
     return f"{text} in {format_s(outcome.seconds)}"
 
 
-def suitable(stream: TextIO | None = None) -> Progress:
+def suitable() -> Progress:
     """Return a bar on a terminal, lines elsewhere."""
-    target = stream or sys.stderr
-    return Bar() if target.isatty() else Lines(target)
+    return Bar() if sys.stderr.isatty() else Lines()
 
 
 @dataclass(frozen=True)
@@ -265,7 +213,14 @@ class RunView:
             ("phases", ", ".join(f"{k} {format_s(v)}" for k, v in run.phases_s.items())),
             ("folder", str(self.folder)),
         ]
-        rows += [(op, text) for op, text in _operations(self.summary)]
+        for each in self.summary.whole if self.summary is not None else ():
+            numbers = (
+                (each.throughput_mb_s, "{:.1f} MB/s"),
+                (each.latency_mean_s, "mean latency {:.3f} s"),
+                (each.latency_max_s, "max {:.3f} s"),
+            )
+            known = [text.format(number) for number, text in numbers if number is not None]
+            rows.append((each.op, ", ".join(known)))
         return table((), rows, status=run.status)
 
 
@@ -288,8 +243,10 @@ class CampaignView:
             )
             for run in self.runs
         ]
+        counts = sorted(Counter(run.status for run in self.runs).items())
+        note = f": {', '.join(f'{number} {status}' for status, number in counts)}"
         columns = ("run", "attempt", "block", "cell", "status", "why")
-        return table(columns, rows, title=self.name, note=f": {_counts(self.runs)}")
+        return table(columns, rows, title=self.name, note=note)
 
 
 def _label(run: Run) -> str:
@@ -300,11 +257,7 @@ def _label(run: Run) -> str:
 
 
 def show_run(folder: Path | str) -> RunView:
-    """Return a view of the run in `folder` (``.../attempt-N``).
-
-    Raises:
-        UserError: the folder has no run.
-    """
+    """Return a view of the run in `folder` (``.../attempt-N``). UserError: it has no run."""
     path = Path(folder)
     run = read_run(path)
     if run is None:
@@ -315,33 +268,10 @@ def show_run(folder: Path | str) -> RunView:
 
 
 def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignView:
-    """Return a view of all attempts of the campaign `name` below `artifacts`. A relative path
-    starts at Hotbed's folder.
-
-    Raises:
-        UserError: the campaign has no attempts.
-    """
+    """Return a view of all attempts of the campaign `name` below `artifacts`; a relative path
+    starts at Hotbed's folder. UserError: the campaign has no attempts."""
     folder = ROOT / artifacts / name
     runs = tuple(sorted(RunStore(folder).runs(), key=lambda run: run.started_at))
     if not runs:
         raise UserError("holds no runs yet", where=folder, do=f"start with `hotbed run {name}`")
     return CampaignView(name, runs)
-
-
-def _operations(summary: Summary | None) -> Iterable[tuple[str, str]]:
-    for operation in summary.whole if summary is not None else ():
-        parts = []
-        if operation.throughput_mb_s is not None:
-            parts.append(f"{operation.throughput_mb_s:.1f} MB/s")
-        if operation.latency_mean_s is not None:
-            parts.append(f"mean latency {operation.latency_mean_s:.3f} s")
-        if operation.latency_max_s is not None:
-            parts.append(f"max {operation.latency_max_s:.3f} s")
-        yield operation.op, ", ".join(parts)
-
-
-def _counts(runs: Sequence[Run]) -> str:
-    counts: dict[str, int] = {}
-    for run in runs:
-        counts[run.status] = counts.get(run.status, 0) + 1
-    return ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))

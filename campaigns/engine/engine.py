@@ -65,7 +65,7 @@ def _what(cell: Cell) -> str:
 
 def pending(plan: Plan, store: RunStore) -> list[Cell]:
     """Return the plan's cells without a finished run, in the plan's order."""
-    return [cell for cell in plan.cells if store.attempts(cell.run_id).done is None]
+    return [cell for cell in plan.cells if store.done(cell.run_id) is None]
 
 
 class Engine:
@@ -136,7 +136,7 @@ class Engine:
                 if cell is None or self._refused(cell, [*waiting, *running.values()]):
                     break
                 running[cell.run_id] = cell
-                self._progress.cell_started(cell, cell.planned_s)
+                self._progress.cell_started(cell)
                 self._executor.start(cell)
             if not running:
                 return
@@ -205,7 +205,7 @@ class Engine:
         return sum(_what(other) == _what(cell) and self._done(other) for other in self._plan.cells)
 
     def _done(self, cell: Cell) -> bool:
-        return self._store.attempts(cell.run_id).done is not None
+        return self._store.done(cell.run_id) is not None
 
     def _place(self, cell: Cell, outcome: Outcome, waiting: Sequence[Cell], tally: _Tally) -> int:
         """Return the queue position of another attempt. A failed cell is next. Noise lasts for
@@ -272,7 +272,7 @@ class Engine:
         if DOES_NOTHING in failing or failing >= self._controllers:
             return True
         return any(
-            self._store.attempts(cell.run_id).done is not None
+            self._store.done(cell.run_id) is not None
             for cell in self._plan.cells
             if cell.parameters.controller in failing
         )
@@ -287,7 +287,7 @@ class Engine:
         without = [
             cell
             for cell in (pending if tally.ran < len(pending) else ())
-            if cell.run_id in reasons or self._store.attempts(cell.run_id).done is None
+            if cell.run_id in reasons or self._store.done(cell.run_id) is None
         ]
         forgone = self._forgone(without, tally)
 

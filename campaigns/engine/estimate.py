@@ -114,8 +114,10 @@ class DryRunReport:
             ],
         }
 
-    def _repr_html_(self) -> str:
-        rows = [
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The pending cells as texts: run, block, figures, cell, and planned time."""
+        return [
             (
                 cell.run_id,
                 str(cell.block),
@@ -125,6 +127,8 @@ class DryRunReport:
             )
             for cell in self.pending
         ]
+
+    def _repr_html_(self) -> str:
         left = format_s(self.pending_s)
         note = f": {self.cells} cells, {self.done} done, about {left} for the rest"
         status = None
@@ -132,7 +136,7 @@ class DryRunReport:
             note += f". {self.lease.sentence}"
             status = "done" if self.lease.fits else "spoiled"
         columns = (*PLAN_COLUMNS, "planned")
-        return table(columns, rows, title=self.campaign, note=note, status=status)
+        return table(columns, self.rows, title=self.campaign, note=note, status=status)
 
 
 def report_of(

@@ -49,15 +49,8 @@ def identifying_versions(versions: Mapping[str, str]) -> dict[str, str]:
 def run_id(
     identity: Identity, parameters: Mapping[str, Any], *, seed: int, block: int, controller: str
 ) -> str:
-    """Return the run's id, twelve hex digits.
-
-    Args:
-        identity: the facts that the campaign's cells share.
-        parameters: the cell's parameters, as JSON.
-        seed: the block's seed.
-        block: number of the block, from 0.
-        controller: digest of the controller's code.
-    """
+    """Return the run's id, twelve hex digits; `parameters` as JSON, `block` from 0, `controller`
+    the digest of the controller's code."""
     body = {
         "schema": SCHEMA_VERSION,
         "spec": identity.spec_digest,
@@ -136,11 +129,8 @@ class Sameness:
         return found | ({self.program: sources.digest(self.program)[:24]} if self.program else {})
 
     def ready(self) -> None:
-        """Check that the simulator, if any, was built from the present sources.
-
-        Raises:
-            StoreError: the simulator is missing or was built from other sources.
-        """
+        """Check that the simulator, if any, was built from the present sources. StoreError: the
+        simulator is missing or was built from other sources."""
         if self.program is not None:
             sources.require(self.program)
 
@@ -149,11 +139,8 @@ class Sameness:
         return _here(self)
 
     def require(self, ours: Code, job: Job) -> None:
-        """Raise if this process would make a cell with other code than the plan's.
-
-        Raises:
-            WrongWorker: the difference.
-        """
+        """Raise if this process would make a cell with other code than the plan's. WrongWorker: the
+        difference."""
         why = ours.difference(self.here())
         if why is None and any(each != closure.first(each.entries) for each in job.code):
             why = "has other code than the plan: install this version of Hotbed and restart it"

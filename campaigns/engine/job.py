@@ -83,23 +83,7 @@ class Job(Model):
         """Return a record with this status; `ended` checks a finished cell first."""
         return Run.model_validate(
             {
-                **self.model_dump(
-                    include={
-                        "kind",
-                        "run_id",
-                        "campaign",
-                        "attempt",
-                        "block",
-                        "order",
-                        "seed",
-                        "ground",
-                        "parameters",
-                        "time_scale",
-                        "started_at",
-                        "osd_count",
-                        "provenance",
-                    }
-                ),
+                **self.model_dump(include=Run.model_fields.keys() & type(self).model_fields.keys()),
                 "status": status,
                 "reason": reason,
                 "ended_at": utc_now(),

@@ -52,14 +52,6 @@ class Prepared:
     model: Path | None = None
 
 
-def _none_of_its_own(_parameters: Any) -> tuple[str, ...]:
-    return ()
-
-
-def _no_seconds(_cells: Sequence[Cell], _store: RunStore) -> float:
-    return 0.0
-
-
 @dataclass(frozen=True, kw_only=True)
 class Computed(Generic[P]):
     """A ground on which Dask workers compute cells in parallel.
@@ -81,7 +73,7 @@ class Computed(Generic[P]):
     code: tuple[str, ...]
     planned_s: Callable[[P], float]
     recipe: Recipe
-    own: Callable[[P], tuple[str, ...]] = _none_of_its_own
+    own: Callable[[P], tuple[str, ...]] = lambda _: ()
     libraries: tuple[str, ...] = ()
     calibration: Mapping[str, Any] = field(default_factory=lambda: SYNTHETIC)
     seconds_count: bool = False
@@ -101,8 +93,8 @@ class OnTestbed(Generic[P]):
     code: tuple[str, ...]
     planned_s: Callable[[P], float]
     open: Callable[[Prepared, Progress], AbstractContextManager[tuple[Facts, Make]]]
-    additional_s: Callable[[Sequence[Cell], RunStore], float] = _no_seconds
-    own: Callable[[P], tuple[str, ...]] = _none_of_its_own
+    additional_s: Callable[[Sequence[Cell], RunStore], float] = lambda _cells, _store: 0.0
+    own: Callable[[P], tuple[str, ...]] = lambda _: ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,14 +122,6 @@ class OnStore:
 Ground = Computed[P] | OnTestbed[P] | OnStore
 
 
-def _require_nothing(_pending: Sequence[Cell], _campaign: Campaign) -> None:
-    """Accept every cell."""
-
-
-def _no_notes(_pending: Sequence[P], _campaign: Campaign) -> Sequence[str]:
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Kind(Generic[P]):
     """A kind of campaigns.
@@ -153,7 +137,7 @@ class Kind(Generic[P]):
 
     does: str
     grounds: Mapping[str, Ground[P]]
-    require: Callable[[Sequence[Cell], Campaign], None] = _require_nothing
-    notes: Callable[[Sequence[P], Campaign], Sequence[str]] = _no_notes
+    require: Callable[[Sequence[Cell], Campaign], None] = lambda _pending, _campaign: None
+    notes: Callable[[Sequence[P], Campaign], Sequence[str]] = lambda _pending, _campaign: ()
     resolves: bool = False
     options: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from schemas.campaign import LeaseRules
 from schemas.errors import HotbedError
@@ -61,11 +61,9 @@ class SiteTenure:
     name: str
 
     def status(self) -> Status:
-        """See `Tenure.status`."""
         return self.site.status(self.name)
 
     def extend(self, seconds: float) -> Status:
-        """See `Tenure.extend`."""
         return self.site.extend(self.name, seconds)
 
 
@@ -198,11 +196,7 @@ class Lease:
 
     def outlook(self, cells_s: Sequence[float], needed_s: float | None = None) -> Outlook:
         """Forecast how many cells with these durations fit, one after another, in this order.
-
-        Args:
-            cells_s: seconds of each cell.
-            needed_s: seconds of all cells, if not the sum.
-        """
+        `needed_s`: seconds of all cells, if not the sum."""
         with self._mutex:
             usable, spent, fitting = self.usable_s, 0.0, 0
             for seconds in cells_s:
@@ -221,13 +215,9 @@ class Lease:
             )
 
     def refuses(self, cell_s: float, rest_s: float) -> str | None:
-        """Return why a cell must not begin now; None if it may.
-
-        Args:
-            cell_s: seconds that the cell is expected to take.
-            rest_s: seconds of all pending cells, including `cell_s`. If they do not fit and the
-                campaign may extend the lease, more time is requested first.
-        """
+        """Return why a cell of `cell_s` expected seconds must not begin now; None if it may. If all
+        pending cells (`rest_s`) do not fit and the campaign may extend the lease, more time is
+        requested first."""
         with self._mutex:
             if self._judged(LOOK_S) is not None:
                 return self._over
@@ -335,26 +325,13 @@ class Lease:
             self._say(text)
 
 
-def open_lease(
-    tenure: Tenure | None,
-    rules: LeaseRules,
-    *,
-    say: Callable[[str], None] = lambda text: None,
-    clock: Callable[[], float] = time.time,
-    ticks: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
-) -> Lease | None:
-    """Return the lease of a testbed; None if it never ends.
-
-    Raises:
-        HotbedError: the site cannot report its status.
-    """
-    if tenure is None:
+def open_lease(tenure: Tenure | None, rules: LeaseRules, **how: Any) -> Lease | None:
+    """Return the lease of a testbed (`how` as in `Lease`); None if it never ends. HotbedError: the
+    site cannot report its status."""
+    status = None if tenure is None else tenure.status()
+    if tenure is None or status is None or status.ends_at_s is None:
         return None
-    status = tenure.status()
-    if status.ends_at_s is None:
-        return None
-    return Lease(tenure, status, rules, say=say, clock=clock, ticks=ticks, pause=pause)
+    return Lease(tenure, status, rules, **how)
 
 
 def asked_for(spec: TestbedSpec, needed_s: float, margin_s: float) -> str | None:

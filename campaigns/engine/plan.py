@@ -90,15 +90,9 @@ def make_plan(
     own: Callable[[Any], Closure],
     planned_s: Callable[[Any], float],
 ) -> Plan:
-    """Arrange validated cells in randomized blocks.
-
-    Args:
-        campaign: the campaign file.
-        cells: typed cells by grid name (`validate.validate`), only of the wanted grids.
-        identity: the facts that all cells share.
-        own: returns the code of a cell's controller from the cell's parameters.
-        planned_s: returns a cell's seconds from its parameters, see `Cell`.
-    """
+    """Arrange validated cells (by grid name, only of the wanted grids) in randomized blocks. `own`
+    returns the code of a cell's controller from the cell's parameters, `planned_s` a cell's
+    seconds."""
     grids = [grid for grid in campaign.grids if grid.name in cells]
     planned: list[Cell] = []
     for block in range(max((grid.repetitions for grid in grids), default=0)):

@@ -27,12 +27,8 @@ class Facts:
 
 
 def provenance(facts: Facts, awake: bool | None = None) -> Provenance:
-    """Return the record of `facts` and of the running code. Unknown values are None.
-
-    Args:
-        facts: facts of store and machines.
-        awake: True if the machine's processors are kept awake meanwhile.
-    """
+    """Return the record of `facts` and of the running code. Unknown values are None. `awake`: True
+    if the machine's processors are kept awake meanwhile."""
     commit, dirty = code_state()
     return Provenance(
         commit=commit,

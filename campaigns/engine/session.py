@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,16 +32,16 @@ from campaigns.engine.identity import Identity, Recipe, identifying_versions, li
 from campaigns.engine.kind import Computed, Ground, Kind, OnStore, OnTestbed, Prepared
 from campaigns.engine.lease import Lease, asked_for, open_lease
 from campaigns.engine.lock import Lock
-from campaigns.engine.plan import Cell, make_plan, raw_cells
+from campaigns.engine.plan import Cell, make_plan
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.store import Ledger, Reserve, RunStore, require_room
 from campaigns.grounds.testbed import LiveGround
 from campaigns.papers.dlr.cell import StoreGround, make_cell
 from campaigns.papers.registry import kind_of
-from campaigns.validate import select
+from campaigns.validate import select, typed_cells
 from controllers.registry import available, code_of
 from schemas.campaign import Campaign
-from schemas.cells import CellParameters, cells_of
+from schemas.cells import CellParameters
 from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
@@ -73,16 +74,10 @@ class Request:
 
 
 def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
-    """Validate everything and make the plan. Nothing is started or written.
-
-    Args:
-        request: the request.
-        need_ground: False for a dry run, which needs no testbed and loads no untrusted code.
-
-    Raises:
-        UserError: one sentence about the first mistake.
-    """
-    file, campaign = asked(request.campaign)
+    """Validate everything and make the plan. Nothing is started or written. A dry run (without
+    `need_ground`) needs no testbed and loads no untrusted code. UserError: one sentence about the
+    first mistake."""
+    file, campaign = _found(request.campaign)
     kind = kind_of(campaign)
     _refuse_options(request, campaign, kind)
     on_spec = not isinstance(kind.grounds.get(campaign.ground), Computed)
@@ -175,7 +170,7 @@ def _cells(
     return cells, lambda cell: code[cell.controller]
 
 
-def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
+def _found(campaign: str | Campaign) -> tuple[Path, Campaign]:
     """Return the campaign and its file. A campaign made in memory has its name as its file, in
     messages and for relative paths (in the current folder)."""
     if isinstance(campaign, Campaign):
@@ -190,30 +185,9 @@ def declared(campaign: Campaign) -> tuple[Kind[Any], Ground[Any]]:
     return kind, kind.grounds[campaign.ground]
 
 
-def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
-    """Return typed cells by grid name for all grids, because a file must be valid as a whole.
-
-    Raises:
-        UserError: file, grid, key, and the allowed values.
-    """
-    cells = cells_of(campaign.kind, campaign.ground)
-    found = {}
-    for grid in campaign.grids:
-        where = f"{file}: grid {grid.name}"
-        typed = [cells.check(raw, where) for raw in raw_cells(campaign, grid)]
-        if not typed:
-            raise UserError("exclude leaves no cell", where=where)
-        found[grid.name] = typed
-    return found
-
-
 def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
     """Return `campaign` on another ground, with another name (``dlr-quick-sim``), so that runs of
-    different grounds are in different folders.
-
-    Raises:
-        UserError: there is no such ground.
-    """
+    different grounds are in different folders. UserError: there is no such ground."""
     if ground is None or ground == campaign.ground:
         return campaign
     body = campaign.model_dump() | {"ground": ground, "name": f"{campaign.name}-{ground}"}
@@ -237,18 +211,15 @@ def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
     return spec.site.kind if grounds <= OF_SITES else None
 
 
-def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
+def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> DryRunReport:
     """Return the cells that would run, their time and the finished cells. Write nothing."""
-    return dry_run_prepared(prepare(request, need_ground=False), workers=workers)
-
-
-def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> DryRunReport:
-    """See `dry_run`."""
+    prepared = asked if isinstance(asked, Prepared) else prepare(asked, need_ground=False)
     kind, ground = declared(prepared.campaign)
     cells = pending(prepared.plan, prepared.store)
     who = _workers(prepared.campaign, ground, workers)
     _refuse_too_large(cells, who)
-    _refuse_what_cannot_be(kind, prepared, cells, who)
+    if who is None or who.processes:  # a cluster's machines have their own files
+        kind.require(cells, prepared.campaign)
     note = renamed(prepared.campaign.notebook, prepared.notebook)
     notes = [] if note is None else [note]
     if cells:
@@ -292,7 +263,7 @@ def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> D
 
 
 def run(
-    request: Request,
+    asked: Request | Prepared,
     *,
     progress: Progress | None = None,
     command: tuple[str, ...] = PAPERMILL_CELL,
@@ -302,7 +273,7 @@ def run(
     """Run or resume a campaign.
 
     Args:
-        request: the request.
+        asked: the request, or the prepared campaign with its open ground.
         progress: the progress display; by default on the terminal.
         command: the process of one cell, for a kind with notebooks.
         in_process: run such cells in this process, without the notebook, if the ground allows it
@@ -316,29 +287,13 @@ def run(
             another engine works on this campaign or testbed.
         HotbedError: cells cannot be computed here.
     """
-    return run_prepared(
-        prepare(request),
-        progress=progress,
-        command=command,
-        in_process=in_process,
-        workers=workers,
-    )
-
-
-def run_prepared(
-    prepared: Prepared,
-    *,
-    progress: Progress | None = None,
-    command: tuple[str, ...] = PAPERMILL_CELL,
-    in_process: bool = False,
-    workers: Workers | None = None,
-) -> CampaignResult:
-    """See `run`; the ground must be open (`prepare` with `need_ground`)."""
+    prepared = asked if isinstance(asked, Prepared) else prepare(asked)
     kind, ground = declared(prepared.campaign)
     store, shown = prepared.store, progress or suitable()
     who = _workers(prepared.campaign, ground, workers)
     _refuse_too_large(prepared.plan.cells, who)
-    _refuse_what_cannot_be(kind, prepared, pending(prepared.plan, store), who)
+    if who is None or who.processes:  # a cluster's machines have their own files
+        kind.require(pending(prepared.plan, store), prepared.campaign)
     if isinstance(ground, Computed):
         ground.recipe.same.ready()
     store.prepare()
@@ -373,7 +328,18 @@ def run_prepared(
             if path is not None:
                 what = f"the testbed {prepared.testbed}"
                 held.append(stack.enter_context(Lock(path, what, say=shown.message)).handle)
-            setting = _on_store(prepared, stack, shown)
+            assert prepared.facts is not None
+            awake = stack.enter_context(kept_awake(site_of(prepared.ground), shown.message))
+            setting = Setting(
+                prepared.testbed,
+                prepared.notebook,
+                provenance(prepared.facts, awake),
+                prepared.spec_file,
+                prepared.model,
+                prepared.facts.osd_count,
+                prepared.controllers_dir,
+                lease=_lease(prepared, shown.message),
+            )
             make = partial(make_cell, prepared.ground)
             if who is not None and ground.same is not None:
                 how = OnWorkers(who, Recipe(make, ground.same))
@@ -384,39 +350,16 @@ def run_prepared(
         return make_cells(prepared, setting, how, shown)
 
 
-def _on_store(prepared: Prepared, stack: ExitStack, shown: Progress) -> Setting:
-    ground, facts = prepared.ground, prepared.facts
-    assert ground is not None
-    assert facts is not None
-    awake = stack.enter_context(kept_awake(site_of(ground), shown.message))
-    return Setting(
-        testbed=prepared.testbed,
-        notebook=prepared.notebook,
-        provenance=provenance(facts, awake),
-        spec=prepared.spec_file,
-        model=prepared.model,
-        osd_count=facts.osd_count,
-        controllers_dir=prepared.controllers_dir,
-        lease=_lease(prepared, shown.message),
-    )
-
-
 def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -> Lease | None:
-    """Return the lease of the testbed, if it ends.
-
-    Raises:
-        HotbedError: the site cannot report its status.
-    """
+    """Return the lease of the testbed, if it ends. HotbedError: the site cannot report its
+    status."""
     tenure = None if prepared.ground is None else prepared.ground.tenure()
     return open_lease(tenure, prepared.campaign.lease, say=say)
 
 
 def _workers(campaign: Campaign, ground: Ground[Any], asked_for: Workers | None) -> Workers | None:
     """Return the workers that compute the cells; None if a testbed or this process makes them.
-
-    Raises:
-        UserError: workers were requested, but there is one testbed.
-    """
+    UserError: workers were requested, but there is one testbed."""
     if isinstance(ground, Computed):
         return asked_for or Workers(count=1 if ground.seconds_count else None)
     if asked_for is not None and (isinstance(ground, OnTestbed) or ground.same is None):
@@ -426,11 +369,8 @@ def _workers(campaign: Campaign, ground: Ground[Any], asked_for: Workers | None)
 
 def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
     """Raise if this machine's memory is too small for the cells that will run in parallel. The
-    memory of a cluster's machines is unknown here.
-
-    Raises:
-        UserError: the largest cell, its memory and the free memory.
-    """
+    memory of a cluster's machines is unknown here. UserError: the largest cell, its memory and the
+    free memory."""
     processes = 0 if workers is None else workers.processes
     typed = (cell.parameters for cell in cells if isinstance(cell.parameters, CellParameters))
     largest = max(typed, key=lambda parameters: parameters.memory_mib, default=None)
@@ -447,18 +387,6 @@ def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
                 "cluster with more memory"
             ),
         )
-
-
-def _refuse_what_cannot_be(
-    kind: Kind[Any], prepared: Prepared, cells: Sequence[Cell], workers: Workers | None
-) -> None:
-    """Raise if files of the cells are unusable. A cluster's machines have their own files.
-
-    Raises:
-        UserError: one sentence about the first file.
-    """
-    if workers is None or workers.processes:
-        kind.require(cells, prepared.campaign)
 
 
 def _refuse_options(request: Request, campaign: Campaign, kind: Kind[Any]) -> None:
@@ -496,20 +424,14 @@ class OnWorkers:
 def make_cells(
     prepared: Prepared, setting: Setting, how: Runner | OnWorkers, shown: Progress
 ) -> CampaignResult:
-    """Recover the attempts of a dead engine, and make every pending cell.
-
-    Args:
-        prepared: the campaign; its locks are held.
-        setting: the settings that its attempts share.
-        how: the maker of the cells.
-        shown: the progress display.
-    """
+    """Recover the attempts of a dead engine, and make every pending cell of a campaign with held
+    locks."""
     store, plan = prepared.store, prepared.plan
     ledger = Ledger(store.folder / LEDGER_FILE)
     attempts = AttemptRecords(plan, store, ledger, setting)
     attempts.recover()
     missing = pending(plan, store)
-    require_room(store.folder, len(missing), finished_folders(store))
+    require_room(store.folder, len(missing), islice(store.folder.glob("*/attempt-*"), 50))
     with ExitStack() as stack:
         executor: Executor
         if not isinstance(how, OnWorkers):
@@ -532,11 +454,6 @@ def make_cells(
     return result
 
 
-def finished_folders(store: RunStore, most: int = 50) -> list[Path]:
-    """Return folders of at most `most` finished attempts, for estimating their size."""
-    return list(store.folder.glob("*/attempt-*"))[:most] if store.folder.is_dir() else []
-
-
 def _description(prepared: Prepared) -> str:
     """Return the text of campaign.json. `cells` are all current cells of the campaign, so that runs
     of earlier code or an earlier file can be recognized."""
@@ -544,15 +461,7 @@ def _description(prepared: Prepared) -> str:
     body = {
         "campaign": prepared.campaign.model_dump(mode="json"),
         "testbed": prepared.testbed,
-        "identity": {
-            "spec_digest": identity.spec_digest,
-            "ground": identity.ground,
-            "site": identity.site,
-            "time_scale": identity.time_scale,
-            "versions": dict(identity.versions),
-            "code": identity.code.digest,
-            "libraries": dict(identity.libraries),
-        },
+        "identity": {**vars(identity), "code": identity.code.digest},
         "cells": [
             {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
             for cell in prepared.full_plan.cells
@@ -563,18 +472,9 @@ def _description(prepared: Prepared) -> str:
 
 @contextmanager
 def kept_awake(site: Site | None, say: Callable[[str], None]) -> Iterator[bool | None]:
-    """Keep the machine of `site` awake, if it can fall asleep.
-
-    Args:
-        site: the testbed's site; None for a simulated testbed.
-        say: called with a message when processors are kept awake.
-
-    Returns:
-        True if the CPUs are kept awake, False if not, None if the site cannot tell.
-
-    Raises:
-        UserError: HOTBED_AWAKE has a value that is not allowed.
-    """
+    """Keep the machine of `site` (None for a simulated testbed) awake, if it can fall asleep. Yield
+    True if the CPUs are kept awake, False if not, None if the site cannot tell. UserError:
+    HOTBED_AWAKE has a value that is not allowed."""
     if not isinstance(site, AwakeSite):
         yield None
         return

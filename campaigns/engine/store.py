@@ -13,35 +13,22 @@ adopted), including attempts that left nothing else.
 
 from __future__ import annotations
 
-import datetime
 import errno
 import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from campaigns.engine.job import RUN_FILE, write_run
+from campaigns.engine.job import RUN_FILE, utc_now, write_run
 from schemas.durable import append_line, commit_folder, make_folder
 from schemas.errors import UserError
-from schemas.run import Run, RunStatus
+from schemas.run import Run
 from testbed.spec.quantities import format_bytes
 
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 _PARTIAL = re.compile(r"\.attempt-(\d+)\.partial")
-
-
-@dataclass(frozen=True)
-class AttemptStatuses:
-    """Statuses of one run id's attempts. `done` is the number of its first finished attempt."""
-
-    statuses: dict[int, RunStatus] = field(default_factory=dict)
-
-    @property
-    def done(self) -> int | None:
-        return next((n for n, status in sorted(self.statuses.items()) if status == "done"), None)
 
 
 class RunStore:
@@ -54,13 +41,13 @@ class RunStore:
         """Create the folder."""
         make_folder(self.folder)
 
-    def attempts(self, run_id: str) -> AttemptStatuses:
-        """Return the statuses of the finished attempts of one run."""
-        statuses: dict[int, RunStatus] = {}
+    def done(self, run_id: str) -> int | None:
+        """Return the number of a run's first finished attempt; None without one."""
         for number, path in self._numbered(run_id, _ATTEMPT):
             run = read_run(path)
-            statuses[number] = run.status if run is not None else "failed"
-        return AttemptStatuses(statuses)
+            if run is not None and run.status == "done":
+                return number
+        return None
 
     def begin(self, run_id: str) -> tuple[int, Path]:
         """Return the number and the new, empty working folder of the next attempt."""
@@ -146,12 +133,9 @@ class Ledger:
         self.path = path
 
     def append(self, event: Event, **facts: Any) -> None:
-        """Write one line and sync it to the disk.
-
-        Raises:
-            OSError: the line cannot be written; the file is unchanged.
-        """
-        record = {"at": _now(), "event": event, **facts}
+        """Write one line and sync it to the disk. OSError: the line cannot be written; the file is
+        unchanged."""
+        record = {"at": utc_now(), "event": event, **facts}
         line = json.dumps(record, sort_keys=True, allow_nan=False).encode() + b"\n"
         append_line(self.path, line)
 
@@ -166,10 +150,6 @@ class Ledger:
                 continue
             if isinstance(record, dict) and "event" in record:
                 yield record
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 RUN_BYTES = 3 * 2**20

@@ -50,17 +50,10 @@ def summarize(
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Write `summary.json`, and return the record for `run.json`.
-
-    Args:
-        folder: the attempt's folder.
-        job: the attempt's job.
-        found: the summary, or its numbers by name.
-        phases: seconds of each phase.
-        spoiled: reason if the run does not count.
-        hosts: the computing machines by name, if seconds are part of the result.
-        settings: the nodes' settings, as read back (`campaigns.engine.judge.MachineLoad`).
-    """
+    """Write `summary.json`, and return the record for `run.json`. `found`: the summary, or its
+    numbers by name. `spoiled`: reason if the run does not count. `hosts`: the computing machines,
+    if seconds are part of the result. `settings`: the nodes' settings, as read back
+    (`campaigns.engine.judge.MachineLoad`)."""
     if not isinstance(found, Summary):
         found = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(found))
     write_file(folder / "summary.json", found.model_dump_json(indent=2) + "\n")

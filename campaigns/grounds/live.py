@@ -67,14 +67,8 @@ class LiveTestbed:
         return tuple(node.name for node in self.testbed.with_role(role))
 
     def quiet(self, *services: AdminService) -> None:
-        """Stop everything that an earlier cell left running, and refuse other load.
-
-        Args:
-            services: services of the admin node that the paper's cells run.
-
-        Raises:
-            HotbedError: other load runs, which would affect the measurements.
-        """
+        """Stop everything that an earlier cell left running, with these services of the admin node,
+        and refuse other load. HotbedError: other load runs, which would affect the measurements."""
         self.stop_all(*services)
         self.refuse_strays()
 
@@ -93,11 +87,7 @@ class LiveTestbed:
                 agent.unit_stop(node, unit)
 
     def refuse_strays(self) -> None:
-        """Raise if load that is not Hotbed's runs.
-
-        Raises:
-            HotbedError: the node and the process.
-        """
+        """Raise if load that is not Hotbed's runs. HotbedError: the node and the process."""
         strays = self.agent.strays()
         for node, processes in strays.items():
             if processes:
@@ -119,11 +109,8 @@ class LiveTestbed:
         return [str(words) for words in answer["put_right"]]
 
     def drop_caches(self) -> None:
-        """Empty the nodes' page caches and the OSDs' own caches.
-
-        Raises:
-            HotbedError: an OSD kept its cache.
-        """
+        """Empty the nodes' page caches and the OSDs' own caches. HotbedError: an OSD kept its
+        cache."""
         answer = self.agent.call("caches", {}, timeout_s=CACHES_S)
         for osd, why in answer["failed"].items():
             raise HotbedError(f"the cache of {osd} could not be emptied: {why}")
@@ -159,20 +146,10 @@ class LiveTestbed:
         controllers_dir: Path | None = None,
         journal: Path | None = None,
     ) -> Iterator[None]:
-        """Run a controller around the block. A failed controller fails the cell.
-
-        Args:
-            name: the controller's name.
-            parameters: its parameters.
-            seed: seed of its draws.
-            interval_s: the control interval in real seconds.
-            signal: ``node``, ``osd`` or ``op_r_latency``.
-            controllers_dir: folder of controllers outside Hotbed.
-            journal: file to which the journal is copied at the end; None if the caller fetches it.
-
-        Raises:
-            HotbedError: the controller does not start, or failed.
-        """
+        """Run a controller around the block, with a control interval in real seconds and the signal
+        ``node``, ``osd`` or ``op_r_latency``. A failed controller fails the cell. `journal`: file
+        to which the journal is copied at the end; None if the caller fetches it. HotbedError: the
+        controller does not start, or failed."""
         agent = self.agent
         try:
             remote.start(
@@ -255,11 +232,7 @@ class LoadMeter:
 
     def require_settings(self) -> dict[str, Any]:
         """Read the nodes' settings back, by path in a run's calibration. If nodes differ, a path
-        has a value by node.
-
-        Raises:
-            HotbedError: a setting differs from the spec.
-        """
+        has a value by node. HotbedError: a setting differs from the spec."""
         site, testbed = self._site, self._testbed
         if not isinstance(site, SettingsSite):
             return {}
@@ -281,11 +254,8 @@ class LoadMeter:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Measure the load while the workload runs in the block.
-
-        Raises:
-            HotbedError: a node's setting differs from the spec, before or after the block.
-        """
+        """Measure the load while the workload runs in the block. HotbedError: a node's setting
+        differs from the spec, before or after the block."""
         self.require_settings()
         with self._counted():
             yield

@@ -72,12 +72,8 @@ class SimulatedGround:
         configuration(self.spec, self.model, 0)
 
     def facts(self) -> Facts:
-        """See `StoreGround.facts`.
-
-        Raises:
-            UserError: the simulator has not been built.
-            StoreError: the simulator was built from other sources than the present ones.
-        """
+        """See `StoreGround.facts`. UserError: the simulator has not been built. StoreError: the
+        simulator was built from other sources than the present ones."""
         if not PROGRAM.is_file():
             raise UserError(
                 "the simulator is missing", where=PROGRAM, do="build it with `make setup`"
@@ -100,11 +96,9 @@ class SimulatedGround:
         )
 
     def offers(self) -> Needs:
-        """See `StoreGround.offers`."""
         return OFFERS
 
     def services(self, setting: CellSetting) -> Services:
-        """See `StoreGround.services`."""
         from campaigns.papers.dlr.simulated import SimulatedOpenLoopServices, SimulatedServices
 
         osds = setting.parameters.osds
@@ -133,10 +127,7 @@ class SimulatedGround:
 def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) -> SimulatedGround:
     """Return the ground on the spec in the file `spec`. Without `spec`, `testbed` is a spec's path
     or the name of a spec of Hotbed (``dlr``). `model` is a file of constants (`load_parameters`).
-
-    Raises:
-        UserError: the spec or model is missing, or cannot be simulated.
-    """
+    UserError: the spec or model is missing, or cannot be simulated."""
     named = Path(testbed)
     is_path = named.suffix in {".yaml", ".yml"}
     if spec is None:

@@ -61,18 +61,10 @@ def open_live(
     say: Callable[[str], None],
     restore: Callable[[V], object] | None = None,
 ) -> Iterator[V]:
-    """Open a testbed that is up and deployed, and lock it meanwhile.
-
-    Args:
-        testbed: the testbed's name.
-        spec_file: the campaign's spec; the testbed must have been made from it.
-        fit: returns the paper's view of the testbed; raises UserError if the testbed does not fit.
-        say: reports a process that the command waits for.
-        restore: restores the deployed settings at the end.
-
-    Raises:
-        UserError: the testbed is missing, does not match the spec, or is not deployed.
-    """
+    """Open a testbed that is up and deployed from the campaign's spec, and lock it meanwhile. `fit`
+    returns the paper's view of the testbed, or raises UserError; `say` reports a process that the
+    command waits for; `restore` restores the deployed settings at the end. UserError: the testbed
+    is missing, does not match the spec, or is not deployed."""
     site, found = choose_ready(testbed)
     live = reach(site, found)
     if load_spec(spec_file).digest() != live.spec.digest():
@@ -93,11 +85,8 @@ def open_live(
 
 
 def read_facts(live: LiveTestbed) -> Facts:
-    """Read the facts from the nodes, through the admin node.
-
-    Raises:
-        HotbedError: a node cannot be reached.
-    """
+    """Read the facts from the nodes, through the admin node. HotbedError: a node cannot be
+    reached."""
     versions = live.agent.call("versions", {}, timeout_s=FACTS_S)
     hosts = live.agent.call("facts", {}, timeout_s=FACTS_S)
     for host in hosts.values():
@@ -134,11 +123,8 @@ os._exit(0)  # a thread that hangs in librados must not keep us
 
 def read_offers(testbed: Testbed) -> Needs:
     """Return the signals and actions of the testbed's store, by its version and clients. Every
-    deployed testbed has sensors for the pressure of its nodes.
-
-    Raises:
-        HotbedError: the admin node or the store does not answer.
-    """
+    deployed testbed has sensors for the pressure of its nodes. HotbedError: the admin node or the
+    store does not answer."""
     command = ["env", f"PYTHONPATH={AGENT_ROOT}", "python3", "-B", "-c", OFFERS]
     done = shell_to(testbed, testbed.admin).run(command, timeout_s=FACTS_S)
     try:
@@ -152,11 +138,7 @@ def read_offers(testbed: Testbed) -> Needs:
 
 def require_current(testbed: Testbed) -> None:
     """Raise if the admin node has other code than this machine. Controllers run there, but a run's
-    identity is the hash of the code here.
-
-    Raises:
-        UserError: the testbed must be deployed again.
-    """
+    identity is the hash of the code here. UserError: the testbed must be deployed again."""
     path = f"{AGENT_ROOT}/{bundle.HASH_FILE}"
     done = shell_to(testbed, testbed.admin).run(["cat", path], check=False)
     if done.text.strip() != bundle.digest(bundle.files()):
@@ -196,16 +178,13 @@ class LiveGround:
         return reach(self.site, self.testbed)
 
     def facts(self) -> Facts:
-        """See `StoreGround.facts`."""
         require_current(self.testbed)
         return read_facts(self.live)
 
     def offers(self) -> Needs:
-        """See `StoreGround.offers`."""
         return read_offers(self.testbed)
 
     def services(self, setting: CellSetting) -> Services:
-        """See `StoreGround.services`."""
         if setting.parameters.op == "s3":
             from campaigns.papers.dlr.gateway import GatewayServices
 
@@ -217,11 +196,9 @@ class LiveGround:
         return BenchServices(self.live, setting)
 
     def lock_path(self) -> Path:
-        """See `StoreGround.lock_path`."""
         return path_in(self.testbed.directory)
 
     def tenure(self) -> Tenure:
-        """See `StoreGround.tenure`."""
         return SiteTenure(self.site, self.name)
 
 
@@ -232,20 +209,11 @@ def open_ground(
     spec: Path | None = None,
     model: Path | None = None,
 ) -> StoreGround:
-    """Return the ground `kind` on the testbed `testbed`, which must be up and deployed, except for
-    `sim`.
-
-    Args:
-        kind: a campaign's `ground`.
-        testbed: the testbed's name.
-        site: kind of the site; by default the ground's.
-        spec: the testbed's file, the only input of `sim`; without it, `testbed` names a spec (see
-            `campaigns.grounds.sim.open_sim`).
-        model: constants of `sim`'s model, if not the default.
-
-    Raises:
-        UserError: there is no such testbed; the message has the next step.
-    """
+    """Return the ground `kind` (a campaign's `ground`) on the testbed `testbed`, which must be up
+    and deployed, except for `sim`: its only input is the file `spec` or, without it, a spec named
+    by `testbed` (`campaigns.grounds.sim.open_sim`), and `model` has constants of its model. `site`:
+    kind of the site, by default the ground's. UserError: there is no such testbed; the message has
+    the next step."""
     if model is not None and kind != "sim":
         raise UserError(
             f"a model belongs to the ground sim, not to {kind}", where="--model", do="leave it out"

@@ -1,1 +1,1 @@
-"""One module per verb; each offers ``register(app)``."""
+"""The verbs of `hotbed`, one a module: a function `verb`, or a Typer application `group`."""

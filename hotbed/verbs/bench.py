@@ -9,16 +9,14 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from hotbed.output import JsonFlag, emit
+from hotbed.options import option
+from hotbed.output import JsonFlag, emit, new_table
 from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 PROC_STAT = Path("/proc/stat")
 NOTED = 0.02
@@ -27,48 +25,44 @@ campaigns' judge calls such a run spoiled."""
 BENCHES = Path(__file__).resolve().parents[2] / "tests" / "bench"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-
-    @app.command()
-    def bench(
-        only: Annotated[
-            str | None, typer.Option(help="Run only this bench, such as report, with its parts.")
-        ] = None,
-        artifacts: Annotated[Path, typer.Option(help="Folder for the JSON.")] = Path("artifacts"),
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Measure Hotbed's own overhead and speed; written to artifacts/bench/ too."""
-        scripts = sorted(BENCHES.glob("bench_*.py"))
-        if only is not None:
-            known = ", ".join(script.stem.removeprefix("bench_") for script in scripts)
-            name = f"bench_{only}"
-            scripts = [s for s in scripts if s.stem == name or s.stem.startswith(f"{name}_")]
-            if not scripts:
-                raise UserError(f"there is no bench {only}", allowed=known)
-        folder = artifacts / "bench"
-        make_folder(folder)  # fail before minutes of measuring
-        results: list[dict[str, Any]] = []
-        kept: dict[str, bool] = {}
-        for script in scripts:
-            if not as_json:
-                print(f"{script.stem.removeprefix('bench_')} ...", flush=True)
-            with _awake(script) as awake:
-                before = processors()
-                made = _run(script)
-                stolen = stolen_between(before, processors())
-            results += [result | {"stolen": stolen} for result in made]
-            kept[script.stem.removeprefix("bench_")] = awake
-        now = datetime.now(UTC)
-        path = folder / f"{now:%Y%m%dT%H%M%SZ}.json"
-        at = now.isoformat(timespec="seconds")
-        document = {"schema": 1, "at": at, "awake": kept, "results": results}
-        write_file(path, json.dumps(document, indent=1) + "\n")
-        emit(document, as_json, lambda: _table(results))
+def verb(
+    only: Annotated[
+        str | None, option("Run only this bench, such as report, with its parts.")
+    ] = None,
+    artifacts: Annotated[Path, option("Folder for the JSON.")] = Path("artifacts"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure Hotbed's own overhead and speed; written to artifacts/bench/ too."""
+    scripts = sorted(BENCHES.glob("bench_*.py"))
+    if only is not None:
+        known = ", ".join(script.stem.removeprefix("bench_") for script in scripts)
+        name = f"bench_{only}"
+        scripts = [s for s in scripts if s.stem == name or s.stem.startswith(f"{name}_")]
+        if not scripts:
+            raise UserError(f"there is no bench {only}", allowed=known)
+    folder = artifacts / "bench"
+    make_folder(folder)  # fail before minutes of measuring
+    results: list[dict[str, Any]] = []
+    kept: dict[str, bool] = {}
+    for script in scripts:
         if not as_json:
-            print(f"Written: {path.resolve()}")
-        if any(result["within"] is False for result in results):
-            raise typer.Exit(1)
+            print(f"{script.stem.removeprefix('bench_')} ...", flush=True)
+        with _awake(script) as awake:
+            before = processors()
+            made = _run(script)
+            stolen = stolen_between(before, processors())
+        results += [result | {"stolen": stolen} for result in made]
+        kept[script.stem.removeprefix("bench_")] = awake
+    now = datetime.now(UTC)
+    path = folder / f"{now:%Y%m%dT%H%M%SZ}.json"
+    at = now.isoformat(timespec="seconds")
+    document = {"schema": 1, "at": at, "awake": kept, "results": results}
+    write_file(path, json.dumps(document, indent=1) + "\n")
+    emit(document, as_json, lambda: _table(results))
+    if not as_json:
+        print(f"Written: {path.resolve()}")
+    if any(result["within"] is False for result in results):
+        raise typer.Exit(1)
 
 
 def _awake(script: Path) -> AbstractContextManager[bool]:
@@ -129,12 +123,10 @@ def _run(script: Path) -> list[dict[str, Any]]:
     return results
 
 
-def _table(results: list[dict[str, Any]]) -> Table:
-    from rich import box
-    from rich.table import Table
+def _table(results: list[dict[str, Any]]) -> object:
     from rich.text import Text
 
-    table = Table("bench", "measured", "limit", "n", "", "note", box=box.SIMPLE_HEAD)
+    table = new_table("bench", "measured", "limit", "n", "", "note")
     words = {True: ("within", "green"), False: ("beyond", "red"), None: ("", "")}
     for result in results:
         value, limit, unit = result.get("value"), result.get("limit"), result.get("unit", "")

@@ -5,74 +5,64 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from hotbed.options import names
+from hotbed.options import argument, named, names, option
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
     from analysis.bundle.publish import Bundled
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    campaign: Annotated[
+        str,
+        argument(
+            "A campaign (dlr-quick), a comparison (compare-sim), or a paper: all its "
+            "campaigns (dlr)."
+        ),
+    ],
+    artifacts: Annotated[Path, option("Where the runs are.")] = Path("artifacts"),
+    out: Annotated[Path | None, option("The archive; by default CAMPAIGN.hotbed.zip.")] = None,
+    ground: Annotated[
+        str | None, option("The ground of the runs, where there are several.")
+    ] = None,
+    about: Annotated[
+        Path | None, option("A YAML file with title, authors and more (docs/artifacts.md).")
+    ] = None,
+    hide: Annotated[
+        list[str] | None, option("A host name that must not be in it; more of them by commas.")
+    ] = None,
+    with_logs: Annotated[
+        bool, named("--with-logs", "Pack raw logs too, with aliases for names.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Bundle runs, figures and claims for a reviewer; refused if it holds anything private."""
+    from hotbed import bundling
+    from hotbed.progress import progress
 
-    @app.command()
-    def bundle(
-        campaign: Annotated[
-            str,
-            typer.Argument(
-                help="A campaign (dlr-quick), a comparison (compare-sim), or a paper: all its "
-                "campaigns (dlr)."
-            ),
-        ],
-        artifacts: Annotated[Path, typer.Option(help="Where the runs are.")] = Path("artifacts"),
-        out: Annotated[
-            Path | None, typer.Option(help="The archive; by default CAMPAIGN.hotbed.zip.")
-        ] = None,
-        ground: Annotated[
-            str | None, typer.Option(help="The ground of the runs, where there are several.")
-        ] = None,
-        about: Annotated[
-            Path | None,
-            typer.Option(help="A YAML file with title, authors and more (docs/artifacts.md)."),
-        ] = None,
-        hide: Annotated[
-            list[str] | None,
-            typer.Option(help="A host name that must not be in it; more of them by commas."),
-        ] = None,
-        with_logs: Annotated[
-            bool, typer.Option("--with-logs", help="Pack raw logs too, with aliases for names.")
-        ] = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Bundle runs, figures and claims for a reviewer; refused if it holds anything private."""
-        from hotbed import bundling
-        from hotbed.progress import progress
-
-        with progress(f"bundle {campaign}") as report:
-            made = bundling.bundle(
-                campaign,
-                out,
-                artifacts=artifacts,
-                ground=ground,
-                about=about,
-                hide=names(hide or ()),
-                with_logs=with_logs,
-                progress=report,
-            )
-        facts = {
-            "bundle": made.path,
-            "sha256": made.sha256,
-            "bytes": made.bytes,
-            "files": len(made.manifest.files),
-            "runs": made.derived.runs,
-            "claims": len(made.derived.claims),
-            "redacted": made.manifest.redacted,
-            "left_out": made.manifest.left_out,
-            "notes": list(made.manifest.notes),
-        }
-        emit(facts, as_json, lambda: _sentences(made))
+    with progress(f"bundle {campaign}") as report:
+        made = bundling.bundle(
+            campaign,
+            out,
+            artifacts=artifacts,
+            ground=ground,
+            about=about,
+            hide=names(hide or ()),
+            with_logs=with_logs,
+            progress=report,
+        )
+    facts = {
+        "bundle": made.path,
+        "sha256": made.sha256,
+        "bytes": made.bytes,
+        "files": len(made.manifest.files),
+        "runs": made.derived.runs,
+        "claims": len(made.derived.claims),
+        "redacted": made.manifest.redacted,
+        "left_out": made.manifest.left_out,
+        "notes": list(made.manifest.notes),
+    }
+    emit(facts, as_json, lambda: _sentences(made))
 
 
 def _sentences(made: Bundled) -> str:

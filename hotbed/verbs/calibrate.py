@@ -8,48 +8,38 @@ from typing import Annotated
 import typer
 
 from hotbed.alone import alone
+from hotbed.options import argument, option
 from hotbed.output import JsonFlag, emit
 
+group = typer.Typer(
+    no_args_is_help=True, help="Compare a stand-in with the quantity it stands for."
+)
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    group = typer.Typer(
-        no_args_is_help=True, help="Compare a stand-in with the quantity it stands for."
-    )
-    app.add_typer(group, name="calibrate")
 
-    @group.command()
-    def signal(
-        testbed: Annotated[
-            str | None,
-            typer.Argument(help="A deployed, idle testbed; optional if there is only one."),
-        ] = None,
-        node: Annotated[
-            str | None, typer.Option(help="Node to load; by default the first with an OSD.")
-        ] = None,
-        out: Annotated[Path, typer.Option(help="New folder for the table and the figure.")] = Path(
-            "artifacts/calibration"
-        ),
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Compare one node's io.pressure with the machine's %iowait at loads of 0 to 100 %."""
-        from hotbed.progress import progress
-        from testbed.choose import choose_ready, select
-        from testbed.client import agent_client
-        from testbed.deploy.roles import spec_of
-        from testbed.reach import shell_to
-        from workloads.calibrate_signal import calibrate_node, check_new, table, write
+@group.command()
+def signal(
+    testbed: Annotated[
+        str | None, argument("A deployed, idle testbed; optional if there is only one.")
+    ] = None,
+    node: Annotated[str | None, option("Node to load; by default the first with an OSD.")] = None,
+    out: Annotated[Path, option("New folder for the table and the figure.")] = Path(
+        "artifacts/calibration"
+    ),
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare one node's io.pressure with the machine's %iowait at loads of 0 to 100 %."""
+    from hotbed.progress import progress
+    from testbed.choose import choose_ready, select
+    from testbed.client import agent_client
+    from testbed.deploy.roles import spec_of
+    from testbed.reach import shell_to
+    from workloads.calibrate_signal import calibrate_node, check_new, table, write
 
-        check_new(out)
-        _, found = choose_ready(testbed)
-        chosen = select(found, node)[0] if node else found.with_role("osd")[0]
-        with alone(found), progress(f"calibrate {found.name}") as report:
-            shell = shell_to(found, chosen)
-            levels = calibrate_node(agent_client(found), found, spec_of(found), shell, report)
-        files = write(levels, out)
-        emit(levels, as_json, lambda: table(levels) + "\n".join(str(file) for file in files))
-
-    # Typer replaces a group of one command by the command; `hotbed calibrate` must list it.
-    @group.callback()
-    def calibrate() -> None:
-        """Compare a stand-in with the quantity it stands for."""
+    check_new(out)
+    _, found = choose_ready(testbed)
+    chosen = select(found, node)[0] if node else found.with_role("osd")[0]
+    with alone(found), progress(f"calibrate {found.name}") as report:
+        shell = shell_to(found, chosen)
+        levels = calibrate_node(agent_client(found), found, spec_of(found), shell, report)
+    files = write(levels, out)
+    emit(levels, as_json, lambda: table(levels) + "\n".join(str(file) for file in files))

@@ -17,133 +17,113 @@ from hotbed.options import (
     WorkersOption,
     name_values,
     names,
+    option,
     workers_asked,
 )
-from hotbed.output import JsonFlag, emit
+from hotbed.output import JsonFlag, emit, new_table
 from hotbed.views import dry_run_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from analysis.comparison.build import Ranking
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    *,
+    controllers: Annotated[
+        list[str] | None, option("Names, separated by commas; by default all that can run.")
+    ] = None,
+    controllers_dir: ControllersDirOption = None,
+    ground: Annotated[str, option("sim (modelled, no testbed needed), local, or another.")] = "sim",
+    baseline: Annotated[str, option("The baseline; it always runs.")] = "default",
+    scenario: Annotated[
+        list[str] | None, option("heterogeneity (the default), interference, none, mix, spread.")
+    ] = None,
+    op: Annotated[list[str] | None, option("seq, rand (both by default), write.")] = None,
+    blocks: Annotated[int | None, option("Repetitions; 6 on the ground sim, 3 elsewhere.")] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter", "-p", help="Parameter of every cell, NAME=VALUE; may be repeated."
+        ),
+    ] = None,
+    time_scale: Annotated[float, option("Multiplies all of the paper's times; 1 keeps them.")] = 1
+    / 6,
+    seed: Annotated[int, option("Seed for hot nodes, moves and the order of cells.")] = 1,
+    spec: Annotated[
+        Path | None, option("Spec of the testbed; by default testbed/specs/dlr.yaml.")
+    ] = None,
+    testbed: OtherTestbedOption = None,
+    model: ModelOption = None,
+    workers: WorkersOption = None,
+    scheduler: SchedulerOption = None,
+    artifacts: Annotated[Path, option("Folder for the runs.")] = Path("artifacts"),
+    out: Annotated[
+        Path | None, option("Folder for figure, table and claims; by default next to the runs.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare controllers: paired blocks, a ranking with intervals, figure, table, claims.
 
-    @app.command()
-    def compare(
-        *,
-        controllers: Annotated[
-            list[str] | None,
-            typer.Option(help="Names, separated by commas; by default all that can run."),
-        ] = None,
-        controllers_dir: ControllersDirOption = None,
-        ground: Annotated[
-            str, typer.Option(help="sim (modelled, no testbed needed), local, or another.")
-        ] = "sim",
-        baseline: Annotated[str, typer.Option(help="The baseline; it always runs.")] = "default",
-        scenario: Annotated[
-            list[str] | None,
-            typer.Option(help="heterogeneity (the default), interference, none, mix, spread."),
-        ] = None,
-        op: Annotated[
-            list[str] | None, typer.Option(help="seq, rand (both by default), write.")
-        ] = None,
-        blocks: Annotated[
-            int | None, typer.Option(help="Repetitions; 6 on the ground sim, 3 elsewhere.")
-        ] = None,
-        parameter: Annotated[
-            list[str] | None,
-            typer.Option(
-                "--parameter", "-p", help="Parameter of every cell, NAME=VALUE; may be repeated."
-            ),
-        ] = None,
-        time_scale: Annotated[
-            float, typer.Option(help="Multiplies all of the paper's times; 1 keeps them.")
-        ] = 1 / 6,
-        seed: Annotated[
-            int, typer.Option(help="Seed for hot nodes, moves and the order of cells.")
-        ] = 1,
-        spec: Annotated[
-            Path | None,
-            typer.Option(help="Spec of the testbed; by default testbed/specs/dlr.yaml."),
-        ] = None,
-        testbed: OtherTestbedOption = None,
-        model: ModelOption = None,
-        workers: WorkersOption = None,
-        scheduler: SchedulerOption = None,
-        artifacts: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("artifacts"),
-        out: Annotated[
-            Path | None,
-            typer.Option(help="Folder for figure, table and claims; by default next to the runs."),
-        ] = None,
-        dry_run: DryRunOption = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Compare controllers: paired blocks, a ranking with intervals, figure, table, claims.
+    The same command resumes; one more controller runs only what is new. Exit 1 when a run is
+    missing in the end.
+    """
+    from campaigns import comparison
 
-        The same command resumes; one more controller runs only what is new. Exit 1 when a run is
-        missing in the end.
-        """
-        from campaigns import comparison
+    ask = comparison.Ask(
+        controllers=names(controllers or [comparison.ALL]),
+        ground=ground,
+        baseline=baseline,
+        scenarios=names(scenario or ["heterogeneity"]),
+        ops=names(op or ["seq", "rand"]),
+        blocks=blocks,
+        parameters=name_values(parameter or [], "hot_nodes=2"),
+        time_scale=time_scale,
+        seed=seed,
+        spec=spec,
+        testbed=testbed,
+        artifacts=artifacts,
+        controllers_dir=controllers_dir,
+        model=model,
+    )
+    helpers = workers_asked(workers, scheduler)
+    if dry_run:
+        report = comparison.dry_run(ask, workers=helpers)
+        emit(report.as_json(), as_json, lambda: dry_run_table(report))
+        return
+    made = comparison.compare(ask, workers=helpers)
+    result = made.result
+    if stopped(result) is not None:
+        emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
+        end_with(result)
+    from analysis.comparison.build import build
 
-        ask = comparison.Ask(
-            controllers=names(controllers or [comparison.ALL]),
-            ground=ground,
-            baseline=baseline,
-            scenarios=names(scenario or ["heterogeneity"]),
-            ops=names(op or ["seq", "rand"]),
-            blocks=blocks,
-            parameters=name_values(parameter or [], "hot_nodes=2"),
-            time_scale=time_scale,
-            seed=seed,
-            spec=spec,
-            testbed=testbed,
-            artifacts=artifacts,
-            controllers_dir=controllers_dir,
-            model=model,
-        )
-        helpers = workers_asked(workers, scheduler)
-        if dry_run:
-            report = comparison.dry_run(ask, workers=helpers)
-            emit(report.as_json(), as_json, lambda: dry_run_table(report))
-            return
-        made = comparison.compare(ask, workers=helpers)
-        result = made.result
-        if stopped(result) is not None:
-            emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
-            end_with(result)
-        from analysis.comparison.build import build
-
-        ranking = build(made.folder, made.comparison, out)
-        facts = {
-            "ok": result.ok,
-            "sentence": result.sentence,
-            "comparison": made.comparison.model_dump(mode="json", exclude={"cells"}),
-            "ranking": ranking.rows,
-            "claims": list(ranking.claims),
-            "figure": ranking.figure.resolve(),
-            "claims_json": ranking.claims_path.resolve(),
-            "runs": made.folder,
-        }
-        emit(facts, as_json, lambda: _table(ranking))
-        if not as_json:
-            for why in made.comparison.left_out.values():
-                print(f"Left out: {why}.")
-            print(f"{result.sentence}\nFigure: {ranking.figure.resolve()}")
-            print(f"Claims: {ranking.claims_path.resolve()}")
-        if not result.ok:
-            raise typer.Exit(1)
+    ranking = build(made.folder, made.comparison, out)
+    facts = {
+        "ok": result.ok,
+        "sentence": result.sentence,
+        "comparison": made.comparison.model_dump(mode="json", exclude={"cells"}),
+        "ranking": ranking.rows,
+        "claims": list(ranking.claims),
+        "figure": ranking.figure.resolve(),
+        "claims_json": ranking.claims_path.resolve(),
+        "runs": made.folder,
+    }
+    emit(facts, as_json, lambda: _table(ranking))
+    if not as_json:
+        for why in made.comparison.left_out.values():
+            print(f"Left out: {why}.")
+        print(f"{result.sentence}\nFigure: {ranking.figure.resolve()}")
+        print(f"Claims: {ranking.claims_path.resolve()}")
+    if not result.ok:
+        raise typer.Exit(1)
 
 
 _COLOURS = {"better": "green", "worse": "red", "inconclusive": "yellow", "failed": "red"}
 
 
-def _table(ranking: Ranking) -> Table:
+def _table(ranking: Ranking) -> object:
     """Return the ranking for a terminal; columns with one value appear once, above."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from analysis.comparison.build import heads, texts
@@ -157,18 +137,14 @@ def _table(ranking: Ranking) -> Table:
     shown = [column for column in named if column not in single]
     panel = ranking.panels[0]
     about = ", ".join(getattr(panel, column) for column in ("scenario", "op") if column in single)
-    table = Table(
+    table = new_table(
         *(named[column] for column in shown),
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
         title=": ".join(filter(None, (about, ranking.sentence))),
-        title_justify="left",
     )
     for panel in ranking.panels:
         for standing in panel.standings:
             row = texts(panel, standing)
             colours = {"verdict": _COLOURS.get(standing.state, "")}
             table.add_row(*(Text(row[column], style=colours.get(column, "")) for column in shown))
-        if panel is not ranking.panels[-1]:
-            table.add_section()
+        table.add_section()
     return table

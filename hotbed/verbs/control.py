@@ -9,27 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotbed.alone import agent_alone
-from hotbed.options import from_file, name_values, quantity
-from hotbed.output import JsonFlag, emit
+from hotbed.options import argument, from_file, name_values, named, option, quantity
+from hotbed.output import JsonFlag, emit, new_table
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from testbed.client import AgentClient
 
 ControllersDir = Annotated[
     list[Path] | None,
-    typer.Option("--controllers-dir", help="Folder of additional controllers; may be repeated."),
+    named("--controllers-dir", "Folder of additional controllers; may be repeated."),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="Run a controller on a deployed testbed.")
-    app.add_typer(group, name="control")
-    for verb in (_list, _start, _stop, _status, _log, _replay):
-        verb(group)
+group = typer.Typer(no_args_is_help=True, help="Run a controller on a deployed testbed.")
 
 
 def _agent(testbed: str | None) -> AgentClient:
@@ -39,137 +32,130 @@ def _agent(testbed: str | None) -> AgentClient:
     return agent_client(choose_partly(testbed))
 
 
-def _list(group: typer.Typer) -> None:
-    @group.command("list")
-    def list_(controllers_dir: ControllersDir = None, as_json: JsonFlag = False) -> None:
-        """List the controllers with their parameters."""
-        from controllers.registry import available, create
+@group.command("list")
+def list_(controllers_dir: ControllersDir = None, as_json: JsonFlag = False) -> None:
+    """List the controllers with their parameters."""
+    from controllers.registry import available, create
 
-        known = available(controllers_dir or ())
-        data = [
-            {
-                "name": name,
-                "folder": controller.folder,
-                "parameters": dict(create(controller, {}, 0).parameters()),
-            }
-            for name, controller in sorted(known.items())
-        ]
-        emit(data, as_json, lambda: _controllers_table(data))
+    known = available(controllers_dir or ())
+    data = [
+        {
+            "name": name,
+            "folder": controller.folder,
+            "parameters": dict(create(controller, {}, 0).parameters()),
+        }
+        for name, controller in sorted(known.items())
+    ]
+    emit(data, as_json, lambda: _controllers_table(data))
 
 
-def _start(group: typer.Typer) -> None:
-    @group.command()
-    def start(
-        name: Annotated[str, typer.Argument(help="The controller, such as dlr.")],
-        *,
-        parameter: Annotated[
-            list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE; may be repeated.")
-        ] = None,
-        parameters_file: Annotated[
-            Path | None,
-            typer.Option("--parameters", help="YAML file of parameters; --parameter overrides it."),
-        ] = None,
-        seed: Annotated[int, typer.Option(help="The policy's seed.")] = 0,
-        interval: Annotated[float, quantity("--interval", "seconds", "Control interval.")] = 20.0,
-        signal: Annotated[str, typer.Option(help="node, osd or op_r_latency.")] = "node",
-        act: Annotated[
-            bool,
-            typer.Option(
-                "--act",
-                help="Let the controller change the store. By default, controllers that "
-                "move data (ursa, htoc) only journal their decisions.",
-            ),
-        ] = False,
-        controllers_dir: ControllersDir = None,
-        testbed: TestbedOption = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Start a controller; what a killed one left is put back first."""
-        from controllers import remote
+@group.command()
+def start(
+    name: Annotated[str, argument("The controller, such as dlr.")],
+    *,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE; may be repeated.")
+    ] = None,
+    parameters_file: Annotated[
+        Path | None, named("--parameters", "YAML file of parameters; --parameter overrides it.")
+    ] = None,
+    seed: Annotated[int, option("The policy's seed.")] = 0,
+    interval: Annotated[float, quantity("--interval", "seconds", "Control interval.")] = 20.0,
+    signal: Annotated[str, option("node, osd or op_r_latency.")] = "node",
+    act: Annotated[
+        bool,
+        typer.Option(
+            "--act",
+            help="Let the controller change the store. By default, controllers that "
+            "move data (ursa, htoc) only journal their decisions.",
+        ),
+    ] = False,
+    controllers_dir: ControllersDir = None,
+    testbed: TestbedOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Start a controller; what a killed one left is put back first."""
+    from controllers import remote
 
-        parameters = remote.cautious(
+    parameters = remote.cautious(
+        name,
+        from_file(parameters_file) | name_values(parameter or [], "theta_i=0.3"),
+        act=act,
+        controllers_dirs=controllers_dir or (),
+    )
+    with agent_alone(testbed) as agent:
+        started = remote.start(
+            agent,
             name,
-            from_file(parameters_file) | name_values(parameter or [], "theta_i=0.3"),
-            act=act,
+            parameters=parameters,
+            seed=seed,
+            interval_s=interval,
+            signal=signal,
             controllers_dirs=controllers_dir or (),
         )
-        with agent_alone(testbed) as agent:
-            started = remote.start(
-                agent,
-                name,
-                parameters=parameters,
-                seed=seed,
-                interval_s=interval,
-                signal=signal,
-                controllers_dirs=controllers_dir or (),
-            )
-        dry = parameters.get("dry_run") in {True, "true", "yes", "on"}
-        report = dict(started) | ({"dry_run": dry} if "dry_run" in parameters else {})
-        words = "; a dry run: it changes nothing without --act" if dry else ""
-        emit(report, as_json, lambda: f"started: {started['name']}{words}{_healed(started)}")
+    dry = parameters.get("dry_run") in {True, "true", "yes", "on"}
+    report = dict(started) | ({"dry_run": dry} if "dry_run" in parameters else {})
+    words = "; a dry run: it changes nothing without --act" if dry else ""
+    emit(report, as_json, lambda: f"started: {started['name']}{words}{_healed(started)}")
 
 
-def _stop(group: typer.Typer) -> None:
-    @group.command()
-    def stop(
-        name: Annotated[str | None, typer.Argument(help="Optional if there is only one.")] = None,
-        testbed: TestbedOption = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Stop the controller; the store is put back as it was found."""
-        from controllers import remote
+@group.command()
+def stop(
+    name: Annotated[str | None, argument("Optional if there is only one.")] = None,
+    testbed: TestbedOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Stop the controller; the store is put back as it was found."""
+    from controllers import remote
 
-        with agent_alone(testbed, whole=False) as agent:
-            stopped = remote.stop(agent, name)
-        emit(stopped, as_json, lambda: _stopped(stopped))
-
-
-def _status(group: typer.Typer) -> None:
-    @group.command()
-    def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
-        """Show which controller runs and how earlier ones ended."""
-        from controllers import remote
-
-        known = remote.status(_agent(testbed))
-        emit(known, as_json, lambda: _status_table(known))
+    with agent_alone(testbed, whole=False) as agent:
+        stopped = remote.stop(agent, name)
+    emit(stopped, as_json, lambda: _stopped(stopped))
 
 
-def _log(group: typer.Typer) -> None:
-    @group.command()
-    def log(
-        name: Annotated[str, typer.Argument(help="The controller.")],
-        out: Annotated[Path | None, typer.Option(help="New file for the whole journal.")] = None,
-        testbed: TestbedOption = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Show the journal of a controller's last run, a line a step."""
-        from controllers import remote
-        from controllers.journal import parse_journal
+@group.command()
+def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+    """Show which controller runs and how earlier ones ended."""
+    from controllers import remote
 
-        agent = _agent(testbed)
-        if out is not None:
-            emit({"journal": remote.fetch_journal(agent, name, out)}, as_json, lambda: str(out))
-            return
-        journal = parse_journal(remote.journal_text(agent, name), f"of {name}")
-        data = {"header": journal.header, "steps": journal.steps, "footer": journal.footer}
-        emit(data, as_json, lambda: _steps_table(data))
+    known = remote.status(_agent(testbed))
+    emit(known, as_json, lambda: _status_table(known))
 
 
-def _replay(group: typer.Typer) -> None:
-    @group.command()
-    def replay(
-        journal: Annotated[Path, typer.Argument(help="A journal.jsonl.")],
-        controllers_dir: ControllersDir = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Recompute every decision of a journal; exit 1 at the first difference."""
-        from controllers.journal import read_journal
-        from controllers.replay import replay as recompute
+@group.command()
+def log(
+    name: Annotated[str, argument("The controller.")],
+    out: Annotated[Path | None, option("New file for the whole journal.")] = None,
+    testbed: TestbedOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the journal of a controller's last run, a line a step."""
+    from controllers import remote
+    from controllers.journal import parse_journal
 
-        found = recompute(read_journal(journal), controllers_dir or ())
-        emit(found, as_json, found.sentence)
-        if not found.equal:
-            raise typer.Exit(1)
+    agent = _agent(testbed)
+    if out is not None:
+        emit({"journal": remote.fetch_journal(agent, name, out)}, as_json, lambda: str(out))
+        return
+    journal = parse_journal(remote.journal_text(agent, name), f"of {name}")
+    data = {"header": journal.header, "steps": journal.steps, "footer": journal.footer}
+    emit(data, as_json, lambda: _steps_table(data))
+
+
+@group.command()
+def replay(
+    journal: Annotated[Path, argument("A journal.jsonl.")],
+    controllers_dir: ControllersDir = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Recompute every decision of a journal; exit 1 at the first difference."""
+    from controllers.journal import read_journal
+    from controllers.replay import replay as recompute
+
+    found = recompute(read_journal(journal), controllers_dir or ())
+    emit(found, as_json, found.sentence)
+    if not found.equal:
+        raise typer.Exit(1)
 
 
 def _healed(result: Mapping[str, Any]) -> str:
@@ -186,27 +172,20 @@ def _stopped(result: Mapping[str, Any]) -> str:
     return f"stopped: {result['name']} ({result['reason']}){found}"
 
 
-def _table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-
-
-def _controllers_table(data: list[dict[str, Any]]) -> Table:
-    table = _table("controller", "parameters", "folder")
+def _controllers_table(data: list[dict[str, Any]]) -> object:
+    table = new_table("controller", "parameters", "folder")
     for row in data:
         parameters = ", ".join(f"{k}={v}" for k, v in row["parameters"].items())
         table.add_row(row["name"], parameters, str(row["folder"]))
     return table
 
 
-def _status_table(known: Mapping[str, Any]) -> Table | str:
+def _status_table(known: Mapping[str, Any]) -> object:
     if not known["controllers"]:
         return "no controller has run on this testbed; `hotbed control start NAME` starts one"
     from controllers.loop import EXIT_DIED
 
-    table = _table("controller", "state", "step", "last step", "ended")
+    table = new_table("controller", "state", "step", "last step", "ended")
     for row in known["controllers"]:
         last, outcome = row["last"] or {}, row["outcome"] or {}
         died = row["leftover"] or outcome.get("code") == EXIT_DIED
@@ -219,8 +198,8 @@ def _status_table(known: Mapping[str, Any]) -> Table | str:
     return table
 
 
-def _steps_table(data: Mapping[str, Any]) -> Table:
-    table = _table("step", "t (s)", "pressure (%)", "actions", "sense/decide/act (ms)", "error")
+def _steps_table(data: Mapping[str, Any]) -> object:
+    table = new_table("step", "t (s)", "pressure (%)", "actions", "sense/decide/act (ms)", "error")
     for step in data["steps"]:
         pressure = (step["observation"] or {}).get("pressure", {})
         spans = (step["sense_s"], step["decide_s"], step["act_s"])

@@ -2,189 +2,383 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hotbed import cosbench_run, cosbench_views
-from hotbed.options import quantity
+from hotbed import cosbench_views
+from hotbed.alone import alone
+from hotbed.options import argument, named, option, quantity
 from hotbed.output import JsonFlag, emit
+from hotbed.views import TestbedOption
+from schemas.errors import UserError
 
-Folder = Annotated[Path, typer.Argument(help="An archive, or the folder of a workload in one.")]
+if TYPE_CHECKING:
+    from testbed.sites.contract import Progress, Testbed
+    from testbed.ssh import Shell
+    from workloads.cosbench.archive import Archive
+    from workloads.cosbench.credentials import Credentials
+    from workloads.cosbench.driver import DriveOptions, DriverResult
+    from workloads.cosbench.real import ArchiveSource
+
+Folder = Annotated[Path, argument("An archive, or the folder of a workload in one.")]
 Which = Annotated[
-    str | None,
-    typer.Option("--workload", help="The workload in the archive, such as w1, or its name."),
+    str | None, named("--workload", "The workload in the archive, such as w1, or its name.")
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="COSBench: workloads of object stores.")
-    app.add_typer(group, name="cosbench")
-    for verb in (_xml, _check, cosbench_run.add_run, _show, _compare):
-        verb(group)
+group = typer.Typer(no_args_is_help=True, help="COSBench: workloads of object stores.")
 
 
-def _xml(group: typer.Typer) -> None:
-    @group.command()
-    def xml(
-        letter: Annotated[str, typer.Argument(help="A workload of Table 1: A, B, C or D.")],
-        out: Annotated[
-            Path | None, typer.Option(help="New file; by default the XML is printed.")
-        ] = None,
-        name: Annotated[
-            str | None, typer.Option(help="Name of the workload and of its tenant.")
-        ] = None,
-        scale: Annotated[
-            float,
-            typer.Option(help="Factor for the largest object: with 0.125, C and D have 1-16 MB."),
-        ] = 1.0,
-        sizes: Annotated[
-            str | None,
-            typer.Option(
-                help="Object size or range, such as 64KB or 1-16MB; by default Table 1's."
-            ),
-        ] = None,
-        workers: Annotated[int, typer.Option(help="Operations in flight.")] = 32,
-        containers: Annotated[int, typer.Option(help="How many.")] = 4,
-        objects: Annotated[
-            int, typer.Option(help="Number of objects to read, in each container.")
-        ] = 50,
-        runtime: Annotated[
-            float,
-            quantity("--runtime", "seconds", "Duration of the main stage.", show_default="15min"),
-        ] = 900.0,
-        rampup: Annotated[
-            float,
-            quantity("--rampup", "seconds", "Duration of the ramp-up, which is not measured."),
-        ] = 0.0,
-        total_ops: Annotated[
-            int | None, typer.Option(help="Maximum number of operations of the main stage.")
-        ] = None,
-        stages: Annotated[
-            str, typer.Option(help="Stages, separated by commas.")
-        ] = "init,prepare,main,cleanup,dispose",
-        storage: Annotated[str, typer.Option(help="mock, swift, s3 or none.")] = "mock",
-        auth: Annotated[str | None, typer.Option(help="none, mock, swauth or keystone.")] = None,
-        auth_url: Annotated[str | None, typer.Option(help="URL for authentication.")] = None,
-        endpoint: Annotated[str | None, typer.Option(help="Of S3.")] = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Write a workload of Table 1 as COSBench's XML, without any credentials.
+@group.command()
+def xml(
+    letter: Annotated[str, argument("A workload of Table 1: A, B, C or D.")],
+    out: Annotated[Path | None, option("New file; by default the XML is printed.")] = None,
+    name: Annotated[str | None, option("Name of the workload and of its tenant.")] = None,
+    scale: Annotated[
+        float, option("Factor for the largest object: with 0.125, C and D have 1-16 MB.")
+    ] = 1.0,
+    sizes: Annotated[
+        str | None, option("Object size or range, such as 64KB or 1-16MB; by default Table 1's.")
+    ] = None,
+    workers: Annotated[int, option("Operations in flight.")] = 32,
+    containers: Annotated[int, option("How many.")] = 4,
+    objects: Annotated[int, option("Number of objects to read, in each container.")] = 50,
+    runtime: Annotated[
+        float, quantity("--runtime", "seconds", "Duration of the main stage.", show_default="15min")
+    ] = 900.0,
+    rampup: Annotated[
+        float, quantity("--rampup", "seconds", "Duration of the ramp-up, which is not measured.")
+    ] = 0.0,
+    total_ops: Annotated[
+        int | None, option("Maximum number of operations of the main stage.")
+    ] = None,
+    stages: Annotated[
+        str, option("Stages, separated by commas.")
+    ] = "init,prepare,main,cleanup,dispose",
+    storage: Annotated[str, option("mock, swift, s3 or none.")] = "mock",
+    auth: Annotated[str | None, option("none, mock, swauth or keystone.")] = None,
+    auth_url: Annotated[str | None, option("URL for authentication.")] = None,
+    endpoint: Annotated[str | None, option("Of S3.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a workload of Table 1 as COSBench's XML, without any credentials.
 
-        `hotbed cosbench run --credentials FILE` fills them in.
-        """
-        from schemas.durable import write_file
-        from schemas.errors import UserError
-        from workloads.cosbench.workload import access_of, table_workload, to_xml
+    `hotbed cosbench run --credentials FILE` fills them in.
+    """
+    from schemas.durable import write_file
+    from workloads.cosbench.workload import access_of, table_workload, to_xml
 
-        made = table_workload(
-            letter,
-            name=name,
-            scale=scale,
-            sizes=sizes,
-            runtime=runtime,
-            rampup=rampup,
-            workers=workers,
-            containers=containers,
-            objects=objects,
-            total_ops=total_ops,
-            **access_of(storage, auth, auth_url, endpoint),
+    made = table_workload(
+        letter,
+        name=name,
+        scale=scale,
+        sizes=sizes,
+        runtime=runtime,
+        rampup=rampup,
+        workers=workers,
+        containers=containers,
+        objects=objects,
+        total_ops=total_ops,
+        **access_of(storage, auth, auth_url, endpoint),
+    )
+    text = to_xml(made, tuple(part.strip() for part in stages.split(",") if part.strip()))
+    if out is not None:
+        try:
+            write_file(out, text, 0o600, exclusive=True)
+        except FileExistsError as error:
+            raise UserError("is there already", where=out, do="name another file") from error
+    facts = {"name": made.name, "file": None if out is None else str(out)}
+    facts["xml"] = text if out is None else None
+    emit(facts, as_json, lambda: text.rstrip("\n") if out is None else f"Written: {out}")
+
+
+@group.command()
+def check(
+    workload: Annotated[
+        Path | None, argument("A workload of COSBench, XML.", show_default=False)
+    ] = None,
+    release: Annotated[Path | None, option("An unpacked release of COSBench to look at.")] = None,
+    java: Annotated[str | None, option("Java executable for COSBench.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show a workload with everything inherited; or check if a release can run here.
+
+    What is not supported is refused by its name. Exit 1 if a release cannot run.
+    """
+    from workloads.cosbench import driver
+    from workloads.cosbench.credentials import read_xml
+    from workloads.cosbench.release import examine
+
+    if (workload is None) == (release is None):
+        raise UserError("give either a workload's XML to check, or --release FOLDER")
+    if workload is not None:
+        plan = driver.check(read_xml(workload), str(workload))
+        emit(plan, as_json, lambda: cosbench_views.plan_table(plan))
+        return
+    assert release is not None
+    found = examine(release, java=java)
+    emit(found, as_json, lambda: cosbench_views.release_table(found))
+    if not found.good:
+        raise typer.Exit(1)
+
+
+@group.command()
+def run(
+    workload: Annotated[Path, argument("A workload of COSBench, XML.")],
+    out: Annotated[Path | None, option("New folder for the archive.", show_default=False)] = None,
+    credentials: Annotated[
+        Path | None, option("JSON with user and key, that only you can read.")
+    ] = None,
+    open_loop: Annotated[
+        str | None, option("Operations a second, whatever they take: RATE or RATE:constant.")
+    ] = None,
+    seed: Annotated[int | None, option("Of what is drawn; not of COSBench.")] = None,
+    only_stage: Annotated[
+        list[str] | None, option("Run this stage alone; may be repeated.")
+    ] = None,
+    controller: Annotated[
+        str | None, option("A real COSBench's controller: HOST or http://HOST:PORT.")
+    ] = None,
+    archive: Annotated[
+        str | None, option("That controller's archive folder: here, or NODE:FOLDER.")
+    ] = None,
+    login: Annotated[Path | None, option("JSON with the controller's user and key.")] = None,
+    node: Annotated[str | None, option("Run on this client node of a testbed.")] = None,
+    tenant: Annotated[
+        str | None, option("With --node: credentials of this tenant of its store.")
+    ] = None,
+    testbed: TestbedOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a workload: by the embedded driver, or with --controller by a real COSBench.
+
+    Ctrl-C ends the stage it is in; what was measured until then is kept. Exit 1 when a stage
+    did not complete.
+    """
+    from hotbed.progress import progress
+    from schemas.durable import make_folder
+    from workloads.cosbench import driver
+    from workloads.cosbench.credentials import filled, found_in, read_xml
+
+    options = _drive_options(open_loop, seed, only_stage)
+    on_testbed = node is not None or testbed is not None
+    if controller is not None:
+        _check_real(archive, testbed, node or tenant, options)
+    elif archive is not None or login is not None:
+        raise UserError("--archive and --login are a real COSBench's", do="give --controller too")
+    elif tenant is not None and not on_testbed:
+        raise UserError("--tenant is one of a testbed's store", do="give --node or --testbed too")
+    xml, given = read_xml(workload), found_in(credentials)
+    folder = out or Path("artifacts") / f"cosbench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    if folder.exists():
+        raise UserError("is there already: results are never overwritten", where=folder)
+    make_folder(folder.parent)
+    with progress("cosbench") as report, _kept(folder):
+        if controller is not None:
+            source = _source(archive or "", testbed)
+            text = filled(xml, given.values, str(workload))
+            found = _real(controller, source, login, text, folder, report)
+        else:
+            if on_testbed:
+                place = _client(testbed, node)
+                text = filled(xml, place.values(tenant, given), str(workload))
+                done = place.run(text, options, folder, report)
+            else:
+                text = filled(xml, given.for_cosdrive(), str(workload))
+                done = driver.run_here(text, str(workload), folder, options, report)
+            _warn(done.warnings)
+            found = done.archive
+    _warn(found.warnings)
+    emit(
+        cosbench_views.archive_facts(found, False),
+        as_json,
+        lambda: cosbench_views.archive_table(found, False),
+    )
+    if not found.finished:
+        raise typer.Exit(1)
+
+
+def _drive_options(
+    open_loop: str | None, seed: int | None, only_stage: list[str] | None
+) -> DriveOptions:
+    from workloads.cosbench.driver import DriveOptions
+
+    rate, _, words = (open_loop or "").partition(":")
+    arrivals: Literal["poisson", "constant"] = "constant" if words == "constant" else "poisson"
+    try:
+        if words not in ("", "poisson", "constant"):
+            raise ValueError
+        per_second = None if open_loop is None else float(rate)
+        return DriveOptions(per_second, arrivals, seed, tuple(only_stage or ()))
+    except ValueError as error:
+        raise UserError(
+            "write operations a second, such as 200 or 200:constant",
+            where=f"--open-loop {open_loop}",
+        ) from error
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    """Print each warning on standard error."""
+    for warning in warnings:
+        typer.echo(f"hotbed: {warning}", err=True)
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """Print the folder of the results if the run does not finish."""
+    try:
+        yield
+    except BaseException:
+        if folder.exists():
+            typer.echo(f"hotbed: what was measured until then is in {folder}", err=True)
+        raise
+
+
+def _check_real(
+    archive: str | None, testbed: str | None, node: str | None, options: DriveOptions
+) -> None:
+    """Raise UserError if an option does not fit --controller."""
+    if archive is None:
+        raise UserError(
+            "a controller leaves its results in files alone", do="give its --archive folder too"
         )
-        text = to_xml(made, tuple(part.strip() for part in stages.split(",") if part.strip()))
-        if out is not None:
-            try:
-                write_file(out, text, 0o600, exclusive=True)
-            except FileExistsError as error:
-                raise UserError("is there already", where=out, do="name another file") from error
-        facts = {"name": made.name, "file": None if out is None else str(out)}
-        facts["xml"] = text if out is None else None
-        emit(facts, as_json, lambda: text.rstrip("\n") if out is None else f"Written: {out}")
+    if node is not None:
+        raise UserError("--controller has drivers of its own", do="leave --node and --tenant out")
+    if testbed is not None and not _node_of(archive)[0]:
+        raise UserError("--testbed goes with an archive on one of its nodes: --archive NODE:FOLDER")
+    if options.flags():
+        raise UserError(
+            "--open-loop, --seed and --only-stage are the embedded driver's: a real COSBench "
+            "has none of them"
+        )
 
 
-def _check(group: typer.Typer) -> None:
-    @group.command()
-    def check(
-        workload: Annotated[
-            Path | None, typer.Argument(help="A workload of COSBench, XML.", show_default=False)
-        ] = None,
-        release: Annotated[
-            Path | None, typer.Option(help="An unpacked release of COSBench to look at.")
-        ] = None,
-        java: Annotated[str | None, typer.Option(help="Java executable for COSBench.")] = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Show a workload with everything inherited; or check if a release can run here.
+def _node_of(archive: str) -> tuple[str, str]:
+    """Split NODE:FOLDER into (node or nothing, folder); a folder of this machine has no node."""
+    node, colon, path = archive.partition(":")
+    return (node, path) if colon and path.startswith("/") and "/" not in node else ("", archive)
 
-        What is not supported is refused by its name. Exit 1 if a release cannot run.
-        """
-        from schemas.errors import UserError
+
+def _source(archive: str, testbed: str | None) -> ArchiveSource:
+    from testbed.agent.reach import LocalShell
+    from testbed.choose import choose_ready, select
+    from testbed.reach import shell_to
+    from workloads.cosbench.real import ArchiveSource
+
+    node, path = _node_of(archive)
+    if not node:
+        return ArchiveSource(LocalShell("this machine"), path)
+    _, found = choose_ready(testbed)
+    return ArchiveSource(shell_to(found, select(found, node)[0]), path)
+
+
+def _real(
+    controller: str,
+    source: ArchiveSource,
+    login: Path | None,
+    xml: str,
+    folder: Path,
+    report: Progress,
+) -> Archive:
+    from workloads.cosbench.credentials import from_file
+    from workloads.cosbench.real import LOGIN, ControllerClient, run
+
+    client = ControllerClient(controller, LOGIN if login is None else from_file(login))
+    source.sizes()  # fail before submitting anything if the archive is missing
+    return run(client, source, xml, folder, report)
+
+
+@dataclass(frozen=True)
+class _ClientNode:
+    """Client node of a running testbed."""
+
+    testbed: Testbed
+    name: str
+
+    def _shell(self, node: str) -> Shell:
+        from testbed.reach import shell_to
+
+        return shell_to(self.testbed, self.testbed.node(node))
+
+    def values(self, tenant: str | None, given: Credentials) -> dict[str, str]:
+        """Return the given credentials, with those of a tenant of the testbed's store on top."""
         from workloads.cosbench import driver
-        from workloads.cosbench.credentials import read_xml
-        from workloads.cosbench.release import examine
 
-        if (workload is None) == (release is None):
-            raise UserError("give either a workload's XML to check, or --release FOLDER")
-        if workload is not None:
-            plan = driver.check(read_xml(workload), str(workload))
-            emit(plan, as_json, lambda: cosbench_views.plan_table(plan))
-            return
-        assert release is not None
-        found = examine(release, java=java)
-        emit(found, as_json, lambda: cosbench_views.release_table(found))
-        if not found.good:
-            raise typer.Exit(1)
+        values = given.for_cosdrive()
+        if tenant is not None:
+            values |= driver.tenant(self._shell(self.name), tenant).for_cosdrive()
+        return values
 
+    def run(self, xml: str, options: DriveOptions, folder: Path, report: Progress) -> DriverResult:
+        """Run a workload to its end."""
+        from testbed.client import agent_client
+        from workloads.cosbench import driver
+        from workloads.cosbench.credentials import planned_seconds
 
-def _show(group: typer.Typer) -> None:
-    @group.command()
-    def show(
-        folder: Folder,
-        workload: Which = None,
-        series: Annotated[
-            bool, typer.Option("--series", help="Also print the series of each stage.")
-        ] = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Show the results in an archive of COSBench or of cosdrive."""
-        from workloads.cosbench.archive import read_archive
-
-        found = read_archive(folder, workload)
-        cosbench_run.warn(found.warnings)
-        data = cosbench_views.archive_facts(found, series)
-        emit(data, as_json, lambda: cosbench_views.archive_table(found, series))
+        longest = driver.LONGEST_S + sum(planned_seconds(xml).values())
+        load = driver.ClientWorkload("cli", self.name, xml, longest, options)
+        with alone(self.testbed):
+            client = agent_client(self.testbed)
+            return driver.run_on(client, self._shell, [load], folder, report)[load.name]
 
 
-def _compare(group: typer.Typer) -> None:
-    @group.command()
-    def compare(
-        first: Folder,
-        second: Folder,
-        first_workload: Annotated[
-            str | None, typer.Option(help="The workload in the first archive.")
-        ] = None,
-        second_workload: Annotated[
-            str | None, typer.Option(help="The workload in the second archive.")
-        ] = None,
-        main_only: Annotated[
-            bool, typer.Option("--main-only", help="Only the measured stages.")
-        ] = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Compare two archives, such as a real COSBench's and cosdrive's of the same XML.
+def _client(testbed: str | None, node: str | None) -> _ClientNode:
+    from testbed.choose import choose_ready
 
-        Exit 1 if one lacks operations of the other, or their workers differ.
-        """
-        from workloads.cosbench.archive import read_archive
-        from workloads.cosbench.tables import compare as side_by_side
+    _, found = choose_ready(testbed)
+    clients = [one.name for one in found.with_role("client")]
+    name = node or next(iter(clients), "")
+    if name not in clients:
+        listed = ", ".join(clients) or "none"
+        raise UserError(
+            f"has no client node {name!r}; client nodes: {listed}", where=f"testbed {found.name}"
+        )
+    return _ClientNode(found, name)
 
-        archives = read_archive(first, first_workload), read_archive(second, second_workload)
-        for archive in archives:
-            cosbench_run.warn(archive.warnings)
-        found = side_by_side(*archives, main_only=main_only)
-        facts = asdict(found) | {"same_shape": found.same_shape}
-        emit(facts, as_json, lambda: cosbench_views.comparison_table(found))
-        if not found.same_shape:
-            raise typer.Exit(1)
+
+@group.command()
+def show(
+    folder: Folder,
+    workload: Which = None,
+    series: Annotated[bool, named("--series", "Also print the series of each stage.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the results in an archive of COSBench or of cosdrive."""
+    from workloads.cosbench.archive import read_archive
+
+    found = read_archive(folder, workload)
+    _warn(found.warnings)
+    data = cosbench_views.archive_facts(found, series)
+    emit(data, as_json, lambda: cosbench_views.archive_table(found, series))
+
+
+@group.command()
+def compare(
+    first: Folder,
+    second: Folder,
+    first_workload: Annotated[str | None, option("The workload in the first archive.")] = None,
+    second_workload: Annotated[str | None, option("The workload in the second archive.")] = None,
+    main_only: Annotated[bool, named("--main-only", "Only the measured stages.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare two archives, such as a real COSBench's and cosdrive's of the same XML.
+
+    Exit 1 if one lacks operations of the other, or their workers differ.
+    """
+    from workloads.cosbench.archive import read_archive
+    from workloads.cosbench.tables import compare as side_by_side
+
+    archives = read_archive(first, first_workload), read_archive(second, second_workload)
+    for archive in archives:
+        _warn(archive.warnings)
+    found = side_by_side(*archives, main_only=main_only)
+    facts = asdict(found) | {"same_shape": found.same_shape}
+    emit(facts, as_json, lambda: cosbench_views.comparison_table(found))
+    if not found.same_shape:
+        raise typer.Exit(1)

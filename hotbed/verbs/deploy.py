@@ -4,87 +4,71 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from hotbed.alone import alone
 from hotbed.exit_codes import resumable
-from hotbed.options import flag
+from hotbed.options import argument, named, option
 from hotbed.output import JsonFlag, emit
 from hotbed.site_options import YesWipeOption
 from schemas.errors import UserError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    testbed: Annotated[str | None, argument("Optional if there is only one.")] = None,
+    remove: Annotated[bool, named("--remove", "Remove the store and its data.")] = False,
+    packages: Annotated[
+        bool, named("--packages", "With --remove: remove the packages as well.")
+    ] = False,
+    wipe: Annotated[
+        bool,
+        named(
+            "--wipe",
+            "Wipe devices that have been used otherwise. Devices of your own "
+            "machines need consent, or --yes-wipe with their names.",
+        ),
+    ] = False,
+    yes_wipe: YesWipeOption = None,
+    deployer: Annotated[
+        str | None, option("own, ceph-ansible or cephadm; by default the spec's.")
+    ] = None,
+    dry_run: Annotated[bool, named("--dry-run", "Only print the steps.")] = False,
+    no_snapshot: Annotated[
+        bool, named("--no-snapshot", "Do not take a snapshot of the deployed state.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""
+    from hotbed.progress import progress
+    from hotbed.site_options import wipe_leftovers
+    from testbed.choose import choose_ready
+    from testbed.deploy import deployers, deployment
 
-    @app.command()
-    def deploy(
-        testbed: Annotated[
-            str | None, typer.Argument(help="Optional if there is only one.")
-        ] = None,
-        remove: Annotated[bool, flag("--remove", "Remove the store and its data.")] = False,
-        packages: Annotated[
-            bool, flag("--packages", "With --remove: remove the packages as well.")
-        ] = False,
-        wipe: Annotated[
-            bool,
-            flag(
-                "--wipe",
-                "Wipe devices that have been used otherwise. Devices of your own "
-                "machines need consent, or --yes-wipe with their names.",
-            ),
-        ] = False,
-        yes_wipe: YesWipeOption = None,
-        deployer: Annotated[
-            str | None,
-            typer.Option(help="own, ceph-ansible or cephadm; by default the spec's."),
-        ] = None,
-        dry_run: Annotated[bool, flag("--dry-run", "Only print the steps.")] = False,
-        no_snapshot: Annotated[
-            bool, flag("--no-snapshot", "Do not take a snapshot of the deployed state.")
-        ] = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""
-        from hotbed.progress import progress
-        from hotbed.site_options import wipe_leftovers
-        from testbed.choose import choose_ready
-        from testbed.deploy import deployers, deployment
-
-        if remove:
-            _refuse_with_removal(
-                deployer,
-                dry_run=dry_run,
-                wipe=wipe,
-                yes_wipe=yes_wipe is not None,
-                no_snapshot=no_snapshot,
-            )
-        elif packages:
-            raise UserError("--packages belongs to a removal", do="add --remove, or leave it out")
-        site, found = choose_ready(testbed)
-        if dry_run:
-            spec = deployment.asked(site, found, deployer)
-            plan = deployers.choose(spec).plan(spec)
-            emit(plan, as_json, plan.sentences)
-            return
-        with alone(found), resumable():
-            if not remove:
-                wipe = wipe_leftovers(
-                    site, found.name, wipe=wipe, devices=yes_wipe, ask=not as_json
+    if remove:
+        _refuse_with_removal(
+            deployer,
+            dry_run=dry_run,
+            wipe=wipe,
+            yes_wipe=yes_wipe is not None,
+            no_snapshot=no_snapshot,
+        )
+    elif packages:
+        raise UserError("--packages belongs to a removal", do="add --remove, or leave it out")
+    site, found = choose_ready(testbed)
+    if dry_run:
+        spec = deployment.asked(site, found, deployer)
+        plan = deployers.choose(spec).plan(spec)
+        emit(plan, as_json, plan.sentences)
+        return
+    with alone(found), resumable():
+        if not remove:
+            wipe = wipe_leftovers(site, found.name, wipe=wipe, devices=yes_wipe, ask=not as_json)
+        with progress(f"{'remove from' if remove else 'deploy'} {found.name}") as report:
+            if remove:
+                result = deployment.take_away(site, found, report, packages=packages)
+            else:
+                result = deployment.bring(
+                    site, found, report, wipe=wipe, snapshot=not no_snapshot, deployer=deployer
                 )
-            with progress(f"{'remove from' if remove else 'deploy'} {found.name}") as report:
-                if remove:
-                    result = deployment.take_away(site, found, report, packages=packages)
-                else:
-                    result = deployment.bring(
-                        site,
-                        found,
-                        report,
-                        wipe=wipe,
-                        snapshot=not no_snapshot,
-                        deployer=deployer,
-                    )
-        emit(result, as_json, result.sentence)
+    emit(result, as_json, result.sentence)
 
 
 def _refuse_with_removal(deployer: str | None, **given: bool) -> None:
@@ -93,7 +77,7 @@ def _refuse_with_removal(deployer: str | None, **given: bool) -> None:
         raise UserError(
             "--remove uses the deployer that brought the store", do="leave --deployer out"
         )
-    for option in (name.replace("_", "-") for name, there in given.items() if there):
+    for given_name in (name.replace("_", "-") for name, there in given.items() if there):
         raise UserError(
-            f"--{option} belongs to a deployment", do=f"leave --remove or --{option} out"
+            f"--{given_name} belongs to a deployment", do=f"leave --remove or --{given_name} out"
         )

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotbed.output import JsonFlag, emit
+from hotbed.options import option
+from hotbed.output import JsonFlag, emit, new_table
 from hotbed.site_options import AcceptHostKeysOption
+from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -22,47 +24,40 @@ if TYPE_CHECKING:
     from testbed.spec import TestbedSpec
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    spec: Annotated[
+        Path | None, option("Also check the disk and memory that this spec needs.")
+    ] = None,
+    site: Annotated[
+        Path | None, option("Check the machines that this spec's site names, over ssh.")
+    ] = None,
+    accept_host_keys: AcceptHostKeysOption = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check that this machine has everything; exit 1 when something needed is missing.
 
-    @app.command()
-    def doctor(
-        spec: Annotated[
-            Path | None, typer.Option(help="Also check the disk and memory that this spec needs.")
-        ] = None,
-        site: Annotated[
-            Path | None,
-            typer.Option(help="Check the machines that this spec's site names, over ssh."),
-        ] = None,
-        accept_host_keys: AcceptHostKeysOption = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Check that this machine has everything; exit 1 when something needed is missing.
+    With --site also the machines of the spec: logins, disks and what is on them, clocks, ports,
+    kernels, sizes, and the network between them; and, where the testbed is up, that the store's
+    back ends are closed to others. Nothing is changed there.
+    """
+    from testbed.doctor import diagnose, lacking
+    from testbed.spec import load_spec
 
-        With --site also the machines of the spec: logins, disks and what is on them, clocks, ports,
-        kernels, sizes, and the network between them; and, where the testbed is up, that the store's
-        back ends are closed to others. Nothing is changed there.
-        """
-        from schemas.errors import UserError
-        from testbed.doctor import diagnose, lacking
-        from testbed.spec import load_spec
-
-        if site is not None:
-            if spec is not None:
-                raise UserError("--site checks its spec too", do="give --spec or --site, not both")
-            _machines(load_spec(site), accept_host_keys, as_json)
-            return
-        if accept_host_keys:
-            raise UserError("--accept-host-keys is for machines", do="name their spec with --site")
-        findings = diagnose(load_spec(spec) if spec else None)
-        emit(findings, as_json, lambda: _table(findings))
-        if lacking(findings):
-            raise typer.Exit(1)
+    if site is not None:
+        if spec is not None:
+            raise UserError("--site checks its spec too", do="give --spec or --site, not both")
+        _machines(load_spec(site), accept_host_keys, as_json)
+        return
+    if accept_host_keys:
+        raise UserError("--accept-host-keys is for machines", do="name their spec with --site")
+    findings = diagnose(load_spec(spec) if spec else None)
+    emit(findings, as_json, lambda: _table(findings))
+    if lacking(findings):
+        raise typer.Exit(1)
 
 
 def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:
     from hotbed.progress import progress
-    from schemas.errors import UserError
     from testbed.doctor import diagnose, lacking, peer_findings
     from testbed.sites import open_site
     from testbed.sites.contract import CautiousSite, InspectingSite
@@ -108,13 +103,11 @@ def _tables(here: list[CheckResult], machines: Sequence[HostFindings]) -> Group:
     return Group(*tables)
 
 
-def _table(findings: Sequence[CheckResult], title: str | None = None) -> Table:
-    from rich import box
-    from rich.table import Table
+def _table(findings: Sequence[CheckResult], title: str = "") -> Table:
     from rich.text import Text
 
     columns = ("", "needed", "found", "how to install it")
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table = new_table(*columns, title=title)
     for finding in findings:
         bad = Text("missing", style="red") if finding.needed else Text("short", style="yellow")
         table.add_row(

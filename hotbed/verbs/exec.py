@@ -6,42 +6,37 @@ from typing import Annotated
 
 import typer
 
+from hotbed.options import argument
 from hotbed.views import TestbedOption
 
+CONTEXT = {"ignore_unknown_options": True}
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
 
-    @app.command("exec", context_settings={"ignore_unknown_options": True})
-    def exec_(
-        nodes: Annotated[
-            str, typer.Argument(help="Names, groups or roles, separated by commas; or all.")
-        ],
-        command: Annotated[
-            list[str], typer.Argument(help="Command after --; a single word is a shell line.")
-        ],
-        testbed: TestbedOption = None,
-    ) -> None:
-        """Run a command on nodes in parallel; exit 1 when it failed on any.
+def verb(
+    nodes: Annotated[str, argument("Names, groups or roles, separated by commas; or all.")],
+    command: Annotated[list[str], argument("Command after --; a single word is a shell line.")],
+    testbed: TestbedOption = None,
+) -> None:
+    """Run a command on nodes in parallel; exit 1 when it failed on any.
 
-        Ctrl-C ends the command on every node.
-        """
-        import sys
+    Ctrl-C ends the command on every node.
+    """
+    import sys
 
-        from testbed.choose import choose_partly, select
-        from testbed.reach import run_on
+    from testbed.choose import choose_partly, select
+    from testbed.reach import run_on
 
-        found = choose_partly(testbed)
-        chosen = select(found, nodes)
-        width = max(len(node.name) for node in chosen)
+    found = choose_partly(testbed)
+    chosen = select(found, nodes)
+    width = max(len(node.name) for node in chosen)
 
-        def show(node: str, line: str, is_error: bool) -> None:
-            stream = sys.stderr if is_error else sys.stdout
-            print(f"{node:<{width}} | {line}", file=stream, flush=True)
+    def show(node: str, line: str, is_error: bool) -> None:
+        stream = sys.stderr if is_error else sys.stdout
+        print(f"{node:<{width}} | {line}", file=stream, flush=True)
 
-        codes = run_on(found, chosen, command, show)
-        for node, code in codes.items():
-            if code != 0:
-                print(f"{node:<{width}} | exit code {code}", file=sys.stderr)
-        if any(codes.values()):
-            raise typer.Exit(1)
+    codes = run_on(found, chosen, command, show)
+    for node, code in codes.items():
+        if code != 0:
+            print(f"{node:<{width}} | exit code {code}", file=sys.stderr)
+    if any(codes.values()):
+        raise typer.Exit(1)

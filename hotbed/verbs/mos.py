@@ -8,105 +8,89 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotbed.exit_codes import EXIT_MISSED
-from hotbed.mos_profile import profile
-from hotbed.output import JsonFlag, emit
+from hotbed.options import argument, option
+from hotbed.output import JsonFlag, emit, new_table
+from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.table import Table
 
     from controllers.microstores.problem import MicrostorePlan
     from controllers.microstores.rules import Allocation, RuleFinding
     from controllers.microstores.spec import Spec
 
-SpecFile = Annotated[
-    Path, typer.Argument(help="Tenants, pool and performance model (docs/mos.md).")
-]
+SpecFile = Annotated[Path, argument("Tenants, pool and performance model (docs/mos.md).")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="MOS: plans of microstores, and their rules.")
-    app.add_typer(group, name="mos")
-    for verb in (_plan, _rules, profile):
-        verb(group)
+group = typer.Typer(no_args_is_help=True, help="MOS: plans of microstores, and their rules.")
 
 
-def _plan(group: typer.Typer) -> None:
-    @group.command()
-    def plan(
-        spec: SpecFile,
-        solver: Annotated[
-            str, typer.Option(help="highs, or exact: the search that controllers use.")
-        ] = "highs",
-        objective: Annotated[
-            str, typer.Option(help="cost, or value: the most performance per price.")
-        ] = "cost",
-        parameters_out: Annotated[
-            Path | None,
-            typer.Option(help="New file for the parameters of the controller mos-pp."),
-        ] = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Say what each microstore should hold so that its tenants' SLAs are met.
+@group.command()
+def plan(
+    spec: SpecFile,
+    solver: Annotated[str, option("highs, or exact: the search that controllers use.")] = "highs",
+    objective: Annotated[str, option("cost, or value: the most performance per price.")] = "cost",
+    parameters_out: Annotated[
+        Path | None, option("New file for the parameters of the controller mos-pp.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say what each microstore should hold so that its tenants' SLAs are met.
 
-        Exit code 3: the pool does not suffice for every SLA; the plan is the best that was found.
-        """
-        from controllers.microstores.optimiser import plan as optimise
-        from controllers.microstores.rules import division_of
+    Exit code 3: the pool does not suffice for every SLA; the plan is the best that was found.
+    """
+    from controllers.microstores.optimiser import plan as optimise
+    from controllers.microstores.rules import division_of
 
-        read = _read(spec)
-        made = optimise(
-            read.model,
-            read.demands,
-            read.pool,
-            prices=read.prices,
-            headroom=read.headroom,
-            solver=solver,
-            objective=objective,
+    read = _read(spec)
+    made = optimise(
+        read.model,
+        read.demands,
+        read.pool,
+        prices=read.prices,
+        headroom=read.headroom,
+        solver=solver,
+        objective=objective,
+    )
+    if parameters_out is not None:
+        _write_parameters(read, parameters_out)
+    found = _findings(read, division_of(made, read.pool.total))
+    data = made.to_json() | {"rules": [finding.to_json() for finding in found]}
+    data |= {"bills": _bills(read, made)}
+    emit(data, as_json, lambda: _plan_table(made, found))
+    if not as_json:
+        for note in made.notes:
+            typer.echo(note)
+    if made.violated:
+        raise typer.Exit(EXIT_MISSED)
+
+
+@group.command()
+def rules(spec: SpecFile, as_json: JsonFlag = False) -> None:
+    """Check what microstores hold (`holds` in the file) against the paper's rules R1 to R7.
+
+    Ends with 1 when a rule is broken.
+    """
+    from controllers.microstores.problem import wanted_rates
+    from controllers.microstores.rules import Allocation, broken
+
+    read = _read(spec)
+    if not read.holds:
+        raise UserError(
+            "`holds` is missing: the resources of each microstore",
+            where=spec,
+            do="hotbed mos plan checks the plan that it makes",
         )
-        if parameters_out is not None:
-            _write_parameters(read, parameters_out)
-        found = _findings(read, division_of(made, read.pool.total))
-        data = made.to_json() | {"rules": [finding.to_json() for finding in found]}
-        data |= {"bills": _bills(read, made)}
-        emit(data, as_json, lambda: _plan_table(made, found))
-        if not as_json:
-            for note in made.notes:
-                typer.echo(note)
-        if made.violated:
-            raise typer.Exit(EXIT_MISSED)
-
-
-def _rules(group: typer.Typer) -> None:
-    @group.command()
-    def rules(spec: SpecFile, as_json: JsonFlag = False) -> None:
-        """Check what microstores hold (`holds` in the file) against the paper's rules R1 to R7.
-
-        Ends with 1 when a rule is broken.
-        """
-        from controllers.microstores.problem import wanted_rates
-        from controllers.microstores.rules import Allocation, broken
-        from schemas.errors import UserError
-
-        read = _read(spec)
-        if not read.holds:
-            raise UserError(
-                "`holds` is missing: the resources of each microstore",
-                where=spec,
-                do="hotbed mos plan checks the plan that it makes",
-            )
-        needed: dict[str, float] = {}
-        for demand in read.demands:
-            need = wanted_rates(demand, read.model, read.headroom).need
-            needed[demand.microstore] = needed.get(demand.microstore, 0.0) + need
-        tenants = {demand.tenant: demand.microstore for demand in read.demands}
-        found = _findings(read, Allocation(read.pool.total, read.holds, tenants, needed))
-        data = {"rules": [finding.to_json() for finding in found], "broken": len(broken(found))}
-        emit(data, as_json, lambda: _rules_table(found))
-        if broken(found):
-            raise typer.Exit(1)
+    needed: dict[str, float] = {}
+    for demand in read.demands:
+        need = wanted_rates(demand, read.model, read.headroom).need
+        needed[demand.microstore] = needed.get(demand.microstore, 0.0) + need
+    tenants = {demand.tenant: demand.microstore for demand in read.demands}
+    found = _findings(read, Allocation(read.pool.total, read.holds, tenants, needed))
+    data = {"rules": [finding.to_json() for finding in found], "broken": len(broken(found))}
+    emit(data, as_json, lambda: _rules_table(found))
+    if broken(found):
+        raise typer.Exit(1)
 
 
 def _read(path: Path) -> Spec:
@@ -121,7 +105,6 @@ def _write_parameters(read: Spec, path: Path) -> None:
 
     from controllers.microstores.spec import controller_parameters
     from schemas.durable import write_file
-    from schemas.errors import UserError
 
     try:
         text = yaml.safe_dump(controller_parameters(read), sort_keys=False)
@@ -151,13 +134,12 @@ def _bills(read: Spec, made: MicrostorePlan) -> list[dict[str, Any]] | None:
     return bills(made, read.prices.of, sizes)
 
 
-def _plan_table(made: MicrostorePlan, found: Sequence[RuleFinding]) -> Table:
-    from rich.table import Table
+def _plan_table(made: MicrostorePlan, found: Sequence[RuleFinding]) -> object:
 
     from controllers.microstores.rules import broken
 
     names = ", ".join(f"{f.rule} ({f.microstore or 'all'})" for f in broken(found))
-    table = Table(
+    table = new_table(
         *("tenant", "microstore", "proxy cores", "storage cores", "Mbit/s", "SSDs", "HDDs"),
         *("requests/s", "needed", "SLA"),
         caption=f"cost {made.cost:.4g} by {made.solver}; rules broken: {names or 'none'}",
@@ -175,11 +157,77 @@ def _plan_table(made: MicrostorePlan, found: Sequence[RuleFinding]) -> Table:
     return table
 
 
-def _rules_table(found: Sequence[RuleFinding]) -> Table:
-    from rich.table import Table
+def _rules_table(found: Sequence[RuleFinding]) -> object:
 
-    table = Table("rule", "microstore", "verdict", "why")
+    table = new_table("rule", "microstore", "verdict", "why")
     for finding in found:
         where = finding.microstore or "all"
         table.add_row(finding.rule, where, finding.verdict, finding.sentence)
+    return table
+
+
+WHAT = {"cospurf": "the optimiser's cospurf", "simulator": "COSPerf"}
+
+
+@group.command()
+def profile(
+    runs: Annotated[
+        str,
+        argument(
+            "Folder of a campaign's runs, JSON file of points, or the name of points that "
+            "come with Hotbed (local, paper) or were kept."
+        ),
+    ],
+    out: Annotated[
+        Path | None, option("New JSON file for the profile.", show_default=False)
+    ] = None,
+    keep: Annotated[
+        str | None, option("Keep the points under this name, for cells' profile.")
+    ] = None,
+    seed: Annotated[int, option("Seed that splits the configurations into two halves.", min=0)] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit cospurf and COSPerf to measured runs, and say how well they predict others.
+
+    They are fitted to disjoint halves of the configurations. Errors are of configurations that
+    were held out.
+    """
+    from campaigns.papers.mos.profile.document import document, points_of, write
+    from campaigns.papers.mos.profile.points import keep as keep_points
+
+    points = points_of(runs)
+    made = document(points, seed)
+    kept = None if keep is None else keep_points(points, keep)
+    if out is not None:
+        write(made, out)
+    emit(made, as_json, lambda: _profile_table(made))
+    if not as_json:
+        for name, value in made["simulator"].items():
+            typer.echo(f"{name}: {value:.4g}")
+        if out is not None:
+            typer.echo(f"Written: {out.resolve()}")
+        if kept is not None:
+            typer.echo(f"Kept: {kept}")
+
+
+def _profile_table(made: dict[str, Any]) -> object:
+
+    counts = {name: len(made["runs"][name]) for name in WHAT}
+    table = new_table(
+        *("model", "workload", "configurations", "median error", "95 % interval", "worst"),
+        title=f"Profile {made['name']}: errors on configurations held out",
+        caption=f"COSPerf is fitted to {counts['simulator']} runs, cospurf of {counts['cospurf']} "
+        "others",
+    )
+    for name, words in WHAT.items():
+        for one in made["errors"][name]:
+            interval = one["ci95"]
+            table.add_row(
+                words,
+                one["workload"],
+                str(one["configurations"]),
+                f"{one['median']:.0%}",
+                "" if interval is None else f"{interval[0]:.0%} to {interval[1]:.0%}",
+                f"{one['worst']:.0%}",
+            )
     return table

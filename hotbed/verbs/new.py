@@ -7,31 +7,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed.options import argument, named
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
     from campaigns.new_controller import NewController
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    group = typer.Typer(no_args_is_help=True, help="Write a template.")
-    app.add_typer(group, name="new")
+group = typer.Typer(no_args_is_help=True, help="Write a template.")
 
-    @group.command()
-    def controller(
-        name: Annotated[str, typer.Argument(help="Name, such as my-controller.")],
-        *,
-        directory: Annotated[
-            Path, typer.Option("--dir", help="Folder of your controllers; created if missing.")
-        ] = Path("my-controllers"),
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Write a controller that works, and a test of it; nothing is overwritten."""
-        from campaigns.new_controller import new_controller
 
-        made = new_controller(name, directory)
-        emit(made, as_json, lambda: _next(made))
+@group.command()
+def controller(
+    name: Annotated[str, argument("Name, such as my-controller.")],
+    *,
+    directory: Annotated[
+        Path, named("--dir", "Folder of your controllers; created if missing.")
+    ] = Path("my-controllers"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a controller that works, and a test of it; nothing is overwritten."""
+    from campaigns.new_controller import new_controller
+
+    made = new_controller(name, directory)
+    emit(made, as_json, lambda: _next(made))
 
 
 def _next(made: NewController) -> str:

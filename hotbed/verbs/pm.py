@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -11,8 +11,8 @@ import typer
 
 from hotbed.alone import alone
 from hotbed.exit_codes import EXIT_MISSED
-from hotbed.options import flag, quantity
-from hotbed.output import JsonFlag, emit
+from hotbed.options import argument, named, option, quantity
+from hotbed.output import JsonFlag, emit, new_table
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from controllers.prioritymeister.prioritizer import PriorityPlan
     from workloads.traces.reader import TraceReader
 
-Verb = Callable[..., None]
-TraceFile = Annotated[Path, typer.Argument(help="Trace file, plain or gzip.")]
+TraceFile = Annotated[Path, argument("Trace file, plain or gzip.")]
 Format = Annotated[
     str,
     typer.Option(
@@ -33,49 +32,29 @@ Format = Annotated[
         show_default=True,
     ),
 ]
-Disk = Annotated[int | None, typer.Option(help="Keep only the requests of this disk.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed row.")]
-Profile = Annotated[
-    Path | None, typer.Option(help="The device's profile (docs/prioritymeister.md).")
-]
+Disk = Annotated[int | None, option("Keep only the requests of this disk.")]
+Strict = Annotated[bool, named("--strict", "Stop at the first malformed row.")]
+Profile = Annotated[Path | None, option("The device's profile (docs/prioritymeister.md).")]
 Completion = Annotated[
-    bool,
-    typer.Option("--completion", help="Microsoft traces: TimeStamp is the arrival, not the end."),
+    bool, named("--completion", "Microsoft traces: TimeStamp is the arrival, not the end.")
 ]
 Link = Annotated[
     float,
     quantity(
-        "--link",
-        "bits_per_s",
-        "Link rate; network load is a share of it.",
-        show_default="1Gbit",
+        "--link", "bits_per_s", "Link rate; network load is a share of it.", show_default="1Gbit"
     ),
 ]
-TopologyFile = Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")]
-PolicyOption = Annotated[
-    str, typer.Option("--policy", help="pm, ps, cake, edf, byslo, mclock or none.")
-]
-ModeOption = Annotated[str, typer.Option("--mode", help="Mode of pm: hold or best-effort.")]
-DepthOption = Annotated[
-    int, typer.Option("--depth", help="Requests at a device at a time; 0 is any number.")
-]
+TopologyFile = Annotated[Path, argument("Hosts, devices and workloads, YAML.")]
+PolicyOption = Annotated[str, named("--policy", "pm, ps, cake, edf, byslo, mclock or none.")]
+ModeOption = Annotated[str, named("--mode", "Mode of pm: hold or best-effort.")]
+DepthOption = Annotated[int, named("--depth", "Requests at a device at a time; 0 is any number.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    group = typer.Typer(
-        no_args_is_help=True,
-        help="PriorityMeister: plan priorities and rate limits for tail latency.",
-    )
-    app.add_typer(group, name="pm")
-    traces = typer.Typer(no_args_is_help=True, help="Show or generate traces.")
-    group.add_typer(traces, name="trace")
-    verbs: tuple[Verb, ...] = (curve, plan, place, profile, parameters, simulate, apply)
-    of_traces: tuple[Verb, ...] = (stats, standin, generate, convert)
-    for verb in verbs:
-        group.command()(verb)
-    for verb in of_traces:
-        traces.command()(verb)
+group = typer.Typer(
+    no_args_is_help=True, help="PriorityMeister: plan priorities and rate limits for tail latency."
+)
+traces = typer.Typer(no_args_is_help=True, help="Show or generate traces.")
+group.add_typer(traces, name="trace")
 
 
 def _reader(
@@ -84,18 +63,12 @@ def _reader(
     from workloads.traces.reader import TraceReader
 
     return TraceReader(
-        trace,
-        format=form,
-        disk=disk,
-        on_error="stop" if strict else "skip",
-        completion=completion,
+        trace, format=form, disk=disk, on_error="stop" if strict else "skip", completion=completion
     )
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    from rich.table import Table
-
-    view = Table(*heads)
+    view = new_table(*heads)
     for row in rows:
         view.add_row(*row)
     return view
@@ -106,13 +79,12 @@ def _tell(text: str) -> None:
         typer.echo(f"hotbed: {text}.", err=True)
 
 
+@group.command()
 def curve(
     trace: TraceFile,
-    stage: Annotated[str, typer.Option(help="storage, network-in or network-out.")],
+    stage: Annotated[str, option("storage, network-in or network-out.")],
     profile: Profile = None,
-    rates: Annotated[
-        str | None, typer.Option(help="Print the burst for these rates: R1,R2,...")
-    ] = None,
+    rates: Annotated[str | None, option("Print the burst for these rates: R1,R2,...")] = None,
     form: Format = "auto",
     disk: Disk = None,
     strict: Strict = False,
@@ -125,12 +97,7 @@ def curve(
     second. Without --rates the corners: the curve is straight in between, and constant beyond
     the last.
     """
-    from campaigns.papers.prioritymeister.plan import (
-        costs_of,
-        curve_of,
-        measure_trace,
-        parse_rates,
-    )
+    from campaigns.papers.prioritymeister.plan import costs_of, curve_of, measure_trace, parse_rates
 
     asked = parse_rates(rates)
     costs = costs_of(profile, stage)
@@ -146,8 +113,9 @@ def curve(
     emit(found, as_json, lambda: _table(heads, rows))
 
 
+@traces.command()
 def stats(
-    files: Annotated[list[Path], typer.Argument(help="Traces.")],
+    files: Annotated[list[Path], argument("Traces.")],
     profile: Profile = None,
     link: Link = 1e9,
     form: Format = "auto",
@@ -184,13 +152,14 @@ def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.3g} %"
 
 
+@traces.command()
 def standin(
-    label: Annotated[str, typer.Argument(help="A workload of Table 2, A to L.")],
-    out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
+    label: Annotated[str, argument("A workload of Table 2, A to L.")],
+    out: Annotated[Path, argument("New file; .gz compresses it.")],
     profile: Profile = None,
     link: Link = 1e9,
     seconds: Annotated[float, quantity("--seconds", "seconds", "Length of the trace.")] = 600.0,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
+    seed: Annotated[int, option("The same seed gives the same trace.")] = 1,
     as_json: JsonFlag = False,
 ) -> None:
     """Make a trace with the loads and the burstiness of a workload of Table 2."""
@@ -200,19 +169,20 @@ def standin(
     emit(made, as_json, lambda: f"{out}: {made.requests} requests of {made.size} bytes")
 
 
+@traces.command()
 def generate(
-    process: Annotated[str, typer.Argument(help="poisson, hyperexponential, interrupted or copy.")],
-    out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
-    rate: Annotated[float, typer.Option(help="Arrivals per second.")] = 100.0,
-    count: Annotated[int, typer.Option(help="Requests.")] = 10_000,
-    c2: Annotated[float, typer.Option(help="Squared coefficient of variation.")] = 14.0,
+    process: Annotated[str, argument("poisson, hyperexponential, interrupted or copy.")],
+    out: Annotated[Path, argument("New file; .gz compresses it.")],
+    rate: Annotated[float, option("Arrivals per second.")] = 100.0,
+    count: Annotated[int, option("Requests.")] = 10_000,
+    c2: Annotated[float, option("Squared coefficient of variation.")] = 14.0,
     burst: Annotated[
         float, quantity("--burst", "seconds", "Mean length of a burst, interrupted.")
     ] = 1.0,
     size: Annotated[int, quantity("--size", "bytes", "Size of each request.")] = 4096,
-    read_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.6,
-    sequential_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
+    read_share: Annotated[float, option("0 to 1.")] = 0.6,
+    sequential_share: Annotated[float, option("0 to 1.")] = 0.0,
+    seed: Annotated[int, option("The same seed gives the same trace.")] = 1,
     as_json: JsonFlag = False,
 ) -> None:
     """Make a trace of a given burstiness."""
@@ -233,9 +203,10 @@ def generate(
     emit(made, as_json, lambda: f"{out}: {made.requests} requests, {made.seconds:.6g} s")
 
 
+@traces.command()
 def convert(
     trace: TraceFile,
-    out: Annotated[Path, typer.Argument(help="New file; gzip if it ends in .gz.")],
+    out: Annotated[Path, argument("New file; gzip if it ends in .gz.")],
     form: Format = "auto",
     disk: Disk = None,
     strict: Strict = False,
@@ -252,24 +223,20 @@ def convert(
     emit(made, as_json, lambda: f"Written: {out} ({count:,} requests)")
 
 
+@group.command()
 def profile(
-    device: Annotated[
-        str,
-        typer.Argument(help="Block device or large file; on a node also scratch or osd."),
-    ],
-    out: Annotated[Path, typer.Option(help="New file for the profile.")] = Path("profile.json"),
-    kind: Annotated[str, typer.Option(help="by-size, or by-distance for disks.")] = "by-size",
-    depth: Annotated[int, typer.Option(help="Requests in flight, by-size.")] = 32,
+    device: Annotated[str, argument("Block device or large file; on a node also scratch or osd.")],
+    out: Annotated[Path, option("New file for the profile.")] = Path("profile.json"),
+    kind: Annotated[str, option("by-size, or by-distance for disks.")] = "by-size",
+    depth: Annotated[int, option("Requests in flight, by-size.")] = 32,
     seconds: Annotated[
         float, quantity("--seconds", "seconds", "Duration of each measurement.")
     ] = 2.0,
     overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Measure writes: destroys the data on the device."),
+        bool, named("--overwrite", "Measure writes: destroys the data on the device.")
     ] = False,
     node: Annotated[
-        str | None,
-        typer.Option(help="Node of the testbed that has it; by default this machine."),
+        str | None, option("Node of the testbed that has it; by default this machine.")
     ] = None,
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
@@ -299,8 +266,9 @@ def profile(
     emit(made, as_json, lambda: f"Written: {out}")
 
 
+@group.command()
 def plan(
-    topology: Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")],
+    topology: Annotated[Path, argument("Hosts, devices and workloads, YAML.")],
     as_json: JsonFlag = False,
 ) -> None:
     """Priorities and token buckets for every workload, and the latency that they prove.
@@ -316,8 +284,9 @@ def plan(
         raise typer.Exit(EXIT_MISSED)
 
 
+@group.command()
 def place(
-    topology: Annotated[Path, typer.Argument(help="Topology, as for plan; servers are optional.")],
+    topology: Annotated[Path, argument("Topology, as for plan; servers are optional.")],
     as_json: JsonFlag = False,
 ) -> None:
     """Choose a server for each workload that has none: the first where all SLOs still hold.
@@ -359,14 +328,14 @@ def _plan_table(plan: PriorityPlan) -> Table:
     return _table(heads, rows)
 
 
+@group.command()
 def parameters(
     topology: TopologyFile,
     policy: PolicyOption = "pm",
     mode: ModeOption = "hold",
     depth: DepthOption = 1,
     addresses: Annotated[
-        Path | None,
-        typer.Option(help="JSON: addresses by host or workload, {name: [address, ...]}."),
+        Path | None, option("JSON: addresses by host or workload, {name: [address, ...]}.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -408,25 +377,24 @@ def _pairs(pairs: Iterable[Sequence[float]]) -> str:
     return "; ".join(f"{rate:.4g}, {burst:.4g}" for rate, burst in pairs)
 
 
+@group.command()
 def simulate(
     topology: TopologyFile,
     policy: PolicyOption = "pm",
     mode: ModeOption = "hold",
     depth: DepthOption = 1,
     network: Annotated[
-        str,
-        typer.Option(help="auto (the policy's own), priority, levels (by SLO), fifo, or off."),
+        str, option("auto (the policy's own), priority, levels (by SLO), fifo, or off.")
     ] = "auto",
-    seed: Annotated[int, typer.Option(help="Of noise.")] = 1,
+    seed: Annotated[int, option("Of noise.")] = 1,
     duration: Annotated[
         float | None,
         quantity("--duration", "seconds", "Nothing arrives from then on, such as 10min."),
     ] = None,
     closed: Annotated[
-        list[str] | None,
-        typer.Option(help="WORKLOAD=N: N requests in flight, again and again (workload L)."),
+        list[str] | None, option("WORKLOAD=N: N requests in flight, again and again (workload L).")
     ] = None,
-    noise: Annotated[float, typer.Option(help="Coefficient of variation of service times.")] = 0.0,
+    noise: Annotated[float, option("Coefficient of variation of service times.")] = 0.0,
     as_json: JsonFlag = False,
 ) -> None:
     """Replay the traces on virtual time: latencies next to SLOs and proven bounds.
@@ -492,20 +460,19 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.4g} ms"
 
 
+@group.command()
 def apply(
     topology: Annotated[
-        Path | None, typer.Argument(help="Its hosts have the names of the testbed's nodes.")
+        Path | None, argument("Its hosts have the names of the testbed's nodes.")
     ] = None,
     testbed: TestbedOption = None,
     policy: PolicyOption = "pm",
     mode: ModeOption = "hold",
-    depth: Annotated[
-        int | None, typer.Option(help="Requests at a device at a time; 0: any number.")
-    ] = None,
-    no_network: Annotated[bool, flag("--no-network", "Enforce at the devices alone.")] = False,
-    check: Annotated[bool, flag("--check", "Check that the applied plan is in force.")] = False,
+    depth: Annotated[int | None, option("Requests at a device at a time; 0: any number.")] = None,
+    no_network: Annotated[bool, named("--no-network", "Enforce at the devices alone.")] = False,
+    check: Annotated[bool, named("--check", "Check that the applied plan is in force.")] = False,
     remove: Annotated[
-        bool, flag("--remove", "Remove the plan: default parameters, no network enforcement.")
+        bool, named("--remove", "Remove the plan: default parameters, no network enforcement.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:

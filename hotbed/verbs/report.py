@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from hotbed.output import JsonFlag, emit
+from hotbed.options import argument, option
+from hotbed.output import JsonFlag, emit, new_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,51 +16,43 @@ if TYPE_CHECKING:
     from schemas.claim import ClaimResult
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    name: Annotated[
+        str,
+        argument(
+            "A paper (dlr: all its campaigns on a real ground; dlr-sim: the simulated "
+            "ones; ursa, pm, twochoice, mos: all of its) or a campaign (dlr-quick)."
+        ),
+    ],
+    figure: Annotated[str | None, option("Draw only this figure, such as 6a or 6.")] = None,
+    ground: Annotated[
+        str | None, option("Ground of the runs; needed if there are several.")
+    ] = None,
+    artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Regenerate a paper's figures with a verdict on every claim."""
+    from analysis.core.report import build
 
-    @app.command()
-    def report(
-        name: Annotated[
-            str,
-            typer.Argument(
-                help="A paper (dlr: all its campaigns on a real ground; dlr-sim: the simulated "
-                "ones; ursa, pm, twochoice, mos: all of its) or a campaign (dlr-quick)."
-            ),
-        ],
-        figure: Annotated[
-            str | None, typer.Option(help="Draw only this figure, such as 6a or 6.")
-        ] = None,
-        ground: Annotated[
-            str | None, typer.Option(help="Ground of the runs; needed if there are several.")
-        ] = None,
-        artifacts: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("artifacts"),
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Regenerate a paper's figures with a verdict on every claim."""
-        from analysis.core.report import build
-
-        made = build(artifacts, name, only=figure, ground=ground)
-        facts = {
-            "report": made.path,
-            "claims_json": made.claims_path,
-            "runs": made.runs,
-            "figures": {f.entry.id: f.path for f in made.figures if f.path is not None},
-            "missing": {f.entry.id: f.missing for f in made.figures if f.missing is not None},
-            "claims": list(made.claims),
-        }
-        emit(facts, as_json, lambda: claims_table(made.claims))
-        if not as_json:
-            for drawn in made.figures:
-                if drawn.missing is not None:
-                    print(f"Figure {drawn.entry.id} is missing: {drawn.missing}.")
-            print(f"Report: {made.path.resolve()}")
+    made = build(artifacts, name, only=figure, ground=ground)
+    facts = {
+        "report": made.path,
+        "claims_json": made.claims_path,
+        "runs": made.runs,
+        "figures": {f.entry.id: f.path for f in made.figures if f.path is not None},
+        "missing": {f.entry.id: f.missing for f in made.figures if f.missing is not None},
+        "claims": list(made.claims),
+    }
+    emit(facts, as_json, lambda: claims_table(made.claims))
+    if not as_json:
+        for drawn in made.figures:
+            if drawn.missing is not None:
+                print(f"Figure {drawn.entry.id} is missing: {drawn.missing}.")
+        print(f"Report: {made.path.resolve()}")
 
 
 def claims_table(claims: Sequence[ClaimResult]) -> Table:
     """Return the claims as a table for a terminal."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from analysis.core.report import format_interval, format_value
@@ -73,9 +64,7 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
         "not reproduced": "red",
         "not run": "dim",
     }
-    table = Table(
-        "fig.", "claim", "paper", "measured", "95 % interval", "n", "verdict", box=box.SIMPLE_HEAD
-    )
+    table = new_table("fig.", "claim", "paper", "measured", "95 % interval", "n", "verdict")
     for claim in claims:
         table.add_row(
             claim.figure,

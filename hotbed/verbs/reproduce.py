@@ -10,6 +10,7 @@ import typer
 
 from hotbed.alone import alone_on
 from hotbed.exit_codes import end_with, resumable, stopped
+from hotbed.options import named, option
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
@@ -19,60 +20,56 @@ SPEC = "testbed/specs/dlr.yaml"
 CAMPAIGN = "dlr-quick"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    *,
+    keep: Annotated[bool, named("--keep", "Keep the testbed at the end.")] = False,
+    artifacts: Annotated[Path, option("Where results go.")] = Path("artifacts"),
+    as_json: JsonFlag = False,
+) -> None:
+    """DLR against its baselines on a real Ceph: testbed, campaign, report, claims."""
+    from analysis.core.report import build
+    from campaigns.engine import session
+    from campaigns.engine.campaign_file import ROOT
+    from hotbed.progress import progress
+    from hotbed.verbs.report import claims_table
+    from schemas.durable import make_folder
+    from testbed.deploy.roles import save_spec
+    from testbed.doctor import require
+    from testbed.sites import open_site
+    from testbed.spec import load_spec
 
-    @app.command()
-    def reproduce(
-        *,
-        keep: Annotated[bool, typer.Option("--keep", help="Keep the testbed at the end.")] = False,
-        artifacts: Annotated[Path, typer.Option(help="Where results go.")] = Path("artifacts"),
-        as_json: JsonFlag = False,
-    ) -> None:
-        """DLR against its baselines on a real Ceph: testbed, campaign, report, claims."""
-        from analysis.core.report import build
-        from campaigns.engine import session
-        from campaigns.engine.campaign_file import ROOT
-        from hotbed.progress import progress
-        from hotbed.verbs.report import claims_table
-        from schemas.durable import make_folder
-        from testbed.deploy.roles import save_spec
-        from testbed.doctor import require
-        from testbed.sites import open_site
-        from testbed.spec import load_spec
-
-        make_folder(artifacts / CAMPAIGN)  # fail before minutes of building
-        spec = load_spec(ROOT / SPEC)
-        request = session.Request(CAMPAIGN, artifacts=artifacts)
-        known = session.dry_run(request)
-        if known.done < known.cells:
-            require(spec=spec)
-        site = open_site(spec.site.kind, spec.site.options)
-        held = partial(alone_on, site.folder(spec.name), spec.name)
-        if known.done < known.cells:
-            with held(), resumable():
-                with progress(f"up {spec.name}") as report:
-                    testbed = site.provision(spec, report)
-                save_spec(testbed, spec)
-                _deploy(site, testbed)
-            result = session.run(request)
-            if stopped(result) is not None:
-                end_with(result)
-            ok, sentence = result.ok, result.sentence
-        else:
-            ok, sentence = True, f"{CAMPAIGN}: all {known.cells} runs were done before."
-        made = build(artifacts, CAMPAIGN)
-        # A failure can be inspected on the testbed, and the next call resumes there.
-        if ok and not keep and site.find(spec.name) is not None:
-            with held(), progress(f"down {spec.name}") as report:
-                site.release(spec.name, report)
-        facts = {"ok": ok, "sentence": sentence, "report": made.path}
-        facts |= {"claims_json": made.claims_path, "claims": list(made.claims)}
-        emit(facts, as_json, lambda: claims_table(made.claims))
-        if not as_json:
-            print(f"{sentence}\nReport: {made.path.resolve()}")
-        if not ok:
-            raise typer.Exit(1)
+    make_folder(artifacts / CAMPAIGN)  # fail before minutes of building
+    spec = load_spec(ROOT / SPEC)
+    request = session.Request(CAMPAIGN, artifacts=artifacts)
+    known = session.dry_run(request)
+    if known.done < known.cells:
+        require(spec=spec)
+    site = open_site(spec.site.kind, spec.site.options)
+    held = partial(alone_on, site.folder(spec.name), spec.name)
+    if known.done < known.cells:
+        with held(), resumable():
+            with progress(f"up {spec.name}") as report:
+                testbed = site.provision(spec, report)
+            save_spec(testbed, spec)
+            _deploy(site, testbed)
+        result = session.run(request)
+        if stopped(result) is not None:
+            end_with(result)
+        ok, sentence = result.ok, result.sentence
+    else:
+        ok, sentence = True, f"{CAMPAIGN}: all {known.cells} runs were done before."
+    made = build(artifacts, CAMPAIGN)
+    # A failure can be inspected on the testbed, and the next call resumes there.
+    if ok and not keep and site.find(spec.name) is not None:
+        with held(), progress(f"down {spec.name}") as report:
+            site.release(spec.name, report)
+    facts = {"ok": ok, "sentence": sentence, "report": made.path}
+    facts |= {"claims_json": made.claims_path, "claims": list(made.claims)}
+    emit(facts, as_json, lambda: claims_table(made.claims))
+    if not as_json:
+        print(f"{sentence}\nReport: {made.path.resolve()}")
+    if not ok:
+        raise typer.Exit(1)
 
 
 def _deploy(site: Site, testbed: Testbed) -> None:

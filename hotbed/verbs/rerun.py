@@ -17,93 +17,81 @@ from hotbed.options import (
     OtherTestbedOption,
     SchedulerOption,
     WorkersOption,
+    argument,
+    named,
+    option,
     workers_asked,
 )
-from hotbed.output import JsonFlag, emit
+from hotbed.output import JsonFlag, emit, new_table
 from hotbed.views import dry_run_table
 from schemas.shown import line
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from analysis.bundle.rerun import RerunComparison
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    bundle: Annotated[Path, argument("An archive made by hotbed bundle.")],
+    *,
+    campaign: Annotated[str | None, option("Campaign; needed if the bundle holds several.")] = None,
+    figure: Annotated[
+        str | None, option("Only the cells that feed this figure, such as 6 or 8a.")
+    ] = None,
+    spec: Annotated[Path | None, option("Spec of the testbed; by default the bundle's.")] = None,
+    site: Annotated[
+        str | None, option("Kind of site, such as local; by default the spec's.")
+    ] = None,
+    testbed: OtherTestbedOption = None,
+    ground: Annotated[str | None, option("Ground, such as local; by default the bundle's.")] = None,
+    artifacts: Annotated[
+        Path | None, option("Folder for the new runs; by default artifacts-BUNDLE.")
+    ] = None,
+    trust_code: Annotated[
+        bool, named("--trust-code", "Run the bundle's own code; read it first.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    workers: WorkersOption = None,
+    scheduler: SchedulerOption = None,
+    most_gib: MostGibOption = 16,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 4
+    where nothing could be compared."""
+    from campaigns.bundled import RerunRequest
+    from hotbed.bundling import listed, unpacked
+    from hotbed.progress import progress
 
-    @app.command()
-    def rerun(
-        bundle: Annotated[Path, typer.Argument(help="An archive made by hotbed bundle.")],
-        *,
-        campaign: Annotated[
-            str | None, typer.Option(help="Campaign; needed if the bundle holds several.")
-        ] = None,
-        figure: Annotated[
-            str | None, typer.Option(help="Only the cells that feed this figure, such as 6 or 8a.")
-        ] = None,
-        spec: Annotated[
-            Path | None, typer.Option(help="Spec of the testbed; by default the bundle's.")
-        ] = None,
-        site: Annotated[
-            str | None,
-            typer.Option(help="Kind of site, such as local; by default the spec's."),
-        ] = None,
-        testbed: OtherTestbedOption = None,
-        ground: Annotated[
-            str | None, typer.Option(help="Ground, such as local; by default the bundle's.")
-        ] = None,
-        artifacts: Annotated[
-            Path | None, typer.Option(help="Folder for the new runs; by default artifacts-BUNDLE.")
-        ] = None,
-        trust_code: Annotated[
-            bool, typer.Option("--trust-code", help="Run the bundle's own code; read it first.")
-        ] = False,
-        dry_run: DryRunOption = False,
-        workers: WorkersOption = None,
-        scheduler: SchedulerOption = None,
-        most_gib: MostGibOption = 16,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 3
-        where nothing could be compared."""
-        from campaigns.bundled import RerunRequest
-        from hotbed.bundling import listed, unpacked
-        from hotbed.progress import progress
-
-        asked = RerunRequest(
-            bundle, campaign, figure, spec, site, testbed, ground, artifacts, most_gib
-        )
-        helpers = workers_asked(workers, scheduler)
-        with ExitStack() as stack:
-            with progress(f"open {bundle.name}") as report:
-                ready = stack.enter_context(unpacked(asked, report))
-            if dry_run:
-                planned = ready.dry_run(helpers)
-                notes = (*planned.notes, *(f"not loaded: {one}" for one in listed(ready.code)))
-                planned = replace(planned, notes=notes)
-                facts = {**planned.as_json(), "foreign_code": ready.code}
-                emit(facts, as_json, lambda: dry_run_table(planned))
-                return
-            trusted = trust_code or (bool(ready.code) and _agrees(ready.consent))
-            made = ready.run(helpers, trust_code=trusted)
-        facts = {
-            "ok": made.ok,
-            "sentence": made.compared.sentence,
-            "run": made.result.sentence,
-            "comparison": made.compared,
-            "outcomes": {one.id: one.outcome for one in made.compared.claims},
-        }
-        emit(facts, as_json, lambda: _table(made.compared))
-        if not as_json:
-            _say(made.compared)
-        code = stopped(made.result)
-        if code is not None:
-            raise typer.Exit(code)
-        if not made.result.ok or made.compared.contradicted:
-            raise typer.Exit(1)
-        if not made.compared.held:
-            raise typer.Exit(EXIT_NOT_COMPARED)
+    asked = RerunRequest(bundle, campaign, figure, spec, site, testbed, ground, artifacts, most_gib)
+    helpers = workers_asked(workers, scheduler)
+    with ExitStack() as stack:
+        with progress(f"open {bundle.name}") as report:
+            ready = stack.enter_context(unpacked(asked, report))
+        if dry_run:
+            planned = ready.dry_run(helpers)
+            notes = (*planned.notes, *(f"not loaded: {one}" for one in listed(ready.code)))
+            planned = replace(planned, notes=notes)
+            facts = {**planned.as_json(), "foreign_code": ready.code}
+            emit(facts, as_json, lambda: dry_run_table(planned))
+            return
+        trusted = trust_code or (bool(ready.code) and _agrees(ready.consent))
+        made = ready.run(helpers, trust_code=trusted)
+    facts = {
+        "ok": made.ok,
+        "sentence": made.compared.sentence,
+        "run": made.result.sentence,
+        "comparison": made.compared,
+        "outcomes": {one.id: one.outcome for one in made.compared.claims},
+    }
+    emit(facts, as_json, lambda: _table(made.compared))
+    if not as_json:
+        _say(made.compared)
+    code = stopped(made.result)
+    if code is not None:
+        raise typer.Exit(code)
+    if not made.result.ok or made.compared.contradicted:
+        raise typer.Exit(1)
+    if not made.compared.held:
+        raise typer.Exit(EXIT_NOT_COMPARED)
 
 
 def _agrees(consent: str) -> bool:
@@ -114,18 +102,15 @@ def _agrees(consent: str) -> bool:
     return str(typer.prompt("Type yes to run it", err=True, default="no")).strip() == "yes"
 
 
-def _table(made: RerunComparison) -> Table:
-    from rich import box
-    from rich.table import Table
+def _table(made: RerunComparison) -> object:
     from rich.text import Text
 
     from analysis.core.report import format_change, format_value
 
     colours = {"differs": "red", "one run": "yellow", "not run": "dim"}
-    table = Table(
+    table = new_table(
         *("fig.", "claim", "bundled", "again", "change", "95 % interval", ""),
         *("verdict then", "now"),
-        box=box.SIMPLE_HEAD,
     )
     for one in made.claims:
         if one.outcome == "not run":

@@ -16,70 +16,66 @@ from hotbed.options import (
     OtherTestbedOption,
     SchedulerOption,
     WorkersOption,
+    argument,
+    option,
     workers_asked,
 )
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    campaign: Annotated[
+        str,
+        argument(
+            "A campaign of campaigns/files (such as dlr-quick, ursa-quick, "
+            "twochoice-quick, pm-quick, mos-quick, mos-sim-quick) or a YAML file."
+        ),
+    ],
+    *,
+    figure: Annotated[
+        str | None, option("Only the cells that feed this figure, such as 6 or 8a.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    testbed: OtherTestbedOption = None,
+    artifacts: Annotated[Path, option("Where results go.")] = Path("artifacts"),
+    controllers_dir: ControllersDirOption = None,
+    ground: Annotated[
+        str | None,
+        option(
+            "Ground, such as sim (simulated: no testbed, root or Ceph); by "
+            "default the campaign's. Results are in artifacts/CAMPAIGN-GROUND."
+        ),
+    ] = None,
+    model: ModelOption = None,
+    notebook: Annotated[
+        bool,
+        typer.Option(
+            "--notebook/--no-notebook",
+            help="Execute the notebook for each cell. On the ground sim, --no-notebook "
+            "saves seconds per cell.",
+        ),
+    ] = True,
+    workers: WorkersOption = None,
+    scheduler: SchedulerOption = None,
+    extend_lease: ExtendLeaseOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a campaign; the same command resumes it.
 
-    @app.command()
-    def run(
-        campaign: Annotated[
-            str,
-            typer.Argument(
-                help="A campaign of campaigns/files (such as dlr-quick, ursa-quick, "
-                "twochoice-quick, pm-quick, mos-quick, mos-sim-quick) or a YAML file."
-            ),
-        ],
-        *,
-        figure: Annotated[
-            str | None, typer.Option(help="Only the cells that feed this figure, such as 6 or 8a.")
-        ] = None,
-        dry_run: DryRunOption = False,
-        testbed: OtherTestbedOption = None,
-        artifacts: Annotated[Path, typer.Option(help="Where results go.")] = Path("artifacts"),
-        controllers_dir: ControllersDirOption = None,
-        ground: Annotated[
-            str | None,
-            typer.Option(
-                help="Ground, such as sim (simulated: no testbed, root or Ceph); by "
-                "default the campaign's. Results are in artifacts/CAMPAIGN-GROUND."
-            ),
-        ] = None,
-        model: ModelOption = None,
-        notebook: Annotated[
-            bool,
-            typer.Option(
-                "--notebook/--no-notebook",
-                help="Execute the notebook for each cell. On the ground sim, --no-notebook "
-                "saves seconds per cell.",
-            ),
-        ] = True,
-        workers: WorkersOption = None,
-        scheduler: SchedulerOption = None,
-        extend_lease: ExtendLeaseOption = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Run a campaign; the same command resumes it.
+    Exit 1 if a cell ended without a run. Exit 75 if the testbed's lease expired first: give the
+    same command again on a new lease.
+    """
+    from campaigns.engine import session
 
-        Exit 1 if a cell ended without a run. Exit 75 if the testbed's lease expired first: give the
-        same command again on a new lease.
-        """
-        from campaigns.engine import session
-
-        request = session.Request(
-            campaign, figure, testbed, artifacts, controllers_dir, ground, model, extend_lease
-        )
-        helpers = workers_asked(workers, scheduler)
-        if dry_run:
-            report = session.dry_run(request, workers=helpers)
-            emit(report.as_json(), as_json, lambda: dry_run_table(report))
-            return
-        result = session.run(request, in_process=not notebook, workers=helpers)
-        emit(
-            {"ok": result.ok, "sentence": result.sentence, "result": result}, as_json, lambda: None
-        )
-        end_with(result)
+    request = session.Request(
+        campaign, figure, testbed, artifacts, controllers_dir, ground, model, extend_lease
+    )
+    helpers = workers_asked(workers, scheduler)
+    if dry_run:
+        report = session.dry_run(request, workers=helpers)
+        emit(report.as_json(), as_json, lambda: dry_run_table(report))
+        return
+    result = session.run(request, in_process=not notebook, workers=helpers)
+    emit({"ok": result.ok, "sentence": result.sentence, "result": result}, as_json, lambda: None)
+    end_with(result)

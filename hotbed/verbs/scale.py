@@ -13,11 +13,13 @@ from hotbed.options import (
     DryRunOption,
     SchedulerOption,
     WorkersOption,
+    named,
     names,
     numbers,
+    option,
     workers_of,
 )
-from hotbed.output import JsonFlag, emit
+from hotbed.output import JsonFlag, emit, new_table
 from hotbed.views import dry_run_table
 
 if TYPE_CHECKING:
@@ -26,107 +28,92 @@ if TYPE_CHECKING:
     from analysis.core.report import Report
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    *,
+    osds: Annotated[list[str] | None, option("Numbers of OSDs, such as 100,1000.")] = None,
+    hot: Annotated[list[str] | None, option("Shares of hot nodes, such as 0.01,0.1,0.5.")] = None,
+    move: Annotated[
+        list[str] | None, option("Seconds between moves of the hotspots, such as 5,60,600.")
+    ] = None,
+    controllers: Annotated[list[str] | None, option("Names, separated by commas; or all.")] = None,
+    controllers_dir: ControllersDirOption = None,
+    op: Annotated[list[str] | None, option("rand (the default), seq, write.")] = None,
+    blocks: Annotated[int | None, option("Repetitions of every cell.")] = None,
+    figure: Annotated[
+        str | None, option("Only the sweep of this figure: osds, hot or move.")
+    ] = None,
+    quick: Annotated[
+        bool, named("--quick", "Run a small sweep of minutes: up to 128 OSDs.")
+    ] = False,
+    workers: WorkersOption = None,
+    scheduler: SchedulerOption = None,
+    artifacts: Annotated[Path, option("Folder for the runs.")] = Path("artifacts"),
+    dry_run: DryRunOption = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Sweep simulated stores: gain against OSDs, share of hot nodes, how often hotspots move.
 
-    @app.command()
-    def scale(
-        *,
-        osds: Annotated[
-            list[str] | None, typer.Option(help="Numbers of OSDs, such as 100,1000.")
-        ] = None,
-        hot: Annotated[
-            list[str] | None, typer.Option(help="Shares of hot nodes, such as 0.01,0.1,0.5.")
-        ] = None,
-        move: Annotated[
-            list[str] | None,
-            typer.Option(help="Seconds between moves of the hotspots, such as 5,60,600."),
-        ] = None,
-        controllers: Annotated[
-            list[str] | None, typer.Option(help="Names, separated by commas; or all.")
-        ] = None,
-        controllers_dir: ControllersDirOption = None,
-        op: Annotated[
-            list[str] | None, typer.Option(help="rand (the default), seq, write.")
-        ] = None,
-        blocks: Annotated[int | None, typer.Option(help="Repetitions of every cell.")] = None,
-        figure: Annotated[
-            str | None, typer.Option(help="Only the sweep of this figure: osds, hot or move.")
-        ] = None,
-        quick: Annotated[
-            bool, typer.Option("--quick", help="Run a small sweep of minutes: up to 128 OSDs.")
-        ] = False,
-        workers: WorkersOption = None,
-        scheduler: SchedulerOption = None,
-        artifacts: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("artifacts"),
-        dry_run: DryRunOption = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Sweep simulated stores: gain against OSDs, share of hot nodes, how often hotspots move.
+    Without axes it is the campaign dlr-scale. The same command resumes; cells that are there
+    are used. Exit 1 when a run is missing in the end.
+    """
+    from campaigns import scale as sweep
+    from campaigns.engine import session
 
-        Without axes it is the campaign dlr-scale. The same command resumes; cells that are there
-        are used. Exit 1 when a run is missing in the end.
-        """
-        from campaigns import scale as sweep
-        from campaigns.engine import session
-
-        request = sweep.request(
-            sweep.ScaleRequest(
-                osds=numbers("--osds", osds, int),
-                hot=numbers("--hot", hot, float),
-                move=numbers("--move", move, float),
-                controllers=None if controllers is None else names(controllers),
-                ops=None if op is None else names(op),
-                blocks=blocks,
-                figure=figure,
-                quick=quick,
-                artifacts=artifacts,
-                controllers_dir=controllers_dir,
-            )
+    request = sweep.request(
+        sweep.ScaleRequest(
+            osds=numbers("--osds", osds, int),
+            hot=numbers("--hot", hot, float),
+            move=numbers("--move", move, float),
+            controllers=None if controllers is None else names(controllers),
+            ops=None if op is None else names(op),
+            blocks=blocks,
+            figure=figure,
+            quick=quick,
+            artifacts=artifacts,
+            controllers_dir=controllers_dir,
         )
-        helpers = workers_of(workers, scheduler)
-        if dry_run:
-            report = session.dry_run(request, workers=helpers)
-            emit(report.as_json(), as_json, lambda: dry_run_table(report))
-            return
-        result = session.run(request, in_process=True, workers=helpers)
-        if stopped(result) is not None:
-            emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
-            end_with(result)
-        if not result.ran and not result.already_done:
-            emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
-            raise typer.Exit(1)
-        from analysis.core.report import build
+    )
+    helpers = workers_of(workers, scheduler)
+    if dry_run:
+        report = session.dry_run(request, workers=helpers)
+        emit(report.as_json(), as_json, lambda: dry_run_table(report))
+        return
+    result = session.run(request, in_process=True, workers=helpers)
+    if stopped(result) is not None:
+        emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
+        end_with(result)
+    if not result.ran and not result.already_done:
+        emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
+        raise typer.Exit(1)
+    from analysis.core.report import build
 
-        made = build(artifacts, result.campaign)
-        facts = {
-            "ok": result.ok,
-            "sentence": result.sentence,
-            "report": made.path.resolve(),
-            "figures": {f.entry.id: f.path for f in made.figures if f.path is not None},
-            "tables": {table.id: table.as_json() for table in made.tables},
-            "claims_json": made.claims_path.resolve(),
-            "claims": list(made.claims),
-        }
-        emit(facts, as_json, lambda: _tables(made))
-        if not as_json:
-            print(f"{result.sentence}\nReport: {made.path.resolve()}")
-        if not result.ok:
-            raise typer.Exit(1)
+    made = build(artifacts, result.campaign)
+    facts = {
+        "ok": result.ok,
+        "sentence": result.sentence,
+        "report": made.path.resolve(),
+        "figures": {f.entry.id: f.path for f in made.figures if f.path is not None},
+        "tables": {table.id: table.as_json() for table in made.tables},
+        "claims_json": made.claims_path.resolve(),
+        "claims": list(made.claims),
+    }
+    emit(facts, as_json, lambda: _tables(made))
+    if not as_json:
+        print(f"{result.sentence}\nReport: {made.path.resolve()}")
+    if not result.ok:
+        raise typer.Exit(1)
 
 
 def _tables(made: Report) -> Group:
     """Return the report's tables and its claims, for a terminal."""
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
 
     from hotbed.verbs.report import claims_table
 
-    shown: list[Table] = []
-    for found in made.tables:
-        table = Table(*found.heads, box=box.SIMPLE_HEAD, title=found.title, title_justify="left")
+    shown = [claims_table(made.claims)]
+    for found in reversed(made.tables):
+        table = new_table(*found.heads, title=found.title)
         for row in found.rows:
             table.add_row(*row)
-        shown.append(table)
-    return Group(*shown, claims_table(made.claims))
+        shown.insert(0, table)
+    return Group(*shown)

@@ -8,64 +8,66 @@ import typer
 
 from hotbed.alone import alone_on
 from hotbed.exit_codes import resumable
+from hotbed.options import argument
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
+from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from testbed.sites.contract import SnapshotSite
 
-Label = Annotated[str, typer.Argument(help="Name of the snapshot.")]
+Label = Annotated[str, argument("Name of the snapshot.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    group = typer.Typer(no_args_is_help=True, help="Take snapshots of all nodes and restore them.")
-    app.add_typer(group, name="snapshot")
+group = typer.Typer(no_args_is_help=True, help="Take snapshots of all nodes and restore them.")
 
-    @group.command()
-    def save(label: Label, testbed: TestbedOption = None) -> None:
-        """Stop the store, freeze nodes and disks as LABEL, and start all again; refused while the
-        store is steered or loaded."""
-        from hotbed.progress import progress
-        from testbed.choose import ready
-        from testbed.deploy.lifecycle import save_snapshot
 
-        site, name = _choose(testbed)
-        with alone_on(site.folder(name), name), progress(f"save {label}") as report:
-            save_snapshot(site, ready(site, name), label, report)
-        print(f"saved: {label}")
+@group.command()
+def save(label: Label, testbed: TestbedOption = None) -> None:
+    """Stop the store, freeze nodes and disks as LABEL, and start all again; refused while the
+    store is steered or loaded."""
+    from hotbed.progress import progress
+    from testbed.choose import ready
+    from testbed.deploy.lifecycle import save_snapshot
 
-    @group.command()
-    def restore(label: Label, testbed: TestbedOption = None) -> None:
-        """Put every node and disk back to LABEL and wait until the store is healthy; what was
-        written since is lost."""
-        from hotbed.progress import progress
-        from testbed.deploy.lifecycle import restore_snapshot
+    site, name = _choose(testbed)
+    with alone_on(site.folder(name), name), progress(f"save {label}") as report:
+        save_snapshot(site, ready(site, name), label, report)
+    print(f"saved: {label}")
 
-        site, name = _choose(testbed)
-        held = alone_on(site.folder(name), name)
-        with held, resumable(), progress(f"restore {label}") as report:
-            restore_snapshot(site, name, label, report)
-        print(f"restored: {label}")
 
-    @group.command()
-    def delete(label: Label, testbed: TestbedOption = None) -> None:
-        """Delete the snapshot LABEL; the testbed stays as it is."""
-        site, name = _choose(testbed)
-        with alone_on(site.folder(name), name):
-            site.delete_snapshot(name, label)
-        print(f"deleted: {label}")
+@group.command()
+def restore(label: Label, testbed: TestbedOption = None) -> None:
+    """Put every node and disk back to LABEL and wait until the store is healthy; what was
+    written since is lost."""
+    from hotbed.progress import progress
+    from testbed.deploy.lifecycle import restore_snapshot
 
-    @group.command("list")
-    def list_(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
-        """List the snapshots, oldest first."""
-        site, name = _choose(testbed)
-        labels = list(site.snapshots(name))
-        emit(labels, as_json, lambda: "\n".join(labels) or "no snapshots")
+    site, name = _choose(testbed)
+    held = alone_on(site.folder(name), name)
+    with held, resumable(), progress(f"restore {label}") as report:
+        restore_snapshot(site, name, label, report)
+    print(f"restored: {label}")
+
+
+@group.command()
+def delete(label: Label, testbed: TestbedOption = None) -> None:
+    """Delete the snapshot LABEL; the testbed stays as it is."""
+    site, name = _choose(testbed)
+    with alone_on(site.folder(name), name):
+        site.delete_snapshot(name, label)
+    print(f"deleted: {label}")
+
+
+@group.command("list")
+def list_(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+    """List the snapshots, oldest first."""
+    site, name = _choose(testbed)
+    labels = list(site.snapshots(name))
+    emit(labels, as_json, lambda: "\n".join(labels) or "no snapshots")
 
 
 def _choose(testbed: str | None) -> tuple[SnapshotSite, str]:
-    from schemas.errors import UserError
     from testbed.choose import choose
     from testbed.sites.contract import SnapshotSite
 

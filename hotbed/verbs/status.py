@@ -4,54 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from hotbed.options import argument
 from hotbed.output import JsonFlag, emit
+from schemas.errors import HotbedError
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Site, Status
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    name: Annotated[str | None, argument("Only this testbed.")] = None, as_json: JsonFlag = False
+) -> None:
+    """Show every testbed, or one with its nodes."""
+    from hotbed.views import lease_facts, microstores_of, status_view, testbeds_table
+    from testbed.choose import choose, existing
+    from testbed.sites.contract import State
 
-    @app.command()
-    def status(
-        name: Annotated[str | None, typer.Argument(help="Only this testbed.")] = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Show every testbed, or one with its nodes."""
-        from hotbed.views import lease_facts, microstores_of, status_view, testbeds_table
-        from testbed.choose import choose, existing
-        from testbed.sites.contract import State
+    def facts(name: str, site: str, known: Status) -> dict[str, object]:
+        stated = {"name": name, "site": site, "state": known.state, "detail": known.detail}
+        return {**stated, "nodes": known.nodes, **lease_facts(known)}
 
-        if name is None:
-            found = {each: (site.kind, _asked(site, each)) for site, each in existing()}
-            data = [
-                {"name": each, "site": kind, "state": known.state, "detail": known.detail}
-                | {"nodes": known.nodes, **lease_facts(known)}
-                for each, (kind, known) in found.items()
-            ]
-            emit(data, as_json, lambda: testbeds_table(found))
-            return
-        site, chosen = choose(name)
-        known, testbed = site.status(chosen), site.find(chosen)
-        one: dict[str, object] = {
-            "name": chosen,
-            "site": site.kind,
-            "state": known.state,
-            "detail": known.detail,
-        }
-        one |= {"nodes": known.nodes, **lease_facts(known), "testbed": testbed}
-        swift = microstores_of(testbed) if known.state == State.READY else None
-        if swift is not None:
-            one["swift"] = swift
-        emit(one, as_json, lambda: status_view(chosen, known, testbed, swift))
+    if name is None:
+        found = {each: (site.kind, _asked(site, each)) for site, each in existing()}
+        data = [facts(each, kind, known) for each, (kind, known) in found.items()]
+        emit(data, as_json, lambda: testbeds_table(found))
+        return
+    site, chosen = choose(name)
+    known, testbed = site.status(chosen), site.find(chosen)
+    one = facts(chosen, site.kind, known) | {"testbed": testbed}
+    swift = microstores_of(testbed) if known.state == State.READY else None
+    if swift is not None:
+        one["swift"] = swift
+    emit(one, as_json, lambda: status_view(chosen, known, testbed, swift))
 
 
 def _asked(site: Site, name: str) -> Status:
     """Return the testbed's state; a testbed that does not answer must not hide the others."""
-    from schemas.errors import HotbedError
     from testbed.sites.contract import State, Status
 
     try:

@@ -7,38 +7,35 @@ from typing import Annotated, Any
 
 import typer
 
+from hotbed.options import named
 from hotbed.output import JsonFlag
 from hotbed.views import TestbedOption
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    testbed: TestbedOption = None,
+    once: Annotated[bool, named("--once", "Print one sample and end.")] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.2, max=60.0, help="Seconds between looks.")
+    ] = 1.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Pressure, disk, network, primary affinity of every node, client throughput, live."""
+    import sys
+    from contextlib import closing
 
-    @app.command()
-    def top(
-        testbed: TestbedOption = None,
-        once: Annotated[bool, typer.Option("--once", help="Print one sample and end.")] = False,
-        interval: Annotated[
-            float, typer.Option(min=0.2, max=60.0, help="Seconds between looks.")
-        ] = 1.0,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Pressure, disk, network, primary affinity of every node, client throughput, live."""
-        import sys
-        from contextlib import closing
+    from testbed.choose import choose_partly
+    from testbed.client import agent_client
 
-        from testbed.choose import choose_partly
-        from testbed.client import agent_client
-
-        found = choose_partly(testbed)
-        payload = {"interval_s": interval} | ({"count": 1} if once else {})
-        with closing(agent_client(found).stream("top", payload)) as samples:
-            if as_json:
-                _as_json(samples)
-            elif once or not sys.stdout.isatty():
-                _one_below_another(samples)
-            else:
-                _on_the_screen(samples)
+    found = choose_partly(testbed)
+    payload = {"interval_s": interval} | ({"count": 1} if once else {})
+    with closing(agent_client(found).stream("top", payload)) as samples:
+        if as_json:
+            _as_json(samples)
+        elif once or not sys.stdout.isatty():
+            _one_below_another(samples)
+        else:
+            _on_the_screen(samples)
 
 
 def _as_json(samples: Iterable[Mapping[str, Any]]) -> None:

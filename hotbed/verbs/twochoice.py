@@ -8,107 +8,88 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotbed.alone import alone
-from hotbed.options import quantity
-from hotbed.output import JsonFlag, emit
+from hotbed.options import option, quantity
+from hotbed.output import JsonFlag, emit, new_table
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from campaigns.papers.twochoice.bench import BenchOutcome
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    group = typer.Typer(no_args_is_help=True, help="Two-choice: write bursts around stragglers.")
-    app.add_typer(group, name="twochoice")
-    for verb in (_bench, _status, _remove):
-        verb(group)
+group = typer.Typer(no_args_is_help=True, help="Two-choice: write bursts around stragglers.")
 
 
-def _bench(group: typer.Typer) -> None:
-    @group.command()
-    def bench(
-        schedulers: Annotated[
-            str | None, typer.Option(help="Strategies, separated by commas; by default all eight.")
-        ] = None,
-        nodes: Annotated[int, typer.Option(help="Compute nodes, each with a scheduler.")] = 8,
-        processes: Annotated[int, typer.Option(help="Client processes on each compute node.")] = 8,
-        size: Annotated[
-            int, quantity("--size", "bytes", "Size of a write.", show_default="4MiB")
-        ] = (4 * 2**20),
-        writes: Annotated[
-            int | None, typer.Option(help="Number of writes of each process; 4 without --duration.")
-        ] = None,
-        duration: Annotated[
-            float | None,
-            quantity(
-                "--duration",
-                "seconds",
-                "Duration of writing, such as 30s, instead of a number of writes.",
-            ),
-        ] = None,
-        choices: Annotated[
-            str, typer.Option(help="home+random (section V.A) or random+random (III).")
-        ] = "home+random",
-        read: Annotated[
-            bool, typer.Option(help="Afterwards read everything back, following redirects.")
-        ] = True,
-        maintainers: Annotated[
-            bool, typer.Option(help="Meanwhile move data home where nodes are idle.")
-        ] = False,
-        seed: Annotated[int, typer.Option(help="Seed of the written bytes.")] = 1,
-        out: Annotated[
-            Path | None, typer.Option(help="New folder for the results.", show_default=False)
-        ] = None,
-        testbed: TestbedOption = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Many client processes write through each scheduler, and read back what they wrote.
+@group.command()
+def bench(
+    schedulers: Annotated[
+        str | None, option("Strategies, separated by commas; by default all eight.")
+    ] = None,
+    nodes: Annotated[int, option("Compute nodes, each with a scheduler.")] = 8,
+    processes: Annotated[int, option("Client processes on each compute node.")] = 8,
+    size: Annotated[int, quantity("--size", "bytes", "Size of a write.", show_default="4MiB")] = (
+        4 * 2**20
+    ),
+    writes: Annotated[
+        int | None, option("Number of writes of each process; 4 without --duration.")
+    ] = None,
+    duration: Annotated[
+        float | None,
+        quantity(
+            "--duration",
+            "seconds",
+            "Duration of writing, such as 30s, instead of a number of writes.",
+        ),
+    ] = None,
+    choices: Annotated[
+        str, option("home+random (section V.A) or random+random (III).")
+    ] = "home+random",
+    read: Annotated[bool, option("Afterwards read everything back, following redirects.")] = True,
+    maintainers: Annotated[bool, option("Meanwhile move data home where nodes are idle.")] = False,
+    seed: Annotated[int, option("Seed of the written bytes.")] = 1,
+    out: Annotated[Path | None, option("New folder for the results.", show_default=False)] = None,
+    testbed: TestbedOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Many client processes write through each scheduler, and read back what they wrote.
 
-        Agents are emptied before each scheduler: what was written to them is lost. Exit 1 when a
-        write failed or an object is not as it was written.
-        """
-        from campaigns.papers.twochoice import bench
-        from hotbed.progress import progress
-        from testbed.choose import choose_ready
-        from testbed.deploy.roles import spec_of
+    Agents are emptied before each scheduler: what was written to them is lost. Exit 1 when a
+    write failed or an object is not as it was written.
+    """
+    from campaigns.papers.twochoice import bench
+    from hotbed.progress import progress
+    from testbed.choose import choose_ready
+    from testbed.deploy.roles import spec_of
 
-        options = bench.BenchOptions(
-            schedulers=tuple(schedulers.split(",")) if schedulers else bench.SCHEDULERS,
-            choices=choices,
-            nodes=nodes,
-            processes=processes,
-            size=size,
-            writes=4 if writes is None and duration is None else writes,
-            duration_s=duration,
-            read=read,
-            maintainers=maintainers,
-            seed=seed,
-        )
-        options.check()
-        _, found = choose_ready(testbed)
-        machines = bench.bench_testbed(found, spec_of(found))
-        bench.refuse(machines, options)
-        with alone(found), progress("twochoice") as report:
-            outcome = bench.run(machines, options, bench.new_folder(out), report)
-        emit(outcome, as_json, lambda: _table(outcome))
-        if not outcome.good:
-            raise typer.Exit(1)
+    options = bench.BenchOptions(
+        schedulers=tuple(schedulers.split(",")) if schedulers else bench.SCHEDULERS,
+        choices=choices,
+        nodes=nodes,
+        processes=processes,
+        size=size,
+        writes=4 if writes is None and duration is None else writes,
+        duration_s=duration,
+        read=read,
+        maintainers=maintainers,
+        seed=seed,
+    )
+    options.check()
+    _, found = choose_ready(testbed)
+    machines = bench.bench_testbed(found, spec_of(found))
+    bench.refuse(machines, options)
+    with alone(found), progress("twochoice") as report:
+        outcome = bench.run(machines, options, bench.new_folder(out), report)
+    emit(outcome, as_json, lambda: _table(outcome))
+    if not outcome.good:
+        raise typer.Exit(1)
 
 
-def _table(outcome: BenchOutcome) -> Table:
-    from rich import box
-    from rich.table import Table
+def _table(outcome: BenchOutcome) -> object:
 
-    table = Table(
+    table = new_table(
         *("scheduler", "writes", "MB/s", "mean [s]", "p50", "p99", "slowest", "redirected"),
         *("busiest server", "read back"),
-        box=box.SIMPLE_HEAD,
         title=f"{outcome.agents} agents ({outcome.backend}) of testbed {outcome.testbed}",
-        title_justify="left",
         caption=f"reports: {outcome.folder}",
-        caption_justify="left",
     )
     for row in outcome.rows:
         total = sum(row.server_bytes)
@@ -130,48 +111,44 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}"
 
 
-def _status(group: typer.Typer) -> None:
-    @group.command()
-    def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
-        """Show each agent's redirects, fragments, pulls and operations in flight."""
-        from campaigns.papers.twochoice.bench import bench_testbed
-        from testbed.choose import choose_ready
-        from testbed.deploy.roles import spec_of
+@group.command()
+def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+    """Show each agent's redirects, fragments, pulls and operations in flight."""
+    from campaigns.papers.twochoice.bench import bench_testbed
+    from testbed.choose import choose_ready
+    from testbed.deploy.roles import spec_of
 
-        _, found = choose_ready(testbed)
-        rows = bench_testbed(found, spec_of(found)).status()
+    _, found = choose_ready(testbed)
+    rows = bench_testbed(found, spec_of(found)).status()
 
-        def table() -> Table:
-            from rich import box
-            from rich.table import Table
+    def table() -> object:
 
-            view = Table("agent", "address", "has", box=box.SIMPLE_HEAD)
-            for one in rows:
-                has: dict[str, Any] = one["has"]
-                words = ", ".join(f"{name} {value}" for name, value in has.items())
-                view.add_row(str(one["agent"]), one["address"], words)
-            return view
+        view = new_table("agent", "address", "has")
+        for one in rows:
+            has: dict[str, Any] = one["has"]
+            words = ", ".join(f"{name} {value}" for name, value in has.items())
+            view.add_row(str(one["agent"]), one["address"], words)
+        return view
 
-        emit({"agents": rows}, as_json, table)
+    emit({"agents": rows}, as_json, table)
 
 
-def _remove(group: typer.Typer) -> None:
-    @group.command()
-    def remove(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
-        """Take the agents away, with their data, pools and keys; the store stays.
+@group.command()
+def remove(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+    """Take the agents away, with their data, pools and keys; the store stays.
 
-        `hotbed deploy` brings them again.
-        """
-        from hotbed.progress import progress
-        from testbed.choose import choose_ready
-        from testbed.deploy.roles import remove_agents, spec_of
+    `hotbed deploy` brings them again.
+    """
+    from hotbed.progress import progress
+    from testbed.choose import choose_ready
+    from testbed.deploy.roles import remove_agents, spec_of
 
-        site, found = choose_ready(testbed)
-        with alone(found), progress("twochoice") as report:
-            changed = remove_agents(found, spec_of(found), report, site=site)
-        done = sum(changed.values())
-        emit(
-            {"testbed": found.name, "changed": done},
-            as_json,
-            lambda: f"{found.name}: agents removed, {done} changes",
-        )
+    site, found = choose_ready(testbed)
+    with alone(found), progress("twochoice") as report:
+        changed = remove_agents(found, spec_of(found), report, site=site)
+    done = sum(changed.values())
+    emit(
+        {"testbed": found.name, "changed": done},
+        as_json,
+        lambda: f"{found.name}: agents removed, {done} changes",
+    )

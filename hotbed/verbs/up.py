@@ -5,65 +5,52 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hotbed.alone import alone_on
 from hotbed.exit_codes import resumable
+from hotbed.options import argument, named, option
 from hotbed.output import JsonFlag, emit
 from hotbed.site_options import AcceptHostKeysOption, YesWipeOption
+from schemas.errors import UserError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    spec: Annotated[Path, argument("A spec file, such as testbed/specs/dlr.yaml.")],
+    name: Annotated[str | None, option("Name of the testbed; by default the spec's.")] = None,
+    yes_wipe: YesWipeOption = None,
+    accept_host_keys: AcceptHostKeysOption = False,
+    dry_run: Annotated[
+        bool,
+        named("--dry-run", "Only print the resources that it takes, and the start of the lease."),
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Bring a testbed up until every node answers ssh; repeat it to resume or repair."""
+    from hotbed.progress import progress
+    from hotbed.site_options import allow
+    from hotbed.views import cost_line, nodes_table
+    from testbed.choose import existing
+    from testbed.deploy.roles import save_spec
+    from testbed.doctor import require
+    from testbed.sites import open_site
+    from testbed.spec import load_spec, renamed
 
-    @app.command()
-    def up(
-        spec: Annotated[Path, typer.Argument(help="A spec file, such as testbed/specs/dlr.yaml.")],
-        name: Annotated[
-            str | None, typer.Option(help="Name of the testbed; by default the spec's.")
-        ] = None,
-        yes_wipe: YesWipeOption = None,
-        accept_host_keys: AcceptHostKeysOption = False,
-        dry_run: Annotated[
-            bool,
-            typer.Option(
-                "--dry-run",
-                help="Only print the resources that it takes, and the start of the lease.",
-            ),
-        ] = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Bring a testbed up until every node answers ssh; repeat it to resume or repair."""
-        from hotbed.progress import progress
-        from hotbed.site_options import allow
-        from hotbed.views import cost_line, nodes_table
-        from schemas.errors import UserError
-        from testbed.choose import existing
-        from testbed.deploy.roles import save_spec
-        from testbed.doctor import require
-        from testbed.sites import open_site
-        from testbed.spec import load_spec, renamed
-
-        loaded = load_spec(spec)
-        wanted = renamed(loaded, name) if name else loaded
-        site = open_site(wanted.site.kind, wanted.site.options)
-        if dry_run:
-            cost = site.plan(wanted)
-            emit(cost, as_json, lambda: cost_line(wanted.name, cost))
-            return
-        for other, each in existing():
-            if each == wanted.name and other.kind != site.kind:
-                raise UserError(
-                    f"a testbed {each!r} is there already, on the site {other.kind}",
-                    do=(
-                        f"take it down (`hotbed down {each}`), or give this one another name "
-                        "(--name)"
-                    ),
-                )
-        require(spec=wanted)
-        allow(site, wanted, devices=yes_wipe, host_keys=accept_host_keys, ask=not as_json)
-        held = alone_on(site.folder(wanted.name), wanted.name)
-        with held, resumable(), progress(f"up {wanted.name}") as report:
-            testbed = site.provision(wanted, report)
-            save_spec(testbed, wanted)
-        emit(testbed, as_json, lambda: nodes_table(testbed))
+    loaded = load_spec(spec)
+    wanted = renamed(loaded, name) if name else loaded
+    site = open_site(wanted.site.kind, wanted.site.options)
+    if dry_run:
+        cost = site.plan(wanted)
+        emit(cost, as_json, lambda: cost_line(wanted.name, cost))
+        return
+    for other, each in existing():
+        if each == wanted.name and other.kind != site.kind:
+            raise UserError(
+                f"a testbed {each!r} is there already, on the site {other.kind}",
+                do=(f"take it down (`hotbed down {each}`), or give this one another name (--name)"),
+            )
+    require(spec=wanted)
+    allow(site, wanted, devices=yes_wipe, host_keys=accept_host_keys, ask=not as_json)
+    held = alone_on(site.folder(wanted.name), wanted.name)
+    with held, resumable(), progress(f"up {wanted.name}") as report:
+        testbed = site.provision(wanted, report)
+        save_spec(testbed, wanted)
+    emit(testbed, as_json, lambda: nodes_table(testbed))

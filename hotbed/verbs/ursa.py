@@ -3,239 +3,210 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hotbed.exit_codes import EXIT_MISSED
-from hotbed.options import quantity
-from hotbed.output import JsonFlag, emit
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from hotbed.options import argument, named, option, quantity
+from hotbed.output import JsonFlag, emit, new_table
 
 SHOWN = 100
 
-Instance = Annotated[Path, typer.Argument(help="The instance, an .npz file (docs/ursa.md).")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.")]
-MaxMoveCost = Annotated[float | None, typer.Option(help="Maximum cost of a single move.")]
+Instance = Annotated[Path, argument("The instance, an .npz file (docs/ursa.md).")]
+Seed = Annotated[int, option("The same seed gives the same result.")]
+MaxMoveCost = Annotated[float | None, option("Maximum cost of a single move.")]
 TimeLimit = Annotated[
     float | None,
     quantity("--time-limit", "seconds", "Time limit of a plan; the best found by then counts."),
 ]
 Spread = Annotated[
-    int | None,
-    typer.Option(help="The only level of fault domains that counts; 0 is the outermost."),
+    int | None, option("The only level of fault domains that counts; 0 is the outermost.")
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    group = typer.Typer(
-        no_args_is_help=True,
-        help="Ursa: relieve hot nodes by swaps of roles and moves of replicas.",
+group = typer.Typer(
+    no_args_is_help=True, help="Ursa: relieve hot nodes by swaps of roles and moves of replicas."
+)
+
+
+@group.command()
+def plan(
+    *,
+    instance: Instance,
+    method: Annotated[
+        str, option("Method that decides where objects go: alp, ilp, opt, htoc, sa, ...")
+    ] = "alp",
+    time_limit: TimeLimit = None,
+    seed: Seed = 0,
+    max_move_cost: MaxMoveCost = None,
+    swap_success: Annotated[
+        float, option("Share of the secondaries that can become primary.")
+    ] = 1.0,
+    spread: Spread = None,
+    max_moves: Annotated[
+        int | None, option("Maximum number of replicas that may move in a round.")
+    ] = None,
+    budget: Annotated[
+        float | None, quantity("--budget", "bytes", "Maximum bytes that may move in a round.")
+    ] = None,
+    node_budget: Annotated[
+        float | None,
+        quantity(
+            "--node-budget",
+            "bytes",
+            "Maximum bytes that may leave one node, and reach one node, in a round.",
+        ),
+    ] = None,
+    rounds: Annotated[int, option("Maximum number of rounds, each within the budget.")] = 1,
+    out: Annotated[Path | None, option("File for the plan; an existing plan is replaced.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Decide which roles to swap and which replicas to move so that no node stays hot.
+
+    Exit code 3: some nodes stay hot whatever is done; the plan is the best that was found.
+    """
+    from controllers.ursa.io import refuse_existing, save_plan
+    from controllers.ursa.run import budget_of, plan_file
+
+    if out is not None:
+        refuse_existing(out, plans=True)
+    made = plan_file(
+        instance,
+        method,
+        time_limit_s=time_limit,
+        seed=seed,
+        max_move_cost=max_move_cost,
+        success=swap_success,
+        spread=spread,
+        budget=budget_of(max_moves, budget, node_budget, rounds),
     )
-    app.add_typer(group, name="ursa")
-    for verb in (_plan, _check, _rounds, _compare, _generate):
-        verb(group)
-
-
-def _plan(group: typer.Typer) -> None:
-    @group.command()
-    def plan(
-        *,
-        instance: Instance,
-        method: Annotated[
-            str,
-            typer.Option(help="Method that decides where objects go: alp, ilp, opt, htoc, sa, ..."),
-        ] = "alp",
-        time_limit: TimeLimit = None,
-        seed: Seed = 0,
-        max_move_cost: MaxMoveCost = None,
-        swap_success: Annotated[
-            float, typer.Option(help="Share of the secondaries that can become primary.")
-        ] = 1.0,
-        spread: Spread = None,
-        max_moves: Annotated[
-            int | None, typer.Option(help="Maximum number of replicas that may move in a round.")
-        ] = None,
-        budget: Annotated[
-            float | None, quantity("--budget", "bytes", "Maximum bytes that may move in a round.")
-        ] = None,
-        node_budget: Annotated[
-            float | None,
-            quantity(
-                "--node-budget",
-                "bytes",
-                "Maximum bytes that may leave one node, and reach one node, in a round.",
-            ),
-        ] = None,
-        rounds: Annotated[
-            int, typer.Option(help="Maximum number of rounds, each within the budget.")
-        ] = 1,
-        out: Annotated[
-            Path | None, typer.Option(help="File for the plan; an existing plan is replaced.")
-        ] = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Decide which roles to swap and which replicas to move so that no node stays hot.
-
-        Exit code 3: some nodes stay hot whatever is done; the plan is the best that was found.
-        """
-        from controllers.ursa.io import refuse_existing, save_plan
-        from controllers.ursa.run import budget_of, plan_file
-
-        if out is not None:
-            refuse_existing(out, plans=True)
-        made = plan_file(
-            instance,
-            method,
-            time_limit_s=time_limit,
-            seed=seed,
-            max_move_cost=max_move_cost,
-            success=swap_success,
-            spread=spread,
-            budget=budget_of(max_moves, budget, node_budget, rounds),
-        )
-        if out is not None:
-            save_plan(made, out)
-        emit(made.summary, as_json, lambda: _plan_table(made.summary))
-        if not as_json and out is not None:
-            print(f"Written: {out.resolve()}")
-        if len(made.still_hot):
-            if not as_json:
-                print(_still_hot(made.still_hot.tolist()))
-            raise typer.Exit(EXIT_MISSED)
-
-
-def _check(group: typer.Typer) -> None:
-    @group.command()
-    def check(
-        instance: Instance,
-        plan: Annotated[Path, typer.Argument(help="The plan, an .npz file.")],
-        spread: Spread = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Verify a plan independently: loads, fault domains, ids, cost. Exit code 1: violated."""
-        from controllers.ursa.check import check as verify
-        from controllers.ursa.io import load_instance, load_plan, spread_over
-
-        loaded, cost = load_plan(plan)
-        report = verify(spread_over(load_instance(instance), spread), loaded, cost)
-        emit(report, as_json, lambda: _facts_table(vars(report), skip=("violations", "still_hot")))
+    if out is not None:
+        save_plan(made, out)
+    emit(made.summary, as_json, lambda: _plan_table(made.summary))
+    if not as_json and out is not None:
+        print(f"Written: {out.resolve()}")
+    if len(made.still_hot):
         if not as_json:
-            for sentence in report.violations:
-                print(sentence)
-            if report.still_hot:
-                print(_still_hot(report.still_hot))
-        if not report.valid:
-            raise typer.Exit(1)
+            print(_still_hot(made.still_hot.tolist()))
+        raise typer.Exit(EXIT_MISSED)
 
 
-def _rounds(group: typer.Typer) -> None:
-    @group.command()
-    def rounds(
-        *,
-        instance: Instance,
-        changes: Annotated[
-            list[Path] | None,
-            typer.Argument(help="New loads before each round after the first, .npz files."),
-        ] = None,
-        random: Annotated[
-            float | None,
-            typer.Option(
-                help="Instead of files: share of the partitions with new loads in each round."
-            ),
-        ] = None,
-        count: Annotated[
-            int, typer.Option("--rounds", help="Number of rounds after the first, with --random.")
-        ] = 10,
-        method: Annotated[str, typer.Option(help="As for plan.")] = "alp",
-        time_limit: TimeLimit = None,
-        seed: Seed = 0,
-        max_move_cost: MaxMoveCost = None,
-        out: Annotated[Path | None, typer.Option(help="Folder for the plans.")] = None,
-        instances: Annotated[
-            bool, typer.Option("--instances", help="Also write the instance before each round.")
-        ] = False,
-        verify: Annotated[
-            bool, typer.Option("--check", help="Verify every plan independently.")
-        ] = False,
-        scratch: Annotated[
-            bool, typer.Option("--scratch", help="Also plan from scratch, to compare.")
-        ] = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Plan, apply, let loads change, and plan again: what is known is kept between rounds.
+@group.command()
+def check(
+    instance: Instance,
+    plan: Annotated[Path, argument("The plan, an .npz file.")],
+    spread: Spread = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Verify a plan independently: loads, fault domains, ids, cost. Exit code 1: violated."""
+    from controllers.ursa.check import check as verify
+    from controllers.ursa.io import load_instance, load_plan, spread_over
 
-        Exit code 3: nodes stay hot after the last round; 1: a plan violates something.
-        """
-        from controllers.research.ursa.rounds import RoundsOptions, rounds_file
-
-        wanted = RoundsOptions(
-            changes=tuple(changes or ()),
-            random=random,
-            rounds=count,
-            method=method,
-            seed=seed,
-            max_move_cost=max_move_cost,
-            time_limit_s=time_limit,
-            out=out,
-            instances=instances,
-            check=verify,
-            scratch=scratch,
-        )
-        rows: list[dict[str, Any]] = []
-        for one in rounds_file(instance, wanted):
-            rows.append(one)
-            if not as_json:
-                print(_round_line(one), flush=True)
-        if as_json:
-            emit({"rounds": rows}, as_json, str)
-        if not all(one.get("valid", True) for one in rows):
-            raise typer.Exit(1)
-        if rows[-1]["hot_after"]:
-            raise typer.Exit(EXIT_MISSED)
+    loaded, cost = load_plan(plan)
+    report = verify(spread_over(load_instance(instance), spread), loaded, cost)
+    emit(report, as_json, lambda: _facts_table(vars(report), skip=("violations", "still_hot")))
+    if not as_json:
+        for sentence in report.violations:
+            print(sentence)
+        if report.still_hot:
+            print(_still_hot(report.still_hot))
+    if not report.valid:
+        raise typer.Exit(1)
 
 
-def _compare(group: typer.Typer) -> None:
-    @group.command()
-    def compare(
-        *,
-        instance: Instance,
-        method: Annotated[
-            list[str] | None,
-            typer.Option(help="Methods; the first is the baseline. By default alp, joint."),
-        ] = None,
-        time_limit: TimeLimit = None,
-        seed: Seed = 0,
-        max_move_cost: MaxMoveCost = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Plan by several methods and show what each costs: alp takes the heaviest objects first,
-        joint chooses together which objects leave and where they go.
-        """
-        from controllers.ursa.run import compare_file
+@group.command()
+def rounds(
+    *,
+    instance: Instance,
+    changes: Annotated[
+        list[Path] | None, argument("New loads before each round after the first, .npz files.")
+    ] = None,
+    random: Annotated[
+        float | None,
+        option("Instead of files: share of the partitions with new loads in each round."),
+    ] = None,
+    count: Annotated[
+        int, named("--rounds", "Number of rounds after the first, with --random.")
+    ] = 10,
+    method: Annotated[str, option("As for plan.")] = "alp",
+    time_limit: TimeLimit = None,
+    seed: Seed = 0,
+    max_move_cost: MaxMoveCost = None,
+    out: Annotated[Path | None, option("Folder for the plans.")] = None,
+    instances: Annotated[
+        bool, named("--instances", "Also write the instance before each round.")
+    ] = False,
+    verify: Annotated[bool, named("--check", "Verify every plan independently.")] = False,
+    scratch: Annotated[bool, named("--scratch", "Also plan from scratch, to compare.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Plan, apply, let loads change, and plan again: what is known is kept between rounds.
 
-        found = compare_file(
-            instance,
-            method or ["alp", "joint"],
-            time_limit_s=time_limit,
-            seed=seed,
-            max_move_cost=max_move_cost,
-        )
-        emit({"methods": found}, as_json, lambda: _comparison(found))
+    Exit code 3: nodes stay hot after the last round; 1: a plan violates something.
+    """
+    from controllers.research.ursa.rounds import RoundsOptions, rounds_file
+
+    wanted = RoundsOptions(
+        changes=tuple(changes or ()),
+        random=random,
+        rounds=count,
+        method=method,
+        seed=seed,
+        max_move_cost=max_move_cost,
+        time_limit_s=time_limit,
+        out=out,
+        instances=instances,
+        check=verify,
+        scratch=scratch,
+    )
+    rows: list[dict[str, Any]] = []
+    for one in rounds_file(instance, wanted):
+        rows.append(one)
+        if not as_json:
+            print(_round_line(one), flush=True)
+    if as_json:
+        emit({"rounds": rows}, as_json, str)
+    if not all(one.get("valid", True) for one in rows):
+        raise typer.Exit(1)
+    if rows[-1]["hot_after"]:
+        raise typer.Exit(EXIT_MISSED)
 
 
-def _comparison(found: list[dict[str, Any]]) -> Table:
-    from rich import box
-    from rich.table import Table
+@group.command()
+def compare(
+    *,
+    instance: Instance,
+    method: Annotated[
+        list[str] | None, option("Methods; the first is the baseline. By default alp, joint.")
+    ] = None,
+    time_limit: TimeLimit = None,
+    seed: Seed = 0,
+    max_move_cost: MaxMoveCost = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Plan by several methods and show what each costs: alp takes the heaviest objects first,
+    joint chooses together which objects leave and where they go.
+    """
+    from controllers.ursa.run import compare_file
+
+    found = compare_file(
+        instance,
+        method or ["alp", "joint"],
+        time_limit_s=time_limit,
+        seed=seed,
+        max_move_cost=max_move_cost,
+    )
+    emit({"methods": found}, as_json, lambda: _comparison(found))
+
+
+def _comparison(found: list[dict[str, Any]]) -> object:
 
     names = [
         *("method", "cost", "saved", "moves", "hot_after", "lower_bound"),
         *("above_joint_bound", "seconds"),
     ]
-    table = Table(*(name.replace("_", " ") for name in names), box=box.SIMPLE, pad_edge=False)
+    table = new_table(*(name.replace("_", " ") for name in names))
     for one in found:
         shown = [one[name] for name in names]
         for name in ("saved", "above_joint_bound"):
@@ -264,97 +235,82 @@ def _round_line(row: dict[str, Any]) -> str:
     return line
 
 
-def _generate(group: typer.Typer) -> None:
-    @group.command()
-    def generate(
-        *,
-        nodes: Annotated[str, typer.Option(help="Number of nodes, such as 300 or 10K.")],
-        partitions: Annotated[str, typer.Option(help="Number of partitions, such as 10M.")],
-        seed: Seed = 0,
-        kind: Annotated[
-            str,
-            typer.Option(
-                help="s1: like the paper's data; s2: tight; s3: hot nodes together; giants: very "
-                "hot objects that fit only far away."
-            ),
-        ] = "s1",
-        out: Annotated[
-            Path | None, typer.Option(help="The file; ursa-KIND-NODES-PARTITIONS-SEED.npz.")
-        ] = None,
-        replicas: Annotated[int | None, typer.Option(help="Replicas of a partition; 3.")] = None,
-        tail: Annotated[
-            float | None, typer.Option(help="Exponent of the loads' power law; 1.5.")
-        ] = None,
-        load_max: Annotated[
-            float | None,
-            typer.Option(
-                help="Maximum ratio of the heaviest load to the lightest; by default unlimited."
-            ),
-        ] = None,
-        primary_factor: Annotated[
-            float | None, typer.Option(help="Load of a primary over a secondary's; 2.")
-        ] = None,
-        ratio_median: Annotated[
-            float | None, typer.Option(help="Median of load over capacity of the nodes.")
-        ] = None,
-        ratio_sigma: Annotated[
-            float | None, typer.Option(help="Sigma of its lognormal distribution.")
-        ] = None,
-        ratio_max: Annotated[
-            float | None, typer.Option(help="Maximum of the distribution.")
-        ] = None,
-        threshold: Annotated[
-            float | None, typer.Option(help="Load over capacity above which a node is hot; 0.7.")
-        ] = None,
-        discs: Annotated[int | None, typer.Option(help="Number of hot discs.")] = None,
-        disc_area: Annotated[
-            float | None, typer.Option(help="Share of the area that hot discs cover; 0.06.")
-        ] = None,
-        racks: Annotated[
-            int | None, typer.Option(help="Racks in clusters, instead of points in the plane.")
-        ] = None,
-        domain: Annotated[
-            str | None,
-            typer.Option(help="Kind of fault domain: node, rack, or nested (cluster and rack)."),
-        ] = None,
-        dimensions: Annotated[
-            int | None,
-            typer.Option(help="Dimensions of the load: 1 is CPU, 2 adds bandwidth, 3 adds bytes."),
-        ] = None,
-        group_size: Annotated[
-            int | None, typer.Option(help="Number of adjacent partitions that form a group.")
-        ] = None,
-        sizes: Annotated[
-            bool | None, typer.Option("--bytes", help="Write the bytes of each replica.")
-        ] = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Make an instance after the paper's section 5.1; what is not given is the kind's."""
-        from controllers.ursa.run import generate_file
+@group.command()
+def generate(
+    *,
+    nodes: Annotated[str, option("Number of nodes, such as 300 or 10K.")],
+    partitions: Annotated[str, option("Number of partitions, such as 10M.")],
+    seed: Seed = 0,
+    kind: Annotated[
+        str,
+        option(
+            "s1: like the paper's data; s2: tight; s3: hot nodes together; giants: very "
+            "hot objects that fit only far away."
+        ),
+    ] = "s1",
+    out: Annotated[Path | None, option("The file; ursa-KIND-NODES-PARTITIONS-SEED.npz.")] = None,
+    replicas: Annotated[int | None, option("Replicas of a partition; 3.")] = None,
+    tail: Annotated[float | None, option("Exponent of the loads' power law; 1.5.")] = None,
+    load_max: Annotated[
+        float | None,
+        option("Maximum ratio of the heaviest load to the lightest; by default unlimited."),
+    ] = None,
+    primary_factor: Annotated[
+        float | None, option("Load of a primary over a secondary's; 2.")
+    ] = None,
+    ratio_median: Annotated[
+        float | None, option("Median of load over capacity of the nodes.")
+    ] = None,
+    ratio_sigma: Annotated[float | None, option("Sigma of its lognormal distribution.")] = None,
+    ratio_max: Annotated[float | None, option("Maximum of the distribution.")] = None,
+    threshold: Annotated[
+        float | None, option("Load over capacity above which a node is hot; 0.7.")
+    ] = None,
+    discs: Annotated[int | None, option("Number of hot discs.")] = None,
+    disc_area: Annotated[
+        float | None, option("Share of the area that hot discs cover; 0.06.")
+    ] = None,
+    racks: Annotated[
+        int | None, option("Racks in clusters, instead of points in the plane.")
+    ] = None,
+    domain: Annotated[
+        str | None, option("Kind of fault domain: node, rack, or nested (cluster and rack).")
+    ] = None,
+    dimensions: Annotated[
+        int | None, option("Dimensions of the load: 1 is CPU, 2 adds bandwidth, 3 adds bytes.")
+    ] = None,
+    group_size: Annotated[
+        int | None, option("Number of adjacent partitions that form a group.")
+    ] = None,
+    sizes: Annotated[bool | None, named("--bytes", "Write the bytes of each replica.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make an instance after the paper's section 5.1; what is not given is the kind's."""
+    from controllers.ursa.run import generate_file
 
-        facts = generate_file(
-            out,
-            kind=kind,
-            nodes=nodes,
-            partitions=partitions,
-            seed=seed,
-            replicas=replicas,
-            tail=tail,
-            load_max=load_max,
-            primary_factor=primary_factor,
-            ratio_median=ratio_median,
-            ratio_sigma=ratio_sigma,
-            ratio_max=ratio_max,
-            threshold=threshold,
-            discs=discs,
-            disc_area=disc_area,
-            racks=racks,
-            domain=domain,
-            dimensions=dimensions,
-            group_size=group_size,
-            sizes=sizes,
-        )
-        emit(facts, as_json, lambda: _facts_table(facts))
+    facts = generate_file(
+        out,
+        kind=kind,
+        nodes=nodes,
+        partitions=partitions,
+        seed=seed,
+        replicas=replicas,
+        tail=tail,
+        load_max=load_max,
+        primary_factor=primary_factor,
+        ratio_median=ratio_median,
+        ratio_sigma=ratio_sigma,
+        ratio_max=ratio_max,
+        threshold=threshold,
+        discs=discs,
+        disc_area=disc_area,
+        racks=racks,
+        domain=domain,
+        dimensions=dimensions,
+        group_size=group_size,
+        sizes=sizes,
+    )
+    emit(facts, as_json, lambda: _facts_table(facts))
 
 
 def _still_hot(nodes: list[int]) -> str:
@@ -363,7 +319,7 @@ def _still_hot(nodes: list[int]) -> str:
     return f"{len(nodes)} of the nodes stay hot: {listed}{more}"
 
 
-def _plan_table(summary: dict[str, Any]) -> Table:
+def _plan_table(summary: dict[str, Any]) -> object:
     apart = ("still_hot", "decision_seconds", "notes", "rounds", "hot_by_dimension")
     facts = {name: value for name, value in summary.items() if name not in apart}
     seconds = {f"seconds, {name}": value for name, value in summary["decision_seconds"].items()}
@@ -380,11 +336,10 @@ def _plan_table(summary: dict[str, Any]) -> Table:
     return _facts_table(facts | hot | rounds | seconds | summary["notes"])
 
 
-def _facts_table(facts: dict[str, Any], skip: tuple[str, ...] = ()) -> Table:
-    from rich import box
-    from rich.table import Table
+def _facts_table(facts: dict[str, Any], skip: tuple[str, ...] = ()) -> object:
 
-    table = Table("", "", box=box.SIMPLE, show_header=False, pad_edge=False)
+    table = new_table("", "")
+    table.show_header = False
     for name, value in facts.items():
         if name not in skip:
             shown = f"{value:.6g}" if isinstance(value, float) else str(value)

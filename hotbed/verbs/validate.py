@@ -5,70 +5,56 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from hotbed.output import JsonFlag, emit
+from hotbed.options import option
+from hotbed.output import JsonFlag, emit, new_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from analysis.validation import Validation
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    *,
+    artifacts: Annotated[
+        list[Path] | None,
+        option(
+            "A folder of campaigns (./artifacts by default) or one campaign's; repeat for "
+            "several, such as one with the runs of each ground."
+        ),
+    ] = None,
+    ground: Annotated[str, option("The real ground that the model is compared with.")] = "local",
+    out: Annotated[
+        Path | None, option("Folder for figures and tables; by default artifacts/validation.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare figures 6 and 8 on sim with a real ground, with the model's error of every cell.
 
-    @app.command()
-    def validate(
-        *,
-        artifacts: Annotated[
-            list[Path] | None,
-            typer.Option(
-                help="A folder of campaigns (./artifacts by default) or one campaign's; repeat for "
-                "several, such as one with the runs of each ground."
-            ),
-        ] = None,
-        ground: Annotated[
-            str, typer.Option(help="The real ground that the model is compared with.")
-        ] = "local",
-        out: Annotated[
-            Path | None,
-            typer.Option(help="Folder for figures and tables; by default artifacts/validation."),
-        ] = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Compare figures 6 and 8 on sim with a real ground, with the model's error of every cell.
+    Cells that ran on both with the same parameters and seed are compared: run a campaign on
+    both grounds (`hotbed run dlr-quick`, `hotbed run dlr-quick --ground sim`).
+    """
+    from analysis.validation import build
 
-        Cells that ran on both with the same parameters and seed are compared: run a campaign on
-        both grounds (`hotbed run dlr-quick`, `hotbed run dlr-quick --ground sim`).
-        """
-        from analysis.validation import build
-
-        folders = artifacts or [Path("artifacts")]
-        made = build(folders, out or folders[0] / "validation", real=ground)
-        facts = {
-            "sentence": made.sentence,
-            "cells": made.rows(),
-            "figures": [path.resolve() for path in made.figures],
-        }
-        emit(facts, as_json, lambda: _table(made))
-        if not as_json:
-            print(made.sentence)
-            for path in made.figures:
-                print(f"Figure: {path.resolve()}")
+    folders = artifacts or [Path("artifacts")]
+    made = build(folders, out or folders[0] / "validation", real=ground)
+    facts = {
+        "sentence": made.sentence,
+        "cells": made.rows(),
+        "figures": [path.resolve() for path in made.figures],
+    }
+    emit(facts, as_json, lambda: _table(made))
+    if not as_json:
+        print(made.sentence)
+        for path in made.figures:
+            print(f"Figure: {path.resolve()}")
 
 
-def _table(made: Validation) -> Table:
-    from rich import box
-    from rich.table import Table
+def _table(made: Validation) -> object:
 
     from analysis.validation import error_text
 
-    table = Table(
+    table = new_table(
         *("scenario", "op", "controller", "n", made.real, "simulated"),
         *("error [95 %]", "finding", "effects"),
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
     )
     for cell in made.cells:
         if cell.metric == "latency_s":

@@ -8,64 +8,53 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotbed.options import MostGibOption
-from hotbed.output import JsonFlag, emit
+from hotbed.options import MostGibOption, argument, named, option
+from hotbed.output import JsonFlag, emit, new_table
 from schemas.errors import UserError
 from schemas.shown import line
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from analysis.bundle.verify import Check, Verification
     from schemas.bundle import Entry, Manifest
 
 SHOWN = 40  # differences that are printed
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def verb(
+    bundle: Annotated[Path, argument("An archive made by hotbed bundle.")],
+    sha256: Annotated[str | None, option("The archive's SHA-256 as published with it.")] = None,
+    most_gib: MostGibOption = 16,
+    no_limits: Annotated[
+        bool, named("--no-limits", "No limits of memory and time; only for your own bundles.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check a bundle's hashes, and compute its figures and claims again from its runs."""
+    from hotbed.bundling import foreign_code
+    from hotbed.contained import verify as check
+    from hotbed.progress import progress
 
-    @app.command()
-    def verify(
-        bundle: Annotated[Path, typer.Argument(help="An archive made by hotbed bundle.")],
-        sha256: Annotated[
-            str | None, typer.Option(help="The archive's SHA-256 as published with it.")
-        ] = None,
-        most_gib: MostGibOption = 16,
-        no_limits: Annotated[
-            bool,
-            typer.Option(
-                "--no-limits", help="No limits of memory and time; only for your own bundles."
-            ),
-        ] = False,
-        as_json: JsonFlag = False,
-    ) -> None:
-        """Check a bundle's hashes, and compute its figures and claims again from its runs."""
-        from hotbed.bundling import foreign_code
-        from hotbed.contained import verify as check
-        from hotbed.progress import progress
-
-        if not bundle.is_file():
-            raise UserError("there is no such file", where=bundle)
-        with progress(f"verify {bundle.name}") as report:
-            made = check(bundle, most_gib=most_gib, limited=not no_limits, progress=report)
-        code = foreign_code(made.manifest)
-        made.checks += [*other_code(made.manifest), *_unloaded(code)]
-        published = sha256 is None or made.sha256 == sha256.lower().strip()
-        facts = {
-            "ok": made.ok and published,
-            "sentence": made.sentence,
-            "sha256": made.sha256,
-            "as_published": None if sha256 is None else published,
-            "checks": made.checks,
-            "differences": made.differences,
-            "foreign_code": code,
-        }
-        emit(facts, as_json, lambda: _table(made))
-        if not as_json:
-            _say(made, published)
-        if not (made.ok and published):
-            raise typer.Exit(1)
+    if not bundle.is_file():
+        raise UserError("there is no such file", where=bundle)
+    with progress(f"verify {bundle.name}") as report:
+        made = check(bundle, most_gib=most_gib, limited=not no_limits, progress=report)
+    code = foreign_code(made.manifest)
+    made.checks += [*other_code(made.manifest), *_unloaded(code)]
+    published = sha256 is None or made.sha256 == sha256.lower().strip()
+    facts = {
+        "ok": made.ok and published,
+        "sentence": made.sentence,
+        "sha256": made.sha256,
+        "as_published": None if sha256 is None else published,
+        "checks": made.checks,
+        "differences": made.differences,
+        "foreign_code": code,
+    }
+    emit(facts, as_json, lambda: _table(made))
+    if not as_json:
+        _say(made, published)
+    if not (made.ok and published):
+        raise typer.Exit(1)
 
 
 def other_code(manifest: Manifest) -> list[Check]:
@@ -96,13 +85,11 @@ def _code(version: str, commit: str | None) -> str:
     return f"Hotbed {version}" + (f" (commit {commit[:12]})" if commit else "")
 
 
-def _table(made: Verification) -> Table:
-    from rich import box
-    from rich.table import Table
+def _table(made: Verification) -> object:
     from rich.text import Text
 
     words = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("note", "dim")}
-    table = Table("what", "", "", box=box.SIMPLE_HEAD)
+    table = new_table("what", "", "")
     for check in made.checks:
         table.add_row(check.name, Text(*words[check.ok]), check.detail)
     return table

@@ -87,19 +87,16 @@ class SizedCell(CellParameters):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """See `CellParameters.names`."""
         return (SIZE, *cls.model_fields)
 
     @classmethod
     def allowed(cls, name: str) -> str:
-        """See `CellParameters.allowed`."""
         if name == SIZE:
             return f"{'-'.join(cls.SIZED)}, such as {cls.SIZE_EXAMPLE}"
         return super().allowed(name)
 
     @classmethod
     def stands_for(cls, values: Mapping[str, Any]) -> dict[str, str]:
-        """See `CellParameters.stands_for`."""
         return dict.fromkeys(cls.SIZED, SIZE) if SIZE in values else {}
 
 
@@ -132,15 +129,8 @@ class Cells(Generic[C]):
         return self.check(values, "cell")
 
     def check(self, values: Mapping[str, Any], where: str) -> C:
-        """Return a cell's typed parameters.
-
-        Args:
-            values: the parameters by name; None counts as not given.
-            where: file and grid, for the message.
-
-        Raises:
-            UserError: file, grid, parameter, and the values that are allowed.
-        """
+        """Return a cell's typed parameters; None counts as not given. UserError: file and grid
+        (`where`), parameter, and the values that are allowed."""
         values = {name: value for name, value in values.items() if value is not None}
         for name in values:
             if name not in self.names:
@@ -155,12 +145,8 @@ class Cells(Generic[C]):
         return _checked(model, own, where)
 
     def model_of(self, values: Mapping[str, Any]) -> type[C]:
-        """Return the model that fits a cell's values.
-
-        Raises:
-            ValueError: a discriminating parameter is missing or has another value; the message
-                names the allowed ones.
-        """
+        """Return the model that fits a cell's values. ValueError: a discriminating parameter is
+        missing or has another value; the message names the allowed ones."""
         fitting, so_far = self.members, ""
         for name in self._by:
             allowed = [value for one in fitting for value in _literals(one, name)]
@@ -192,21 +178,15 @@ class Cells(Generic[C]):
 
     def current(self, older: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a cell from the time of one model for all operations.
-
-        Raises:
-            ValueError: see `model_of`.
-        """
+        ValueError: see `model_of`."""
         return {
             name: older.get(name, None if item.is_required() else _default(item))
             for name, item in self.model_of(older).model_fields.items()
         }
 
     def _own(self, model: type[C], values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that belong to the model.
-
-        Raises:
-            ValueError: a value would have no effect; the message says where it belongs.
-        """
+        """Return the values that belong to the model. ValueError: a value would have no effect; the
+        message says where it belongs."""
         known = model.names()
         for name, value in values.items():
             if name in known or name in self._idle or value == self._defaults[name]:

@@ -95,7 +95,6 @@ class Disturbed(DlrCell):
         return values
 
     def hot_count(self, nodes: int) -> int:
-        """See `DlrCell.hot_count`."""
         if self.hot_share is None:
             return self.hot_nodes or HOT_NODES
         return max(1, round(self.hot_share * nodes))
@@ -174,7 +173,6 @@ class OpenLoopWrites(DlrCell):
     ballast_mb: int = Field(default=0, ge=0, le=4096)
 
     def hot_count(self, nodes: int) -> int:
-        """See `DlrCell.hot_count`."""
         return 1 if self.scenario == "single" else max(1, round(self.hot_share * nodes))
 
     def called_s(self, time_scale: float) -> float:

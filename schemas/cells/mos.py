@@ -72,20 +72,16 @@ class Setups(MosCell):
 
     @property
     def controller(self) -> str:
-        """Setup, under which the engine counts."""
         return self.setup
 
     @property
     def letters(self) -> tuple[Letter, ...]:
-        """See `MosCell.letters`."""
         return ("A", "B", "C", "D")
 
     def contents(self) -> str:
-        """Return the objects that are read."""
         return f"ABCD-{self._objects()}"
 
     def label(self) -> str:
-        """Return a short text for people."""
         return f"setups, {self.setup}"
 
 
@@ -110,7 +106,6 @@ class OneStore(MosCell):
 
     @property
     def controller(self) -> str:
-        """Experiment, under which the engine counts."""
         return self.experiment
 
 
@@ -122,15 +117,12 @@ class ObjectSizes(OneStore):
 
     @property
     def letters(self) -> tuple[Letter, ...]:
-        """See `MosCell.letters`."""
         return ("A",)
 
     def contents(self) -> str:
-        """Return the objects that are read."""
         return f"{self.object_kb}kb-{self._objects()}"
 
     def label(self) -> str:
-        """Return a short text for people."""
         return f"sizes, {self.object_kb} KB"
 
 
@@ -141,11 +133,9 @@ class OneWorkload(OneStore):
 
     @property
     def letters(self) -> tuple[Letter, ...]:
-        """See `MosCell.letters`."""
         return (self.workload,)
 
     def contents(self) -> str:
-        """Return the objects that are read."""
         return f"{self.workload}-{self._objects()}"
 
 
@@ -155,7 +145,6 @@ class ProxyCores(OneWorkload):
     experiment: Literal["proxy"]
 
     def label(self) -> str:
-        """Return a short text for people."""
         each = f"{self.proxies} x {self.proxy_cores:g} cores, {self.proxy_workers} workers"
         return f"proxy, {self.workload}, {each}"
 
@@ -166,7 +155,6 @@ class StorageCores(OneWorkload):
     experiment: Literal["storage"]
 
     def label(self) -> str:
-        """Return a short text for people."""
         return f"storage, {self.workload}, {self.storage_cores:g} cores each"
 
 
@@ -196,7 +184,6 @@ class Disks(OneWorkload):
         return self
 
     def label(self) -> str:
-        """Return a short text for people."""
         disks = f"{self.ssds} SSD and {self.hdds} HDD, {self.network_mbit:g} Mbit/s"
         return f"{self.experiment}, {self.workload}, {disks}"
 
@@ -223,17 +210,14 @@ class TwoStores(MosCell):
 
     @property
     def controller(self) -> str:
-        """Setup, under which the engine counts."""
         return self.setup
 
     @property
     def controlled(self) -> bool:
-        """See `MosCell.controlled`."""
         return self.setup in ("mos", "mos-pp")
 
     @property
     def letters(self) -> tuple[Letter, ...]:
-        """See `MosCell.letters`."""
         return ("A", "C")
 
 
@@ -270,11 +254,9 @@ class Adaptation(TwoStores):
     course: Literal["short", "paper"] = "short"
 
     def contents(self) -> str:
-        """Return the objects that are read."""
         return f"AC-{self._objects()}"
 
     def label(self) -> str:
-        """Return a short text for people."""
         return f"adaptation, {self.setup}, {self.course} course"
 
 
@@ -308,11 +290,9 @@ class PerfCell(CellParameters):
 
     @property
     def controller(self) -> str:
-        """Policy, under which the engine counts."""
         return self.policy
 
     def contents(self) -> str:
-        """Return the pool and the load over time."""
         return f"{self.profile}-{self.pools}-{self.minutes:g}"
 
     def label(self) -> str:

@@ -90,7 +90,6 @@ class PmCell(CellParameters):
 
     @property
     def controller(self) -> str:
-        """Policy, under which the engine counts."""
         return self.policy
 
     @property
@@ -162,7 +161,6 @@ class OneDisk(Copied):
 
     @property
     def constant(self) -> bool:
-        """See `PmCell.constant`."""
         return self.estimator == "constant"
 
     def _shape(self) -> str:
@@ -217,7 +215,6 @@ class Network(PmCell):
 
     @property
     def levels(self) -> int:
-        """See `PmCell.levels`."""
         return self.network_levels
 
     def _shape(self) -> str:
@@ -244,7 +241,6 @@ class Buckets(PmCell):
 
     @property
     def as_planned(self) -> bool:
-        """See `PmCell.as_planned`."""
         return self.limiters == "all"
 
 
@@ -257,7 +253,6 @@ class Levels(PmCell):
 
     @property
     def levels(self) -> int:
-        """See `PmCell.levels`."""
         return self.network_levels
 
 

@@ -65,16 +65,13 @@ class Burst(SizedCell):
 
     @property
     def controller(self) -> str:
-        """Scheduler, under which the engine counts."""
         return self.scheduler
 
     @property
     def memory_mib(self) -> float:
-        """See `CellParameters.memory_mib`."""
         return BASE_MIB + (SERVER_BYTES * self.servers + PROCESS_BYTES * self.processes) / 2**20
 
     def contents(self) -> str:
-        """Return the size: cells share nothing else."""
         return self.size
 
     def label(self) -> str:
@@ -168,11 +165,9 @@ class ObjectCell(CellParameters):
 
     @property
     def controller(self) -> str:
-        """Experiment, under which the engine counts."""
         return self.experiment
 
     def contents(self) -> str:
-        """Return the objects that are written."""
         return f"{self.experiment} {self.size_kib}"
 
 
@@ -209,7 +204,6 @@ class Jobs(ObjectCell):
 
     @property
     def controller(self) -> str:
-        """Scheduler, under which the engine counts."""
         return self.scheduler
 
     @property
@@ -223,11 +217,9 @@ class Jobs(ObjectCell):
         return 0.0
 
     def contents(self) -> str:
-        """See `ObjectCell.contents`."""
         return f"{self.experiment} {self.nodes} {self.size_kib}"
 
     def label(self) -> str:
-        """Return a short text for people."""
         where = " on RADOS" if self.backend == "rados" else ""
         twice = f", {self.copies} copies" if self.copies != 1 else ""
         quiet = "" if self.maintainers else ", no maintainers"
@@ -287,16 +279,13 @@ class MeasuredBurst(Jobs):
 
     @property
     def table2(self) -> bool:
-        """See `Jobs.table2`."""
         return self.stragglers == "table2"
 
     @property
     def lead_s(self) -> float:
-        """See `Jobs.lead_s`."""
         return 0.0 if self.stragglers == "none" else self.start_s
 
     def contents(self) -> str:
-        """See `ObjectCell.contents`."""
         return f"{self.experiment} {self.stragglers} {self.nodes} {self.size_kib}"
 
     def _among(self) -> str:
@@ -328,11 +317,9 @@ class ProbeTime(ConcurrentProbes):
 
     @property
     def schedulers_at_once(self) -> int:
-        """See `ConcurrentProbes.schedulers_at_once`."""
         return self.schedulers
 
     def label(self) -> str:
-        """Return a short text for people."""
         return f"probe, {self.pending} writes, {self.schedulers} schedulers"
 
 
@@ -343,7 +330,6 @@ class Delay(ConcurrentProbes):
     rounds: int = Field(default=20, ge=1, le=10_000)
 
     def label(self) -> str:
-        """Return a short text for people."""
         return f"delay, {self.pending} writes of {self.size_kib} KiB"
 
 
@@ -355,7 +341,6 @@ class RedirectTable(ObjectCell):
     object_kib: int = Field(default=1024, ge=4, le=65_536)
 
     def label(self) -> str:
-        """Return a short text for people."""
         return f"table, {self.operations} writes"
 
 

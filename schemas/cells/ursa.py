@@ -55,7 +55,6 @@ class UrsaCell(SizedCell):
 
     @property
     def controller(self) -> str:
-        """Method, under which the engine counts."""
         return self.method
 
     @property
@@ -66,7 +65,6 @@ class UrsaCell(SizedCell):
 
     @property
     def memory_mib(self) -> float:
-        """See `Cell.memory_mib`."""
         return BASE_MIB + MEMORY_FACTOR * self.input_mib
 
     def contents(self) -> str:

@@ -78,7 +78,7 @@ def texts(bundled: Bundled) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_it_verifies_without_what_it_was_made_from(bundled: Bundled, tmp_path: Path) -> None:
+def test_it_verifies_without_what_it_was_made_from(bundled, tmp_path):
     moved = tmp_path / "elsewhere.zip"
     shutil.copy(bundled.path, moved)
     made = verify(moved)
@@ -88,14 +88,14 @@ def test_it_verifies_without_what_it_was_made_from(bundled: Bundled, tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_same_runs_give_the_same_bytes(bundled: Bundled, tmp_path: Path) -> None:
+def test_the_same_runs_give_the_same_bytes(bundled, tmp_path):
     campaign(tmp_path / "moved")
     again = build(tmp_path / "moved", "dlr-tiny", tmp_path / "again.zip", sources)
     assert again.sha256 == bundled.sha256
 
 
 @pytest.mark.slow
-def test_known_files_only_are_packed_and_described(bundled: Bundled) -> None:
+def test_known_files_only_are_packed_and_described(bundled):
     files = texts(bundled)
     inner = {name.partition("attempt-1/")[2] for name in files if "/attempt-1/" in name}
     known = {"run.json", "summary.json", "job.json", "samples.parquet", "journal.jsonl"}
@@ -322,7 +322,7 @@ CHANGES: dict[str, tuple[tuple[Callable[[Path], None], ...], set[str], set[str]]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_change_with_fitting_hashes_is_named(what: str, bundled: Bundled, tmp_path: Path) -> None:
+def test_a_change_with_fitting_hashes_is_named(what, bundled, tmp_path):
     changes, wanted, files = CHANGES[what]
 
     def change(folder: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_change_with_fitting_hashes_is_named(what: str, bundled: Bundled, tmp_
 
 
 @pytest.mark.slow
-def test_files_that_were_changed_added_or_lost_are_named(bundled: Bundled, tmp_path: Path) -> None:
+def test_files_that_were_changed_added_or_lost_are_named(bundled, tmp_path):
     files = texts(bundled)
     files |= {"extra.txt": b"x", "environment/requirements.lock": b"numpy==3.0\n"}
     del files["LICENSE"]
@@ -356,7 +356,7 @@ def test_files_that_were_changed_added_or_lost_are_named(bundled: Bundled, tmp_p
 
 
 @pytest.mark.slow
-def test_a_secret_stops_it(tmp_path: Path) -> None:
+def test_a_secret_stops_it(tmp_path):
     folder = campaign(tmp_path / "artifacts")
     (journal,) = sorted(folder.glob("*/attempt-1/journal.jsonl"))[:1]
     journal.write_text('{}\n{"x": "export OS_PASS' + 'WORD=hunter22"}\n')
@@ -366,7 +366,7 @@ def test_a_secret_stops_it(tmp_path: Path) -> None:
     assert not (tmp_path / "x.zip").exists()
 
 
-def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
     campaign(tmp_path / "artifacts")
 
     def full(*_: object) -> None:
@@ -377,7 +377,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
         build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "x.zip", sources)
 
 
-def test_about_is_checked(tmp_path: Path) -> None:
+def test_about_is_checked(tmp_path):
     def about(**stated: Any) -> Any:
         derived = Derived("A paper", (), (), {}, tmp_path, 0)
         return about_of(stated, sources((), tmp_path), derived, ())
@@ -405,16 +405,14 @@ def test_about_is_checked(tmp_path: Path) -> None:
         ("[1]", "manifest.json"),
     ],
 )
-def test_a_manifest_that_is_none_or_of_a_later_format(
-    tmp_path: Path, manifest: str, said: str
-) -> None:
+def test_a_manifest_that_is_none_or_of_a_later_format(tmp_path, manifest, said):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
         made.writestr("manifest.json", manifest)
     with raises(UserError, "x.zip", said):
         verify(tmp_path / "x.zip")
 
 
-def test_stated_files_that_are_missing_are_not_looked_for(tmp_path: Path) -> None:
+def test_stated_files_that_are_missing_are_not_looked_for(tmp_path):
     """Not even outside the bundle's folder."""
     stated = [
         {"path": path, "sha256": "0" * 64, "bytes": 1, "role": "source"}
@@ -457,11 +455,11 @@ def test_stated_files_that_are_missing_are_not_looked_for(tmp_path: Path) -> Non
         (float("nan"), float("nan"), []),
     ],
 )
-def test_numbers_are_compared_by_value(one: Any, other: Any, places: list[str]) -> None:
+def test_numbers_are_compared_by_value(one, other, places):
     assert [found.where for found in differences("f", one, other)] == places
 
 
-def test_a_picture_is_opened_as_png_only(tmp_path: Path) -> None:
+def test_a_picture_is_opened_as_png_only(tmp_path):
     """Another format of the image library might start a program, such as Ghostscript."""
     picture = Image.new("RGB", (8, 8), "red")
     picture.save(tmp_path / "one.png")
@@ -483,7 +481,7 @@ def bars(file: Path, heights: tuple[int, ...], **settings: Any) -> Path:
 
 
 @pytest.mark.slow
-def test_pictures_of_another_library_look_alike(tmp_path: Path) -> None:
+def test_pictures_of_another_library_look_alike(tmp_path):
     """Other letters and edges are ignored; different results are not."""
     one = bars(tmp_path / "one.png", (100, 98, 125))
     drawn: list[dict[str, Any]] = [
@@ -543,7 +541,7 @@ def compared(artifacts: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("write", [ursa, twochoice, pm, mos, compared])
-def test_every_kind_is_bundled_and_verified(write: Callable[[Path], str], tmp_path: Path) -> None:
+def test_every_kind_is_bundled_and_verified(write, tmp_path):
     name = write(tmp_path / "artifacts")
     made = build(tmp_path / "artifacts", name, tmp_path / "x.zip", sources)
     assert made.derived.shown

@@ -64,7 +64,7 @@ def ran_of(name: str, *figures: str) -> Ran:
     return Ran(name, "local", "local", "", (), 3, 60.0, "", "", (), parts)
 
 
-def test_claims_with_runs_come_first_and_everything_is_there_once(tmp_path: Path) -> None:
+def test_claims_with_runs_come_first_and_everything_is_there_once(tmp_path):
     note = "some runs never became stable: they count with all that was seen of them"
     place = "https://example.org/hotbed"
     claims = (*(claim(one, "not run") for one in "347"), claim("6", "reproduced", note=note))
@@ -77,7 +77,7 @@ def test_claims_with_runs_come_first_and_everything_is_there_once(tmp_path: Path
         assert place in shown[shown.index("Get Hotbed") : shown.index("make setup")]
 
 
-def test_every_verdict_has_its_reason_and_command(tmp_path: Path) -> None:
+def test_every_verdict_has_its_reason_and_command(tmp_path):
     claims = (
         claim("6a", "reproduced"),
         claim("6a", "not reproduced"),
@@ -114,9 +114,7 @@ def test_every_verdict_has_its_reason_and_command(tmp_path: Path) -> None:
         ("8a, 9", "hotbed run dlr-full --figure 8; hotbed run dlr-full --figure 9"),
     ],
 )
-def test_tested_claims_are_run_again_from_the_bundle(
-    figure: str, command: str, tmp_path: Path
-) -> None:
+def test_tested_claims_are_run_again_from_the_bundle(figure, command, tmp_path):
     """The catalogue's command does not apply: it names another campaign's runs."""
     commands = {"6a": "x", "7b": "x", "bounds-local": "x"}
     commands |= {name: f"hotbed run dlr-full --figure {name[0]}" for name in ("8a", "9")}
@@ -124,7 +122,7 @@ def test_tested_claims_are_run_again_from_the_bundle(
     assert command_of(figure, derived_of(tmp_path, **commands), held) == command
 
 
-def test_each_of_several_campaigns_is_named(tmp_path: Path) -> None:
+def test_each_of_several_campaigns_is_named(tmp_path):
     derived, both = derived_of(tmp_path), [ran_of("tiny", "6a"), ran_of("mine", "7")]
     assert command_of("7", derived, both) == "hotbed rerun BUNDLE --campaign mine --figure 7"
     assert command_of("bounds", derived, both) == (
@@ -133,7 +131,7 @@ def test_each_of_several_campaigns_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("short", SHORT_NAMES)
-def test_every_claim_has_a_command_that_makes_its_runs(short: str, tmp_path: Path) -> None:
+def test_every_claim_has_a_command_that_makes_its_runs(short, tmp_path):
     """No claim falls back to the bundle's own cells, which do not cover the claim."""
     chosen = paper(short)
     derived = derived_of(tmp_path, **chosen.commands(simulated=False))
@@ -163,7 +161,7 @@ def test_every_claim_has_a_command_that_makes_its_runs(short: str, tmp_path: Pat
         ({"paper_value": None, "no_effect": None}, "an effect as stated, with a 95 % interval"),
     ],
 )
-def test_the_expectation_is_what_is_judged(more: dict[str, Any], text: str) -> None:
+def test_the_expectation_is_what_is_judged(more, text):
     assert expected(claim("6", "reproduced", **more)).startswith(text)
 
 
@@ -182,7 +180,7 @@ def campaign(folder: Path) -> Ran:
     return ran(folder)
 
 
-def test_the_first_look_is_quick_and_prefers_figures_of_claims(tmp_path: Path) -> None:
+def test_the_first_look_is_quick_and_prefers_figures_of_claims(tmp_path):
     """Reruns of other cells on machines would support no statement."""
     made = campaign(tmp_path / "dlr-tiny")
     grids = {one.name: one.machine_s for one in made.experiments}
@@ -208,7 +206,7 @@ def test_the_first_look_is_quick_and_prefers_figures_of_claims(tmp_path: Path) -
 # ---- metadata ------------------------------------------------------------------------------------
 
 
-def test_files_are_identified_by_uris_and_have_their_known_sizes(tmp_path: Path) -> None:
+def test_files_are_identified_by_uris_and_have_their_known_sizes(tmp_path):
     path = "controllers/mine/read me 100%.md"
     held = replace(ran_of("dlr-tiny"), spec="/x/mine.yaml")
     sizes = {path: 42, "specs/mine.yaml": 7}
@@ -223,7 +221,7 @@ def test_files_are_identified_by_uris_and_have_their_known_sizes(tmp_path: Path)
     assert graph["#run-dlr-tiny"]["object"] == [{"@id": "specs/mine.yaml"}]
 
 
-def test_trovi_finds_its_own_file() -> None:
+def test_trovi_finds_its_own_file():
     """Trovi's importer expects a descriptor with the file's name and has its own limits."""
     about = about_of(title="word " * 49, description="more " * 1200)
     graph = {one["@id"]: one for one in trovi(about)["@graph"]}
@@ -250,12 +248,12 @@ def test_trovi_finds_its_own_file() -> None:
         ),
     ],
 )
-def test_values_that_the_formats_refuse_are_refused(wrong: dict[str, Any]) -> None:
+def test_values_that_the_formats_refuse_are_refused(wrong):
     with pytest.raises(ValidationError) as refused:
         about_of(**wrong)
     assert refused.value.errors()[0]["loc"][0] == next(iter(wrong))
 
 
-def test_an_orcid_has_its_check_digit() -> None:
+def test_an_orcid_has_its_check_digit():
     for orcid in ("0000-0000-0000-0001", "0000-0000-0000-001X"):
         assert Author(name="A group", orcid=orcid).orcid == orcid

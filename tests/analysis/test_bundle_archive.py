@@ -35,7 +35,7 @@ def unpacked(archive: Path, most_bytes: int = GIB) -> dict[str, bytes]:
     return {name: (out / name).read_bytes() for name in found}
 
 
-def test_equal_contents_give_equal_bytes(tmp_path: Path) -> None:
+def test_equal_contents_give_equal_bytes(tmp_path):
     contents = {"b/x.json": b"{}" * 1000, "a.txt": b"a", "b/empty": b""}
     contents |= {f"run{number}/a": b"%d" % number for number in range(90)}
     first = made(tmp_path / "one", contents)
@@ -79,9 +79,7 @@ HARMFUL = {
 @pytest.mark.parametrize(
     ("said", "add"), [(said, add) for said, several in HARMFUL.items() for add in several]
 )
-def test_a_harmful_entry_is_refused_before_anything_is_written(
-    tmp_path: Path, said: str, add: Callable[[zipfile.ZipFile], None]
-) -> None:
+def test_a_harmful_entry_is_refused_before_anything_is_written(tmp_path, said, add):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
         opened.writestr("good.txt", b"good")
         add(opened)
@@ -90,7 +88,7 @@ def test_a_harmful_entry_is_refused_before_anything_is_written(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["x.out", "x.zip"]
 
 
-def test_an_archive_unpacks_to_no_more_than_it_states_and_is_allowed(tmp_path: Path) -> None:
+def test_an_archive_unpacks_to_no_more_than_it_states_and_is_allowed(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("x", bytes(100_000))
     with raises(UserError, "--most-gib"):
@@ -103,9 +101,7 @@ def test_an_archive_unpacks_to_no_more_than_it_states_and_is_allowed(tmp_path: P
     assert (tmp_path / "lying.out" / "x").stat().st_size <= 10
 
 
-def test_a_full_file_system_is_found_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_file_system_is_found_before_anything_is_written(tmp_path, monkeypatch):
     write(tmp_path / "x.zip", made(tmp_path / "files", {"x": bytes(1000)}), quiet)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=999))
@@ -114,7 +110,7 @@ def test_a_full_file_system_is_found_before_anything_is_written(
     assert not list((tmp_path / "x.out").iterdir())
 
 
-def test_a_damaged_archive_is_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_one_sentence(tmp_path):
     """Changes include a cut, the deflated bytes and a name flagged as UTF-8."""
     text = b"".join(b"%d," % number for number in range(20_000))
     write(tmp_path / "x.zip", made(tmp_path, {"a-name": text, "b": b"b"}), quiet)
@@ -130,7 +126,7 @@ def test_a_damaged_archive_is_one_sentence(tmp_path: Path) -> None:
             unpacked(tmp_path / f"{index}.zip")
 
 
-def test_a_folder_is_no_place_for_an_archive(tmp_path: Path) -> None:
+def test_a_folder_is_no_place_for_an_archive(tmp_path):
     for target in (tmp_path, Path()):
         with raises(UserError, do="--out"):
             write(target, {}, quiet)

@@ -87,7 +87,7 @@ HARMLESS = (
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_secret_is_found_in_its_line_and_gets_no_alias(text: str) -> None:
+def test_a_secret_is_found_in_its_line_and_gets_no_alias(text):
     assert {line for _, line in secrets_in(Aliases({}).text(f"first\nthen {text} here"))} == {2}
 
 
@@ -95,8 +95,8 @@ def test_a_secret_is_found_in_its_line_and_gets_no_alias(text: str) -> None:
     ("password", "lines"), [("secret", [2]), ("!secret!", [2, 3]), ("correct horse", [2])]
 )
 def test_the_value_of_an_openstack_variable_is_found_as_a_word_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, password: str, lines: list[int]
-) -> None:
+    monkeypatch, password, lines
+):
     monkeypatch.setenv("OS_PASSWORD", password)
     monkeypatch.setenv("OS_REGION_NAME", "RegionNowhere")
     text = f"detect-secrets>=1.5\nlogin:{password}/more\nx{password}x\nRegionNowhere"
@@ -106,7 +106,7 @@ def test_the_value_of_an_openstack_variable_is_found_as_a_word_of_its_own(
 
 
 @pytest.mark.parametrize("text", PRIVATE)
-def test_identifying_data_gets_an_alias(text: str) -> None:
+def test_identifying_data_gets_an_alias(text):
     for around in AROUND:
         data = around.format(text)
         assert list(identifying(data)), around
@@ -117,12 +117,12 @@ def test_identifying_data_gets_an_alias(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_harmless_text_stays(text: str) -> None:
+def test_harmless_text_stays(text):
     assert Aliases({}).text(text) == text
     assert not list(secrets_in(text))
 
 
-def test_aliases_are_the_same_everywhere_and_words_are_whole() -> None:
+def test_aliases_are_the_same_everywhere_and_words_are_whole():
     folders = {"/srv/lab/hotbed": "$HOTBED", "/srv/lab": "$LAB"}
     aliases = Aliases(folders, ["tank", "alice"])
     text = "/srv/lab/hotbed/x /srv/lab/y /srv/laboratory alice@tank mytank \ntank"
@@ -235,7 +235,7 @@ def contents(file: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kind", "logs"), [("inventory", False), ("chameleon", True)])
-def test_no_canary_leaves(kind: str, logs: bool, tmp_path: Path) -> None:
+def test_no_canary_leaves(kind, logs, tmp_path):
     """Not in a known file, a raw log, a spec or a file name."""
     spec = spec_of(tmp_path / "labs", kind, OPTIONS)
     campaign(tmp_path / "artifacts", spec, CANARY)
@@ -279,7 +279,7 @@ def inner(stage: Stage) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("text", SECRETS[1::9])
-def test_a_secret_in_any_file_stops_it(text: str, tmp_path: Path) -> None:
+def test_a_secret_in_any_file_stops_it(text, tmp_path):
     attempt = write_run(tmp_path / "dlr-tiny", CELL, 0, 1.0)
     plant(attempt, text)
     found: dict[bool, set[str]] = {}
@@ -301,7 +301,7 @@ def attempt_of(place: Path, files: dict[str, bytes]) -> Path:
     return attempt
 
 
-def test_files_that_a_bundle_cannot_hold_are_counted(tmp_path: Path) -> None:
+def test_files_that_a_bundle_cannot_hold_are_counted(tmp_path):
     """Names that verify would refuse, and names that become equal through aliases."""
     names = ("osd:1.log", "Run.json", "anna@uni.edu/x", "bert@uni.edu/x", "x.parquet")
     stage = staged(tmp_path / "s", attempt_of(tmp_path, dict.fromkeys(names, b"fine")), logs=True)
@@ -314,7 +314,7 @@ def test_files_that_a_bundle_cannot_hold_are_counted(tmp_path: Path) -> None:
     assert inner(stage).keys() == {"run.json", "summary.json", "someone@example.org/x"}
 
 
-def test_known_files_keep_their_bytes_and_private_data_is_found_in_all(tmp_path: Path) -> None:
+def test_known_files_keep_their_bytes_and_private_data_is_found_in_all(tmp_path):
     table = pa.table({"t_s": [0.1], "node": ["osd0"], "metric": ["cpu"], "value": [1 / 3]})
     files = {
         "samples.parquet": parquet(table),
@@ -357,7 +357,7 @@ ATTRIBUTES = '{"columns": [], "attributes": {"of": "10.0.0.5"}}'
         pa.table({"load of 10.0.0.5": [1.0], "t_s": [1.0]}),
     ],
 )
-def test_a_table_has_nothing_but_known_columns(tmp_path: Path, table: pa.Table) -> None:
+def test_a_table_has_nothing_but_known_columns(tmp_path, table):
     stage = staged(tmp_path / "s", attempt_of(tmp_path, {"samples.parquet": parquet(table)}))
     for name, data in inner(stage).items():
         if name.endswith(".parquet"):
@@ -376,9 +376,7 @@ def test_a_table_has_nothing_but_known_columns(tmp_path: Path, table: pa.Table) 
         (b"parquet-cpp-arrow", "[]", False),
     ],
 )
-def test_a_table_keeps_only_known_notes(
-    tmp_path: Path, writer: bytes, note: str, kept: bool
-) -> None:
+def test_a_table_keeps_only_known_notes(tmp_path, writer, note, kept):
     table = pa.table({"t_s": [1.0]}).replace_schema_metadata({"pandas": note})
     data = parquet(table).replace(b"parquet-cpp-arrow", writer)
     stage = staged(tmp_path / "s", attempt_of(tmp_path, {"samples.parquet": data}))
@@ -387,7 +385,7 @@ def test_a_table_keeps_only_known_notes(
     assert b"tank2" not in packed
 
 
-def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path):
     """This holds for the maker of a bundle and for its reader. The texts are not UTF-8."""
     parts = [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
     data = parquet(pa.table({"node": pa.Array.from_buffers(pa.string(), 1, parts)}))
@@ -398,7 +396,7 @@ def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     assert found.what == "a table that cannot be read"
 
 
-def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path: Path) -> None:
+def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path):
     aliases = Aliases({}, ["simulator", "tank-7"], ["vault"])
     stage = Stage(tmp_path / "stage", aliases)
     program = tmp_path / "policy.py"
@@ -426,7 +424,7 @@ def test_a_program_stays_as_it_is_or_stops_the_bundle(tmp_path: Path) -> None:
     assert stage.left_out["sources that are no text"] == 2
 
 
-def test_a_record_that_is_a_link_is_packed(tmp_path: Path) -> None:
+def test_a_record_that_is_a_link_is_packed(tmp_path):
     """git-annex and DataLad keep files as links."""
     attempt = attempt_of(tmp_path, {})
     (attempt / "run.json").rename(tmp_path / "annexed")
@@ -434,7 +432,7 @@ def test_a_record_that_is_a_link_is_packed(tmp_path: Path) -> None:
     assert inner(staged(tmp_path / "s", attempt)).keys() == {"run.json", "summary.json"}
 
 
-def test_nodes_get_no_alias_also_if_a_machine_has_the_name(tmp_path: Path) -> None:
+def test_nodes_get_no_alias_also_if_a_machine_has_the_name(tmp_path):
     attempt = write_run(tmp_path / "tiny", CELL, 0, 1.0, ground="inventory")
     body = json.loads((attempt / "run.json").read_text())
     body["provenance"]["hosts"] = {"osd1": {}, "tank-2": {}}
@@ -449,7 +447,7 @@ def test_nodes_get_no_alias_also_if_a_machine_has_the_name(tmp_path: Path) -> No
     assert aliases.text("osd1") == "host-1"
 
 
-def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path: Path) -> None:
+def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path):
     folder = tmp_path / "tiny"
     for block in range(2):
         made = write_run(folder, CELL, block, 1.0)
@@ -466,7 +464,7 @@ def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_names_of_a_spec(there: bool, tmp_path: Path) -> None:
+def test_names_of_a_spec(there, tmp_path):
     """Machines of an inventory are names; a campaign's words and options that name nobody stay."""
     if there:
         body = {"hosts": [{"address": "tank1.uni-nowhere.edu", "user": "alice"}]}

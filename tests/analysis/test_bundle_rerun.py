@@ -50,7 +50,7 @@ def copied(tmp_path: Path) -> tuple[Path, Path]:
     return bundled, shutil.copytree(bundled, tmp_path / "b" / "dlr-tiny")
 
 
-def test_a_copy_is_identical_and_is_no_run_again(tmp_path: Path) -> None:
+def test_a_copy_is_identical_and_is_no_run_again(tmp_path):
     bundled, again = copied(tmp_path)
     made = compare(bundled, again, exact=True)
     assert (made.matched, made.identical, made.ok) == (6, 6, True)
@@ -64,7 +64,7 @@ def test_a_copy_is_identical_and_is_no_run_again(tmp_path: Path) -> None:
     assert not shares_runs(bundled, tmp_path / "nowhere")
 
 
-def test_simulated_results_agree_to_the_last_digit(tmp_path: Path) -> None:
+def test_simulated_results_agree_to_the_last_digit(tmp_path):
     bundled, again = copied(tmp_path)
     summary, other = sorted(again.glob("*/attempt-1/summary.json"))[:2]
     body = json.loads(summary.read_text())
@@ -80,7 +80,7 @@ def test_simulated_results_agree_to_the_last_digit(tmp_path: Path) -> None:
     assert compare(bundled, again, exact=False).ok
 
 
-def test_noise_agrees(tmp_path: Path) -> None:
+def test_noise_agrees(tmp_path):
     bundled = measured(tmp_path / "a" / "dlr-tiny", BUNDLED)
     again = measured(tmp_path / "b" / "dlr-tiny", NEAR)
     made = compare(bundled, again, exact=False)
@@ -95,7 +95,7 @@ def test_noise_agrees(tmp_path: Path) -> None:
     assert found.estimate.n == 3
 
 
-def test_the_other_way_contradicts(tmp_path: Path) -> None:
+def test_the_other_way_contradicts(tmp_path):
     bundled = measured(tmp_path / "a" / "dlr-tiny", BUNDLED)
     again = measured(tmp_path / "b" / "dlr-tiny", WORSE)
     made = compare(bundled, again, exact=False)
@@ -105,7 +105,7 @@ def test_the_other_way_contradicts(tmp_path: Path) -> None:
     assert not made.ok
 
 
-def test_only_cells_that_both_have_count(tmp_path: Path) -> None:
+def test_only_cells_that_both_have_count(tmp_path):
     bundled = measured(tmp_path / "a" / "dlr-tiny", BUNDLED)
     again = measured(tmp_path / "b" / "dlr-tiny", BUNDLED)
     for folder in sorted(again.glob("*"))[:2]:
@@ -120,7 +120,7 @@ def test_only_cells_that_both_have_count(tmp_path: Path) -> None:
     assert "no cell of the bundle was run again" in nothing.sentence
 
 
-def test_without_a_claim_nothing_is_held_against_the_bundle(tmp_path: Path) -> None:
+def test_without_a_claim_nothing_is_held_against_the_bundle(tmp_path):
     """These cells feed no claim, and real machines never repeat results to the bit."""
     for place, speed in (("a", 100.0), ("b", 250.0)):
         for block in range(3):
@@ -133,7 +133,7 @@ def test_without_a_claim_nothing_is_held_against_the_bundle(tmp_path: Path) -> N
     assert "no claim is of these cells" in made.sentence
 
 
-def test_a_single_block_holds_nothing_against_the_bundle(tmp_path: Path) -> None:
+def test_a_single_block_holds_nothing_against_the_bundle(tmp_path):
     folders = [tmp_path / name / "dlr-tiny" for name in "ab"]
     for folder, speed in zip(folders, (BUNDLED[0], WORSE[0]), strict=True):
         for controller, value in (("default", BASE[0]), ("dlr", speed)):
@@ -171,9 +171,7 @@ def ranked(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("values", "ok"), [(BUNDLED, True), (WORSE, False)])
-def test_a_comparison_has_claims_of_its_own(
-    tmp_path: Path, values: tuple[float, ...], ok: bool
-) -> None:
+def test_a_comparison_has_claims_of_its_own(tmp_path, values, ok):
     bundled = measured(tmp_path / "a" / "compare-local", BUNDLED)
     ranked(bundled)
     again = measured(tmp_path / "b" / "compare-local", values)
@@ -209,7 +207,7 @@ def claim(measured: float, low: float, high: float, unit: str, **more: Any) -> C
     return ClaimResult.model_validate(fields | more)
 
 
-def test_claims_without_blocks_are_compared_by_their_intervals() -> None:
+def test_claims_without_blocks_are_compared_by_their_intervals():
     found = independent(claim(2, 1, 4, "ratio"), claim(4, 2, 8, "ratio"))
     assert found is not None
     # Each interval spans a factor of two either way; combined, 2 to the power of sqrt(2).
@@ -241,17 +239,12 @@ def again(then: ClaimResult, now: ClaimResult, low: float, high: float) -> Claim
         ((3.0, 2.0, 4.0, "direction"), (1.1, 0.9, 1.3, "inconclusive"), (0.3, 1.1), False),
     ],
 )
-def test_a_contradiction_is_another_value_and_another_verdict(
-    then: tuple[float, float, float, str],
-    now: tuple[float, float, float, str],
-    moved: tuple[float, float],
-    contradicts: bool,
-) -> None:
+def test_a_contradiction_is_another_value_and_another_verdict(then, now, moved, contradicts):
     sides = [claim(*each[:3], "ratio", verdict=each[3], no_effect=1.0) for each in (then, now)]
     assert again(sides[0], sides[1], *moved).contradicts is contradicts
 
 
-def test_an_equality_is_contradicted_by_what_is_farther_from_it() -> None:
+def test_an_equality_is_contradicted_by_what_is_farther_from_it():
     def within(value: float, verdict: str) -> ClaimResult:
         stated = {"kind": "within", "paper_value": 1.0, "no_effect": 1.0, "verdict": verdict}
         return claim(value, value - 0.3, value + 0.3, "ratio", **stated)
@@ -262,7 +255,7 @@ def test_an_equality_is_contradicted_by_what_is_farther_from_it() -> None:
     ).contradicts
 
 
-def test_a_change_is_written_with_its_sign_and_unit() -> None:
+def test_a_change_is_written_with_its_sign_and_unit():
     assert format_change(1.4395, "ratio") == "1.44x"
     assert format_change(0.0367, "share of the interval") == "+3.7 points"
     assert format_change(-0.062, "relative loss") == "-6.2 points"

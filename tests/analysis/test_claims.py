@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -39,7 +38,7 @@ def claim(**changes: object) -> Claim:
         (Estimate(0.44, math.nan, math.nan, 1), "chameleon", "inconclusive"),
     ],
 )
-def test_verdicts(estimate: Estimate, ground: str, expected: str) -> None:
+def test_verdicts(estimate, ground, expected):
     assert verdict(claim(), estimate, ground) == expected
 
 
@@ -53,13 +52,13 @@ def test_verdicts(estimate: Estimate, ground: str, expected: str) -> None:
         (Estimate(1.0, math.nan, math.nan, 1), "inconclusive"),
     ],
 )
-def test_equality_is_shown_by_the_whole_interval(estimate: Estimate, expected: str) -> None:
+def test_equality_is_shown_by_the_whole_interval(estimate, expected):
     one = claim(paper_value=1.0, kind="within", tolerance=0.05, unit="ratio", machines=False)
     assert verdict(one, estimate, "sim") == expected
 
 
 @pytest.mark.parametrize("ground", ["sim", "local+sim"])
-def test_simulation_reproduces_nothing_about_machines(ground: str) -> None:
+def test_simulation_reproduces_nothing_about_machines(ground):
     better, worse = Estimate(0.45, 0.44, 0.46, 9), Estimate(-0.45, -0.46, -0.44, 9)
     for changes in ({}, {"paper_value": None}, {"size": False}):
         assert verdict(claim(**changes), better, ground) == "direction"
@@ -74,7 +73,7 @@ def test_simulation_reproduces_nothing_about_machines(ground: str) -> None:
     assert result.note is not None and result.note.startswith("simulated")
 
 
-def test_a_claim_without_runs_or_interval_says_why() -> None:
+def test_a_claim_without_runs_or_interval_says_why():
     result = evaluate(claim(), Evidence(table([]), []))
     assert (result.verdict, result.measured, result.n) == ("not run", None, 0)
     assert result.note == "nothing"
@@ -85,9 +84,7 @@ def test_a_claim_without_runs_or_interval_says_why() -> None:
 
 
 @given(st.floats(-2, 2), st.floats(0, 1), st.sampled_from(["local", "chameleon"]))
-def test_no_effect_in_the_interval_is_never_a_success(
-    value: float, half: float, ground: str
-) -> None:
+def test_no_effect_in_the_interval_is_never_a_success(value, half, ground):
     estimate = Estimate(value, value - half, value + half, 3)
     got = verdict(claim(), estimate, ground)
     if estimate.low <= 0 <= estimate.high:
@@ -96,9 +93,7 @@ def test_no_effect_in_the_interval_is_never_a_success(
         assert (got == "not reproduced") is (value < 0)
 
 
-def test_the_last_done_attempt_of_a_planned_cell_counts_and_others_are_counted(
-    tmp_path: Path,
-) -> None:
+def test_the_last_done_attempt_of_a_planned_cell_counts_and_others_are_counted(tmp_path):
     campaign = tmp_path / "dlr-quick"
     parameters = {"op": "seq", "scenario": "none", "controller": "default"}
     write_run(campaign, parameters, 0, 1.0, status="spoiled", attempt=1)

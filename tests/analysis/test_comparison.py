@@ -71,7 +71,7 @@ def made(tmp_path: Path, gains: Mapping[str, float], **changes: Any) -> Ranking:
     return read(*make(tmp_path, gains, **changes))
 
 
-def test_the_true_order_is_found_with_ties_told(tmp_path: Path) -> None:
+def test_the_true_order_is_found_with_ties_told(tmp_path):
     gains = {"default": 1.0, "mine": 1.3, "dlr": 1.2, "twin": 1.2, "bad": 0.8}
     ranking = made(tmp_path, gains)
     for panel in ranking.panels:
@@ -94,7 +94,7 @@ def test_the_true_order_is_found_with_ties_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_figure_table_and_claims_name_everybody(tmp_path: Path) -> None:
+def test_the_figure_table_and_claims_name_everybody(tmp_path):
     gains = {"default": 1.0, "mine": 1.3, "reweight": 1.0, "broken": 1.0}
     why = "the controller broken failed: decide() raised ZeroDivisionError"
     runs, comparison = make(tmp_path, gains, inert=("reweight",), failed={"broken": why})
@@ -138,7 +138,7 @@ def test_the_figure_table_and_claims_name_everybody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_what_cannot_be_told_is_inconclusive(tmp_path: Path, blocks: int) -> None:
+def test_what_cannot_be_told_is_inconclusive(tmp_path, blocks):
     gain = 1.4 if blocks == 1 else 1.0
     ranking = made(tmp_path, {"default": 1.0, "mine": gain}, blocks=blocks, noise=0.05)
     for panel in ranking.panels:
@@ -150,7 +150,7 @@ def test_what_cannot_be_told_is_inconclusive(tmp_path: Path, blocks: int) -> Non
         assert all(claim.ci95 is None for claim in ranking.claims)
 
 
-def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path: Path) -> None:
+def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path):
     ranking = made(
         tmp_path, {"default": 1.0, "mine": 1.3, "dlr": 1.2}, absent=(("mine", 2), ("mine", 3))
     )
@@ -165,7 +165,7 @@ values = st.lists(st.floats(0.5, 2.0), min_size=4, max_size=4)
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(values, min_size=2, max_size=5), st.permutations(range(5)))
-def test_places_are_ranks_whatever_the_runs(runs: list[list[float]], order: list[int]) -> None:
+def test_places_are_ranks_whatever_the_runs(runs, order):
     names = [f"c{index}" for index in range(len(runs))]
     table = pd.DataFrame(
         {
@@ -208,7 +208,7 @@ def _rank(table: pd.DataFrame, names: list[str]) -> Panel:
     return rank(table, scenario="none", op="seq", baseline="c0", controllers=names, missing={})
 
 
-def test_the_interval_is_t_on_paired_log_ratios(tmp_path: Path) -> None:
+def test_the_interval_is_t_on_paired_log_ratios(tmp_path):
     campaign, comparison = make(tmp_path, {"default": 1.0, "mine": 1.1}, blocks=4, noise=0.03)
     standing = read(campaign, comparison).panels[0].of("mine")
     by_block: dict[int, dict[str, float]] = {}

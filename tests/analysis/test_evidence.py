@@ -75,7 +75,7 @@ def geometric(values: list[float]) -> float:
 
 @given(tables)
 @settings(deadline=None)
-def test_a_pair_is_the_geometric_mean_over_blocks_that_have_both(table: pd.DataFrame) -> None:
+def test_a_pair_is_the_geometric_mean_over_blocks_that_have_both(table):
     here = table[table["size"] == 2]
     found, expected = PAIR(Evidence(here, ())), ratios(table, 2.0)
     if not expected:
@@ -90,7 +90,7 @@ def test_a_pair_is_the_geometric_mean_over_blocks_that_have_both(table: pd.DataF
 
 @given(tables)
 @settings(deadline=None)
-def test_the_extremes_enclose_every_size_and_widen_the_interval(table: pd.DataFrame) -> None:
+def test_the_extremes_enclose_every_size_and_widen_the_interval(table):
     by_size = {size: ratios(table, size) for size in SIZES}
     there = {size: geometric(list(found.values())) for size, found in by_size.items() if found}
     shared = sum(
@@ -115,7 +115,7 @@ def test_the_extremes_enclose_every_size_and_widen_the_interval(table: pd.DataFr
 
 @given(tables)
 @settings(deadline=None)
-def test_pairs_of_one_block_count_once(table: pd.DataFrame) -> None:
+def test_pairs_of_one_block_count_once(table):
     blocks: dict[int, list[float]] = {}
     for size in SIZES:
         for seed, ratio in ratios(table, size).items():
@@ -151,12 +151,12 @@ RUNS = table_of(
         (share_of(of("new"), lambda rows: rows["speed"] >= 20, ""), 4 / 6, 6),
     ],
 )
-def test_numbers_of_one_set_of_runs(compute: Compute, value: float, n: int) -> None:
+def test_numbers_of_one_set_of_runs(compute, value, n):
     found = measured(compute, RUNS).estimate
     assert (found.value, found.n) == (pytest.approx(value), n)
 
 
-def test_the_extreme_of_options_needs_all_of_them_only_if_asked() -> None:
+def test_the_extreme_of_options_needs_all_of_them_only_if_asked():
     known = Pair(of("new"), of("new"), "speed", "", keys=("seed", "size"))
     options: list[tuple[str, Any]] = [("known", known), ("missing", PAIR)]
     assert measured(extreme(options, "largest"), RUNS).estimate.value == 1

@@ -25,9 +25,7 @@ def some(artifacts: Path, name: str, ground: str, gain: float = 1.3) -> Path:
 
 
 @pytest.mark.slow
-def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(tmp_path, monkeypatch):
     texts = texts_by_figure(monkeypatch)
     some(tmp_path, "dlr-quick", "local", 1.3)
     some(tmp_path, "dlr-quick-sim", "sim", 2.0)
@@ -53,7 +51,7 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
 
 
 @pytest.mark.slow
-def test_several_real_grounds_ask_for_a_choice(tmp_path: Path) -> None:
+def test_several_real_grounds_ask_for_a_choice(tmp_path):
     some(tmp_path, "dlr-quick", "local")
     some(tmp_path, "dlr-paper", "chameleon")
     with raises(UserError, "several grounds", allowed="chameleon, local", do="--ground"):
@@ -63,7 +61,7 @@ def test_several_real_grounds_ask_for_a_choice(tmp_path: Path) -> None:
     assert {claim.ground for claim in made.claims} == {"chameleon", None}
 
 
-def test_runs_of_two_grounds_in_one_folder_are_refused(tmp_path: Path) -> None:
+def test_runs_of_two_grounds_in_one_folder_are_refused(tmp_path):
     folder = some(tmp_path, "dlr-quick", "local")
     cell = {"op": "rand", "scenario": "heterogeneity", "controller": "dlr"}
     write_run(folder, cell, 0, 100.0, ground="sim")
@@ -71,7 +69,7 @@ def test_runs_of_two_grounds_in_one_folder_are_refused(tmp_path: Path) -> None:
         build(tmp_path, folder.name)
 
 
-def test_pairs_are_of_one_ground(tmp_path: Path) -> None:
+def test_pairs_are_of_one_ground(tmp_path):
     cell = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
     write_run(tmp_path / "a", cell, 0, 100.0)
     write_run(tmp_path / "b", cell | {"controller": "default"}, 0, 90.0, ground="sim")

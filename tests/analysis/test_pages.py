@@ -112,7 +112,7 @@ def report(runs: Path) -> Report:
 
 
 @pytest.mark.slow
-def test_a_report_holds_no_script(report: Report) -> None:
+def test_a_report_holds_no_script(report):
     page = Page(report.path.read_text())
     assert page.is_inert()
     assert page.text.count("<script>alert(1)</script>") >= 4  # site, versions, calibration, ...
@@ -121,7 +121,7 @@ def test_a_report_holds_no_script(report: Report) -> None:
     assert not [part for part in policy if part.startswith("script-src")]
 
 
-def test_appendices_hold_no_script(tmp_path: Path) -> None:
+def test_appendices_hold_no_script(tmp_path):
     """All sources of the texts are untrusted."""
     texts = dict.fromkeys(
         ("id", "paper", "figure", "statement", "ground", "unit", "baseline", "note"), TEXT
@@ -152,7 +152,7 @@ def test_appendices_hold_no_script(tmp_path: Path) -> None:
     assert "alert(1)" in text
 
 
-def test_a_comparison_holds_no_script(tmp_path: Path) -> None:
+def test_a_comparison_holds_no_script(tmp_path):
     campaign, comparison = make(tmp_path, {"default": 1.0, TEXT: 1.2}, blocks=3)
     ranking = compare(campaign, comparison.model_copy(update={"left_out": {TEXT: TEXT}}))
     assert Page(ranking._repr_html_()).is_inert()
@@ -164,7 +164,7 @@ def test_a_comparison_holds_no_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_notebooks_show_holds_no_script(runs: Path, report: Report) -> None:
+def test_what_notebooks_show_holds_no_script(runs, report):
     records = [
         Run.model_validate_json(file.read_bytes())
         for file in sorted((runs / "dlr-tiny").glob("*/attempt-1/run.json"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from synthetic import write_campaign, write_run
@@ -25,7 +24,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return build(artifacts, "dlr-full")
 
 
-def test_every_figure_is_drawn_as_png_and_pdf(report: Report) -> None:
+def test_every_figure_is_drawn_as_png_and_pdf(report):
     ids = [figure.entry.id for figure in report.figures]
     parts = {"1": "abcd", "6": "abc", "8": "abc"}
     expected = [
@@ -39,14 +38,14 @@ def test_every_figure_is_drawn_as_png_and_pdf(report: Report) -> None:
         assert figure.path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_the_page_stands_alone(report: Report) -> None:
+def test_the_page_stands_alone(report):
     page = report.path.read_text()
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert page.count("data:image/png;base64") == 18
     assert "heterogeneity-throughput" in page
 
 
-def test_what_several_claims_say_is_said_once(report: Report) -> None:
+def test_what_several_claims_say_is_said_once(report):
     page = report.path.read_text()
     shared = shared_notes(report.claims)
     assert any("disks are modelled" in note for note in shared)
@@ -55,7 +54,7 @@ def test_what_several_claims_say_is_said_once(report: Report) -> None:
         assert all(note in page for note in notes_of(claim))
 
 
-def test_claims_json_is_a_list_of_claims(report: Report) -> None:
+def test_claims_json_is_a_list_of_claims(report):
     claims = json.loads(report.claims_path.read_text())
     assert {"id", "paper", "figure", "statement", "paper_value", "measured", "ci95", "n"} <= set(
         claims[0]
@@ -63,7 +62,7 @@ def test_claims_json_is_a_list_of_claims(report: Report) -> None:
     assert [ClaimResult.model_validate(c) for c in claims] == list(report.claims)
 
 
-def test_what_ends_after_the_benchmark_is_in_none_of_its_intervals(tmp_path: Path) -> None:
+def test_what_ends_after_the_benchmark_is_in_none_of_its_intervals(tmp_path):
     write_run(
         tmp_path / "dlr-full",
         {"op": "seq", "scenario": "heterogeneity", "controller": "default"},
@@ -75,7 +74,7 @@ def test_what_ends_after_the_benchmark_is_in_none_of_its_intervals(tmp_path: Pat
     assert shown["dlr-fig7"][0]["lines"][0]["y"] == pytest.approx([150.0] * 6, rel=0.1)
 
 
-def test_missing_runs_are_named(tmp_path: Path) -> None:
+def test_missing_runs_are_named(tmp_path):
     for block in range(2):
         write_run(
             tmp_path / "dlr-quick",
@@ -88,7 +87,7 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
     assert "hotbed run dlr-full --figure 6" in made.path.read_text()
 
 
-def test_unknown_campaigns_and_figures_are_refused(tmp_path: Path) -> None:
+def test_unknown_campaigns_and_figures_are_refused(tmp_path):
     for name in ("nonesuch", "none-such", "dlr-quick"):
         with raises(UserError, where=name, allowed="no campaign has runs; papers: dlr"):
             build(tmp_path, name)

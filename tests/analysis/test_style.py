@@ -1,20 +1,17 @@
-"""Style of figures, checks that detect a misleading figure, and figures of another process."""
+"""Style of figures, and figures of another process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.axes import Axes
 
 from analysis.core import aside, style
-from tests.drawing import misleading, unlike
 
 
-def test_ordinary_intervals_set_the_axis_and_an_enormous_one_is_cut_and_told() -> None:
+def test_ordinary_intervals_set_the_axis_and_an_enormous_one_is_cut_and_told():
     with style.figure(1, 2) as (_, (axes, other)):
         style.limit_intervals(axes, [1.0, 1.6], [(0, 1.0), (1, 2.4)])
         low, high = axes.get_ylim()
@@ -24,51 +21,6 @@ def test_ordinary_intervals_set_the_axis_and_an_enormous_one_is_cut_and_told() -
         style.limit_intervals(other, [1.0, 1.6], [(0, 17.25), (1, 2.4)])
         assert other.get_ylim()[1] < 5
         assert [text.get_text() for text in other.texts] == ["to 17.2"]
-
-
-def _misled(axes: Sequence[Axes], what: str) -> None:
-    """Draw a figure with one misleading element."""
-    left, right = axes
-    left.plot([1, 2], [1, 2], "o-", label="one")
-    if what != "an empty panel":
-        right.plot([1, 2], [1, 2], "s-" if what == "another marker" else "o-", label="one")
-    if what == "a mark that is not there":
-        right.plot([], [], "X", label="broken")
-    if what == "one mark on two axes":
-        other = right.twinx()
-        other.plot([1, 2], [2, 1], "o-")
-    if what == "a legend upon data":
-        right.legend()
-    if what == "an interval without width":
-        right.errorbar([1], [1], yerr=[[0.0], [0.0]])
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        "an empty panel",
-        "another marker",
-        "a mark that is not there",
-        "one mark on two axes",
-        "an interval without width",
-        "a legend upon data",
-    ],
-)
-def test_a_figure_that_misleads_is_found(what: str) -> None:
-    with style.figure(1, 2) as (drawn, axes):
-        _misled(axes, what)
-        assert len(misleading(drawn)) == 1
-
-
-def test_a_caption_names_what_is_drawn() -> None:
-    with style.figure(1, 2) as (drawn, axes):
-        _misled(axes, "nothing")
-        assert misleading(drawn) == []
-        axes[0].set_title("(a) Left")
-        axes[0].set_ylabel("Throughput (MB/s)")
-        style.paper_marker(axes[0], 1, 2)
-        assert unlike("(a) in MB/s. Diamond: the paper's.", drawn) == []
-        assert unlike("(b) in IOPS. Squares: others.", drawn) == ["panel (b)", "square", "IOPS"]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +34,7 @@ def test_a_caption_names_what_is_drawn() -> None:
         (0.0001, 0.5, {"0.0001", "0.003", "0.1"}),
     ],
 )
-def test_ticks_are_plain_numbers_that_few_magnitudes_have_too(
-    low: float, high: float, wanted: set[str]
-) -> None:
+def test_ticks_are_plain_numbers_that_few_magnitudes_have_too(low, high, wanted):
     with style.figure(1, 1, width=4.0, height=3.0) as (drawn, (axes,)):
         axes.plot([0, 1], [low, high])
         style.magnitudes(axes)
@@ -117,7 +67,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_two_processes_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_write_what_one_does(tmp_path, monkeypatch):
     """This includes figures that cannot be sent, and one lost with its process."""
     monkeypatch.setattr(aside, "processors", lambda: 2)
     here: list[str] = []

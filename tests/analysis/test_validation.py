@@ -33,7 +33,7 @@ def both(artifacts: Path, *, model: float = 1.2, blocks: int = 3) -> None:
                 write_run(artifacts / campaign, parameters, block, value, ground=ground)
 
 
-def test_the_model_s_error_is_told_from_pairs_of_one_seed(tmp_path: Path) -> None:
+def test_the_model_s_error_is_told_from_pairs_of_one_seed(tmp_path):
     both(tmp_path)
     made = validate([tmp_path])
     assert made.pairs == 9
@@ -53,7 +53,7 @@ def test_the_model_s_error_is_told_from_pairs_of_one_seed(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_figures_and_tables_are_written(tmp_path: Path) -> None:
+def test_figures_and_tables_are_written(tmp_path):
     both(tmp_path, model=0.9)
     made = build([tmp_path], tmp_path / "validation")
     assert [path.name for path in made.figures] == ["fig6-sim-local.png"]
@@ -67,7 +67,7 @@ def test_figures_and_tables_are_written(tmp_path: Path) -> None:
     assert "simulated" in made._repr_html_()
 
 
-def test_a_folder_of_campaigns_or_a_campaign_and_n_of_every_cell(tmp_path: Path) -> None:
+def test_a_folder_of_campaigns_or_a_campaign_and_n_of_every_cell(tmp_path):
     both(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -79,9 +79,7 @@ def test_a_folder_of_campaigns_or_a_campaign_and_n_of_every_cell(tmp_path: Path)
     assert validate([local, tmp_path]).rows() == made.rows()
 
 
-def test_other_parameters_or_seeds_are_no_pair_and_what_is_missing_is_named(
-    tmp_path: Path,
-) -> None:
+def test_other_parameters_or_seeds_are_no_pair_and_what_is_missing_is_named(tmp_path):
     parameters = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
     write_run(tmp_path / "dlr-quick", parameters, 0, 100.0)
     with raises(UserError, "no finished run of ground sim", where=str(tmp_path), do="--ground sim"):

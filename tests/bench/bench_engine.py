@@ -25,7 +25,7 @@ WORKLOAD_S = 1.0
 def main() -> None:
     from tiny_campaigns import ONE_CELL, TINY
 
-    from campaigns.engine.display import Silent
+    from campaigns.engine.display import Progress
     from campaigns.engine.session import Request, run
     from campaigns.engine.store import RunStore
 
@@ -41,7 +41,7 @@ def main() -> None:
         path = folder / "tiny.yaml"
         path.write_text(yaml.safe_dump({**TINY, **changes}))
         started = time.monotonic()
-        result = run(Request(str(path), artifacts=folder / "artifacts"), progress=Silent())
+        result = run(Request(str(path), artifacts=folder / "artifacts"), progress=Progress())
         whole = time.monotonic() - started
         assert result.ok, result.sentence
         runs = list(RunStore(folder / "artifacts" / "tiny").runs())

@@ -9,11 +9,11 @@ from typing import Any
 from tiny_campaigns import OneByOne, plan_of, tiny
 
 from campaigns.engine.attempts import Outcome
-from campaigns.engine.display import CampaignResult, Silent
+from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.engine import Engine
 from campaigns.engine.lease import Lease, SiteTenure, open_lease
 from campaigns.engine.plan import Cell, Plan
-from campaigns.engine.store import AttemptStatuses, RunStore
+from campaigns.engine.store import RunStore
 from schemas.campaign import LeaseRules
 from schemas.run import RunStatus
 from testbed.spec import TestbedSpec
@@ -82,11 +82,9 @@ class World:
 
     def engine(self, plan: Plan, lease: Lease | None, script: Script) -> Engine:
         store = RunStore(Path("nowhere"))
-        store.attempts = lambda run_id: (  # type: ignore[method-assign]
-            AttemptStatuses({1: "done"} if run_id in self.done else {})
-        )
+        store.done = lambda run_id: 1 if run_id in self.done else None  # type: ignore[method-assign]
         executor = Played(self, script, lease)
-        engine = Engine(plan, store, executor, Silent(), clock=self.clock, lease=lease)
+        engine = Engine(plan, store, executor, Progress(), clock=self.clock, lease=lease)
         executor.engine = engine
         return engine
 

@@ -37,7 +37,7 @@ def again(bundle: Path, campaign: str, artifacts: Path, **options: Any) -> Reque
     return again_as_asked(bundle, campaign, asked)
 
 
-def test_the_files_behind_the_runs_come_along(tmp_path: Path) -> None:
+def test_the_files_behind_the_runs_come_along(tmp_path):
     digest = load_spec(SPEC).digest()
     folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"}, spec_digest=digest)
     found = found_in(tmp_path, folder)
@@ -52,7 +52,7 @@ def test_the_files_behind_the_runs_come_along(tmp_path: Path) -> None:
     assert any("dlr.yaml" in note for note in found_in(tmp_path, changed).notes)
 
 
-def test_controllers_of_ones_own_come_along(tmp_path: Path) -> None:
+def test_controllers_of_ones_own_come_along(tmp_path):
     folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"})
     own = tmp_path / "own"
     (own / "shy" / "__pycache__").mkdir(parents=True)
@@ -76,9 +76,7 @@ def microstores(place: Path, *profiles: str) -> Path:
     return ran(folder, *({"parameters": {"profile": profile}} for profile in profiles))
 
 
-def test_points_that_cells_plan_with_come_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_points_that_cells_plan_with_come_along(tmp_path, monkeypatch):
     kept = tmp_path / "kept"
     kept.mkdir()
     body = reference("paper").model_dump(mode="json") | {"name": "mine", "about": "my own runs"}
@@ -93,13 +91,13 @@ def test_points_that_cells_plan_with_come_along(
     assert "mine" not in references()
 
 
-def test_a_folder_must_have_its_campaigns_name(tmp_path: Path) -> None:
+def test_a_folder_must_have_its_campaigns_name(tmp_path):
     folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"}).rename(tmp_path / "kept")
     with raises(UserError, where="kept"):
         found_in(tmp_path, folder)
 
 
-def test_two_files_of_one_name_are_not_taken_for_each_other(tmp_path: Path) -> None:
+def test_two_files_of_one_name_are_not_taken_for_each_other(tmp_path):
     folders = []
     for index, name in enumerate(("one", "two")):
         spec = tmp_path / name / "dlr.yaml"
@@ -121,9 +119,7 @@ def next_to(place: Path, text: str) -> tuple[Path, dict[str, object]]:
     return spec, dict(TINY) | {"ground": "local", "spec": "mine.yaml"}
 
 
-def test_files_next_to_the_campaigns_own_file_come_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_next_to_the_campaigns_own_file_come_along(tmp_path, monkeypatch):
     """The place of the bundle and another file of the same name there do not matter."""
     spec, body = next_to(tmp_path, SPEC.read_text())
     notebook = spec.with_name("mine.ipynb")
@@ -140,7 +136,7 @@ def test_files_next_to_the_campaigns_own_file_come_along(
 
 
 @pytest.mark.parametrize("key", ["spec", "notebook"])
-def test_a_missing_file_of_a_campaign_is_named(key: str, tmp_path: Path) -> None:
+def test_a_missing_file_of_a_campaign_is_named(key, tmp_path):
     spec, body = next_to(tmp_path, SPEC.read_text())
     gone = str(tmp_path / "gone" / "mine.x")
     folder = folder_of(tmp_path / "artifacts", body | {key: "mine.x"})
@@ -148,7 +144,7 @@ def test_a_missing_file_of_a_campaign_is_named(key: str, tmp_path: Path) -> None
         found_in(tmp_path, ran(folder, {"spec": str(spec)} | {key: gone}))
 
 
-def test_files_next_to_a_spec_are_written_into_it(tmp_path: Path) -> None:
+def test_files_next_to_a_spec_are_written_into_it(tmp_path):
     """The spec could not be read without the proxy profile."""
     text = (ROOT / "testbed" / "specs" / "pm-local.yaml").read_text()
     spec, body = next_to(tmp_path, text.replace("kind: nfs", "kind: nfs\n  profile: disk.json"))
@@ -163,7 +159,7 @@ def test_files_next_to_a_spec_are_written_into_it(tmp_path: Path) -> None:
     assert not [note for note in found.notes if "spec" in note]
 
 
-def test_files_of_other_attempts_do_not_come_along(tmp_path: Path) -> None:
+def test_files_of_other_attempts_do_not_come_along(tmp_path):
     folder = folder_of(tmp_path / "artifacts", dict(TINY) | {"ground": "sim"})
     models = [tmp_path / "old.yaml", tmp_path / "new.yaml"]
     for model in models:
@@ -177,7 +173,7 @@ def test_files_of_other_attempts_do_not_come_along(tmp_path: Path) -> None:
 # Reruns of campaigns from a bundle.
 
 
-def test_a_bundles_points_are_what_its_cells_plan_with(tmp_path: Path) -> None:
+def test_a_bundles_points_are_what_its_cells_plan_with(tmp_path):
     (tmp_path / "profiles").mkdir()
     for name, about in (("mine", "a stranger's"), ("local", "another local one")):
         body = reference("paper").model_dump(mode="json") | {"name": name, "about": about}
@@ -193,7 +189,7 @@ def test_a_bundles_points_are_what_its_cells_plan_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("notebook", ["experiment", "dlr_experiment"])
-def test_it_is_run_again_from_the_bundle_alone(notebook: str, tmp_path: Path) -> None:
+def test_it_is_run_again_from_the_bundle_alone(notebook, tmp_path):
     named = {"notebook": f"notebooks/{notebook}.ipynb"}
     body = dict(TINY) | {"ground": "sim", "spec": str(SPEC)} | named
     bundle = unpacked(tmp_path, folder_of(tmp_path, body))
@@ -210,7 +206,7 @@ def test_it_is_run_again_from_the_bundle_alone(notebook: str, tmp_path: Path) ->
     assert asked.testbed == "mine"
 
 
-def test_a_bundle_names_no_file_of_this_machine(tmp_path: Path) -> None:
+def test_a_bundle_names_no_file_of_this_machine(tmp_path):
     bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "sim"}))
     ours = tmp_path / "private.yaml"
     ours.write_text(SPEC.read_text())
@@ -223,7 +219,7 @@ def test_a_bundle_names_no_file_of_this_machine(tmp_path: Path) -> None:
     assert campaign.notebook == "../notebooks/private.yaml.ipynb"
 
 
-def test_a_mistake_is_one_sentence(tmp_path: Path) -> None:
+def test_a_mistake_is_one_sentence(tmp_path):
     bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
     with raises(UserError, "other"):
         again(bundle, "other", tmp_path / "new")
@@ -244,15 +240,13 @@ def test_a_mistake_is_one_sentence(tmp_path: Path) -> None:
         (dict(TINY) | {"ground": "local"}, False),
     ],
 )
-def test_results_that_must_agree_to_the_bit(
-    body: dict[str, Any], exact: bool, tmp_path: Path
-) -> None:
+def test_results_that_must_agree_to_the_bit(body, exact, tmp_path):
     file = tmp_path / "x.yaml"
     file.write_text(yaml.safe_dump(body))
     assert is_exact(file) is exact
 
 
-def test_another_ground_or_site_is_a_real_one(tmp_path: Path) -> None:
+def test_another_ground_or_site_is_a_real_one(tmp_path):
     bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
     moved = again(bundle, "tiny", tmp_path / "new", ground="inventory")
     assert moved.ground == "inventory"
@@ -277,7 +271,7 @@ def constants(place: Path, name: str, clients: int) -> Path:
     return file
 
 
-def test_a_campaign_is_run_again_on_its_own_constants(tmp_path: Path) -> None:
+def test_a_campaign_is_run_again_on_its_own_constants(tmp_path):
     """Constants of the bundle's other campaigns, or their absence, do not matter."""
     a, b = constants(tmp_path, "a", 2), constants(tmp_path, "b", 3)
     wanted = {"one": a, "two": b, "three": None}
@@ -293,7 +287,7 @@ def test_a_campaign_is_run_again_on_its_own_constants(tmp_path: Path) -> None:
     assert other.controllers_dir is None
 
 
-def test_several_or_lost_constants_are_named(tmp_path: Path) -> None:
+def test_several_or_lost_constants_are_named(tmp_path):
     a, b = constants(tmp_path, "a", 2), constants(tmp_path, "b", 3)
     bundle = unpacked(
         tmp_path, simulated(tmp_path, "both", a, b), simulated(tmp_path, "usual", a, None)
@@ -309,7 +303,7 @@ def test_several_or_lost_constants_are_named(tmp_path: Path) -> None:
             again(bundle, name, tmp_path / "new")
 
 
-def test_controllers_are_those_of_the_campaign(tmp_path: Path) -> None:
+def test_controllers_are_those_of_the_campaign(tmp_path):
     own = tmp_path / "own"
     (own / "shy").mkdir(parents=True)
     (own / "shy" / "policy.py").write_text("NAME = 'shy'\n")
@@ -324,7 +318,7 @@ def test_controllers_are_those_of_the_campaign(tmp_path: Path) -> None:
     assert [one.controllers_dir for one in found] == [bundle / "controllers", None]
 
 
-def test_a_missing_spec_is_named(tmp_path: Path) -> None:
+def test_a_missing_spec_is_named(tmp_path):
     bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
     require(bundle, "tiny")
     (bundle / "specs" / "dlr.yaml").write_text("name: [\n")
@@ -335,9 +329,7 @@ def test_a_missing_spec_is_named(tmp_path: Path) -> None:
         require(bundle, "tiny")
 
 
-def test_jobs_of_every_kind_record_the_place_of_their_spec(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_of_every_kind_record_the_place_of_their_spec(tmp_path, monkeypatch):
     """A bundle looks for the spec there."""
     report: list[Path | None] = []
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,9 +49,7 @@ def grid(**changes: Any) -> list[dict[str, Any]]:
         ({"spec": "nowhere.yaml"}, ["nowhere.yaml", "neither next to"]),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
-    campaign_file: Callable[..., Path], changes: dict[str, Any], words: list[str]
-) -> None:
+def test_what_is_wrong_is_said_in_a_sentence(campaign_file, changes, words):
     path = campaign_file(**changes)
     with pytest.raises(UserError) as error:
         dry_run(Request(str(path), artifacts=path.parent / "artifacts"))
@@ -63,7 +59,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
     assert not (path.parent / "artifacts").exists()
 
 
-def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_broken_file_is_named(tmp_path):
     with raises(UserError, "'dlr-quik'"):
         find_campaign("dlr-quik")
     with pytest.raises(UserError):
@@ -77,16 +73,14 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
         load_campaign(broken)
 
 
-def test_an_unknown_figure_is_refused_with_those_there_are(
-    campaign_file: Callable[..., Path],
-) -> None:
+def test_an_unknown_figure_is_refused_with_those_there_are(campaign_file):
     path = campaign_file()
     with raises(UserError, "'9'", "6b", allowed="6a"):
         dry_run(Request(str(path), figure="9", artifacts=path.parent))
 
 
 @pytest.mark.parametrize("figure", ["6", "6a", "fig6", "figure 6b"])
-def test_a_figure_selects_its_grids(campaign_file: Callable[..., Path], figure: str) -> None:
+def test_a_figure_selects_its_grids(campaign_file, figure):
     other = {**ONE_CELL[0], "name": "other", "figures": ["10"]}
     path = campaign_file(grids=[*TINY["grids"], other])
     report = dry_run(Request(str(path), figure=figure, artifacts=path.parent / "none"))
@@ -94,7 +88,7 @@ def test_a_figure_selects_its_grids(campaign_file: Callable[..., Path], figure: 
 
 
 @pytest.mark.parametrize("file", sorted(FILES.glob("*.yaml")), ids=lambda file: file.stem)
-def test_a_campaign_of_hotbed_is_whole(file: Path, tmp_path: Path) -> None:
+def test_a_campaign_of_hotbed_is_whole(file, tmp_path):
     campaign = load_campaign(file)
     assert campaign.name == file.stem
     cells = prepare(Request(file.stem, artifacts=tmp_path), need_ground=False).plan.cells
@@ -107,9 +101,7 @@ def _no_testbed(*_: object) -> None:
     raise UserError("no testbed is asked by a unit test")
 
 
-def test_quick_fits_its_time_and_every_full_figure_half_an_hour(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quick_fits_its_time_and_every_full_figure_half_an_hour(tmp_path, monkeypatch):
     local = replace(KIND.grounds["local"], open=_no_testbed)
     monkeypatch.setitem(KIND.grounds, "local", local)
     quick = dry_run(Request("dlr-quick", artifacts=tmp_path))
@@ -133,9 +125,7 @@ CONTROLLERS = ["default", "reweight", "dlr", "oracle"]
     blocks=st.integers(1, 4),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_every_block_holds_every_cell_once(
-    ops: list[str], controllers: list[str], blocks: int, seed: int
-) -> None:
+def test_every_block_holds_every_cell_once(ops, controllers, blocks, seed):
     grid = {
         **TINY["grids"][0],
         "vary": {"op": ops, "controller": controllers},
@@ -153,7 +143,7 @@ def test_every_block_holds_every_cell_once(
     assert [cell.block for cell in plan.cells] == sorted(cell.block for cell in plan.cells)
 
 
-def test_the_order_is_random_and_repeatable() -> None:
+def test_the_order_is_random_and_repeatable():
     campaign = tiny(grids=[{**TINY["grids"][0], "repetitions": 30}])
     first = plan_of(campaign)
     assert first == plan_of(campaign)
@@ -162,7 +152,7 @@ def test_the_order_is_random_and_repeatable() -> None:
     assert leads["dlr"] >= 5
 
 
-def test_cells_that_need_the_same_objects_follow_each_other() -> None:
+def test_cells_that_need_the_same_objects_follow_each_other():
     vary = {"op": OPS, "object_size": [65536, 4194304], "controller": CONTROLLERS}
     grid = {**TINY["grids"][0], "vary": vary, "repetitions": 20}
     plan = plan_of(tiny(grids=[grid]))
@@ -175,7 +165,7 @@ def test_cells_that_need_the_same_objects_follow_each_other() -> None:
     assert len(firsts) > 8  # still random, between and within groups
 
 
-def test_grids_share_equal_cells() -> None:
+def test_grids_share_equal_cells():
     grid = TINY["grids"][0]
     other = {
         "name": "fig1",
@@ -190,7 +180,7 @@ def test_grids_share_equal_cells() -> None:
     assert [cell.figures for cell in shared] == [("6a", "6b", "1a")] * 2
 
 
-def test_the_run_id_depends_on_what_matters_alone() -> None:
+def test_the_run_id_depends_on_what_matters_alone():
     plan = plan_of(tiny())
     ids = {cell.run_id for cell in plan.cells}
     same = plan_of(tiny(name="other", retries=5), versions={"ceph": "16", "python": "3.13"})

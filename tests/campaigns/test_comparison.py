@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from campaigns.comparison import Ask, Compared, compare, plan
-from campaigns.engine.display import Silent
+from campaigns.engine.display import Progress
 from campaigns.engine.store import RunStore
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.new_controller import new_controller
@@ -39,7 +39,7 @@ def ask(tmp_path: Path, **changes: Any) -> Ask:
 
 
 def go(tmp_path: Path, **changes: Any) -> Compared:
-    return compare(ask(tmp_path, **changes), progress=Silent())
+    return compare(ask(tmp_path, **changes), progress=Progress())
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def own(tmp_path: Path) -> Path:
     return tmp_path / "own"
 
 
-def test_a_block_holds_everybody_once_with_one_seed(tmp_path: Path, own: Path) -> None:
+def test_a_block_holds_everybody_once_with_one_seed(tmp_path, own):
     planned = plan(ask(tmp_path, controllers=("mine", "dlr"), controllers_dir=own))
     made = planned.comparison
     assert made.controllers == ("default", "mine", "dlr")
@@ -71,9 +71,7 @@ def test_a_block_holds_everybody_once_with_one_seed(tmp_path: Path, own: Path) -
     assert not (tmp_path / "artifacts").exists()
 
 
-def test_all_is_every_controller_that_can_run(
-    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_is_every_controller_that_can_run(tmp_path, own, monkeypatch):
     everybody = plan(ask(tmp_path, controllers=("all",), controllers_dir=own)).comparison
     assert set(everybody.controllers) == BUILT_IN | {"mine"}
     assert everybody.controllers[0] == "default"
@@ -95,7 +93,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_controller_that_cannot_be_created(tmp_path: Path, own: Path, how: str) -> None:
+def test_a_controller_that_cannot_be_created(tmp_path, own, how):
     text, why = BROKEN[how]
     (own / "broken").mkdir()
     (own / "broken" / "policy.py").write_text(text)
@@ -109,7 +107,7 @@ def test_a_controller_that_cannot_be_created(tmp_path: Path, own: Path, how: str
         plan(ask(tmp_path, controllers=("broken",), controllers_dir=own))
 
 
-def test_one_more_controller_runs_only_what_is_new(tmp_path: Path, own: Path) -> None:
+def test_one_more_controller_runs_only_what_is_new(tmp_path, own):
     first = go(tmp_path)
     assert (first.result.ok, first.result.ran) == (True, 4)
     assert first.folder == tmp_path / "artifacts" / "compare-fake"
@@ -131,9 +129,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_failing_controllers_do_not_stop_the_others(
-    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_controllers_do_not_stop_the_others(tmp_path, own, monkeypatch):
     new_controller("other", own)
     effects = {"mine": {"fails": "decide() took more than 10 s"}, "other": {"fails": "it died"}}
     monkeypatch.setenv("HOTBED_FAKE_CONTROLLERS", json.dumps(effects))
@@ -166,7 +162,7 @@ def test_failing_controllers_do_not_stop_the_others(
         ({"model": Path("no.yaml")}, "a model belongs to the"),
     ],
 )
-def test_a_mistake_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_mistake_is_one_sentence(tmp_path, changes, said):
     with raises(UserError, said) as raised:
         plan(ask(tmp_path, **changes))
     assert "\n" not in str(raised.value)

@@ -19,7 +19,7 @@ from deadly_ground import DeadlyGround
 from campaigns.engine import session
 from campaigns.engine.attempts import AttemptRecords, Setting
 from campaigns.engine.dask import LOCAL, DaskExecutor, Workers, open_cluster
-from campaigns.engine.display import CampaignResult, Silent
+from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.engine import Engine
 from campaigns.engine.identity import Code, Recipe, Sameness
 from campaigns.engine.provenance import provenance
@@ -95,7 +95,7 @@ def run(file: Path, where: str, **how: Any) -> tuple[CampaignResult, Path]:
     artifacts = file.parent / where
     dirs = how.pop("controllers_dir", None)
     asked = Request(str(file), artifacts=artifacts, controllers_dir=dirs)
-    return session.run(asked, progress=Silent(), **how), artifacts / "sweep"
+    return session.run(asked, progress=Progress(), **how), artifacts / "sweep"
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -109,9 +109,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def test_results_are_the_same_to_the_bit_wherever_they_are_computed(
-    sweep: Path, address: str
-) -> None:
+def test_results_are_the_same_to_the_bit_wherever_they_are_computed(sweep, address):
     found = {}
     for where, how in (
         ("process", {"in_process": True}),
@@ -131,9 +129,7 @@ def test_results_are_the_same_to_the_bit_wherever_they_are_computed(
         assert content == found["cluster"][file], file
 
 
-def test_a_controller_of_one_s_own_needs_not_be_on_the_workers(
-    campaign_file: Callable[..., Path], tmp_path: Path, address: str
-) -> None:
+def test_a_controller_of_one_s_own_needs_not_be_on_the_workers(campaign_file, tmp_path, address):
     new_controller("mine", tmp_path / "own")
     grid = ONE[0] | {"vary": {"osds": [8], "controller": ["mine"]}}
     file = campaign_file(**SWEEP | {"grids": [grid]})
@@ -158,13 +154,11 @@ def deadly(
     ledger = Ledger(prepared.store.folder / "ledger.jsonl")
     attempts = AttemptRecords(prepared.plan, prepared.store, ledger, setting)
     executor = DaskExecutor(attempts, Recipe(partial(make_cell, made), SIMULATIONS), client)
-    engine = Engine(prepared.plan, prepared.store, executor, Silent())
+    engine = Engine(prepared.plan, prepared.store, executor, Progress())
     return engine, executor, prepared.store, cluster
 
 
-def test_the_cell_of_a_worker_that_dies_is_made_by_another(
-    campaign_file: Callable[..., Path], tmp_path: Path, address: str
-) -> None:
+def test_the_cell_of_a_worker_that_dies_is_made_by_another(campaign_file, tmp_path, address):
     file, lives = campaign_file(**SWEEP | {"grids": ONE}), tmp_path / "lives"
     lives.write_text("once\n")
     engine, _, store, cluster = deadly(file, address, tmp_path / "a", lives=str(lives))
@@ -179,9 +173,7 @@ def test_the_cell_of_a_worker_that_dies_is_made_by_another(
     assert {run.attempt for run in store.runs()} == {1}
 
 
-def test_ctrl_c_marks_what_runs_and_the_same_command_goes_on(
-    campaign_file: Callable[..., Path], tmp_path: Path, address: str
-) -> None:
+def test_ctrl_c_marks_what_runs_and_the_same_command_goes_on(campaign_file, tmp_path, address):
     file, slow = campaign_file(**SWEEP | {"grids": ONE}), tmp_path / "slow"
     slow.touch()
     engine, _, store, cluster = deadly(file, address, tmp_path / "a", slow=str(slow))
@@ -205,13 +197,11 @@ def test_ctrl_c_marks_what_runs_and_the_same_command_goes_on(
     assert result.interrupted
     assert {(run.status, run.reason) for run in store.runs()} == {("interrupted", "interrupted")}
     asked = Request(str(file), artifacts=tmp_path / "a")
-    again = session.run(asked, progress=Silent(), workers=Workers(scheduler=address))
+    again = session.run(asked, progress=Progress(), workers=Workers(scheduler=address))
     assert (again.ok, again.ran) == (True, 2)
 
 
-def test_a_scheduler_that_is_not_there_is_one_sentence(
-    sweep: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheduler_that_is_not_there_is_one_sentence(sweep, monkeypatch):
     monkeypatch.setattr("campaigns.engine.dask.CONNECT_S", 1.0)
     with pytest.raises(UserError) as raised:
         run(sweep, "nowhere", workers=Workers(scheduler="tcp://127.0.0.1:1"))
@@ -219,9 +209,7 @@ def test_a_scheduler_that_is_not_there_is_one_sentence(
     assert not list((sweep.parent / "nowhere").glob("*/*/attempt-*"))
 
 
-def test_a_scheduler_without_workers_is_one_sentence(
-    sweep: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheduler_without_workers_is_one_sentence(sweep, monkeypatch):
     from distributed import LocalCluster
 
     monkeypatch.setattr("campaigns.engine.dask.WORKERS_S", 0.5)
@@ -238,11 +226,8 @@ def test_a_scheduler_without_workers_is_one_sentence(
 
 
 def test_a_late_worker_with_other_code_ends_the_sweep(
-    campaign_file: Callable[..., Path],
-    tmp_path: Path,
-    address: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    campaign_file, tmp_path, address, monkeypatch
+):
     file = campaign_file(**SWEEP | {"grids": ONE})
     engine, _, store, cluster = deadly(file, address, tmp_path / "a")
     other = Code(SIMULATIONS.here().parts | {"code": "other"})
@@ -256,7 +241,7 @@ def test_a_late_worker_with_other_code_ends_the_sweep(
     assert {run.status for run in store.runs()} == {"failed"}
 
 
-def test_our_own_workers_listen_to_this_machine_alone() -> None:
+def test_our_own_workers_listen_to_this_machine_alone():
     before = listening()
     with open_cluster(Workers(count=1), SIMULATIONS) as client:
         assert client.scheduler is not None

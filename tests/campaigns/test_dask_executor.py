@@ -14,7 +14,7 @@ from tiny_campaigns import ONE_CELL, plan_of, tiny
 
 from campaigns.engine.attempts import AttemptRecords, Setting
 from campaigns.engine.dask import DaskExecutor, Made, Task
-from campaigns.engine.display import CampaignResult, Silent
+from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.engine import Engine
 from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.job import Job
@@ -33,7 +33,7 @@ RECIPE = Recipe(lambda job, folder: None, Sameness((), ()))
 Result = Callable[[Job], Made]
 
 
-def test_a_worker_writes_no_file_outside_the_attempt(tmp_path: Path) -> None:
+def test_a_worker_writes_no_file_outside_the_attempt(tmp_path):
     with pytest.raises(UnsafeNameError):
         Made({"../evil": zlib.compress(b"x")}, 1.0).unpack(tmp_path / "attempt")
     assert list(tmp_path.rglob("evil")) == []
@@ -91,7 +91,7 @@ def engine_of(client: Any, folder: Path, **changes: Any) -> Engine:
     ledger = Ledger(store.folder / "ledger.jsonl")
     setting = Setting("dlr", Path("notebook.ipynb"), PROVENANCE)
     executor = DaskExecutor(AttemptRecords(plan, store, ledger, setting), RECIPE, client)
-    return Engine(plan, store, executor, Silent())
+    return Engine(plan, store, executor, Progress())
 
 
 def statuses(folder: Path) -> list[tuple[str, str | None]]:
@@ -105,12 +105,12 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("campaigns.engine.dask.WIDTH_S", 0.02)
 
 
-def test_a_result_is_unpacked_and_committed(tmp_path: Path) -> None:
+def test_a_result_is_unpacked_and_committed(tmp_path):
     assert engine_of(Client(made), tmp_path).run().ok
     assert statuses(tmp_path) == [("done", None)]
 
 
-def test_a_result_that_died_with_others_workers_is_made_alone(tmp_path: Path) -> None:
+def test_a_result_that_died_with_others_workers_is_made_alone(tmp_path):
     """The result was lost between its end and the fetch; the worker that recomputed it died too."""
     client = Client(killed, made)
     result = engine_of(client, tmp_path, retries=0).run()
@@ -118,14 +118,14 @@ def test_a_result_that_died_with_others_workers_is_made_alone(tmp_path: Path) ->
     assert not client.results
 
 
-def test_who_kills_its_workers_alone_has_failed(tmp_path: Path) -> None:
+def test_who_kills_its_workers_alone_has_failed(tmp_path):
     assert not engine_of(Client(killed, killed), tmp_path, retries=0).run().ok
     ((status, reason),) = statuses(tmp_path)
     assert status == "failed"
     assert "its worker died, and so did 3 others" in str(reason)
 
 
-def test_ctrl_c_ends_the_wait_for_a_result_that_does_not_come(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_wait_for_a_result_that_does_not_come(tmp_path):
     def wait(job: Job) -> Made:
         engine.stop()
         return client.never(job)
@@ -137,14 +137,14 @@ def test_ctrl_c_ends_the_wait_for_a_result_that_does_not_come(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_result_is_not_waited_for_when_all_workers_are_gone(tmp_path: Path) -> None:
+def test_a_result_is_not_waited_for_when_all_workers_are_gone(tmp_path):
     client = Client(threads=0)
     client.results.append(client.never)
     gave_up(engine_of(client, tmp_path).run(), tmp_path)
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_cluster_that_has_lost_its_workers_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_cluster_that_has_lost_its_workers_is_not_waited_for(tmp_path):
     class Lost(Client):
         def submit(self, *_: Any, **__: Any) -> Any:
             return SimpleNamespace(add_done_callback=lambda _: None)

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -28,9 +26,7 @@ CELLS = {
 }
 
 
-def test_a_terminal_s_ctrl_c_is_told_in_one_sentence(
-    campaign_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_terminal_s_ctrl_c_is_told_in_one_sentence(campaign_file, tmp_path):
     file = campaign_file(
         name="sweep",
         paper="dlr-scale",

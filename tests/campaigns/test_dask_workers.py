@@ -30,7 +30,7 @@ pytestmark = [
         ({"count": 0}, "--workers: 0"),
     ],
 )
-def test_workers_that_cannot_be_are_one_sentence(given: dict[str, Any], said: str) -> None:
+def test_workers_that_cannot_be_are_one_sentence(given, said):
     with raises(UserError, said):
         Workers(**given)
 
@@ -49,9 +49,7 @@ OURS = Code({"code": "abc", "python": "3.11", "pandas": "2.2", "arithmetic": "12
         ({"pandas": "2.3"}, None, "another pandas"),
     ],
 )
-def test_a_worker_that_computes_with_something_else_is_refused(
-    changes: dict[str, str], problem: str | None, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_computes_with_something_else_is_refused(changes, problem, said, monkeypatch):
     theirs = Code({**OURS.parts, **changes}, problem)
     monkeypatch.setattr("campaigns.engine.identity._here", lambda same: OURS)
 
@@ -65,7 +63,7 @@ def test_a_worker_that_computes_with_something_else_is_refused(
     assert "\n" not in str(raised.value)
 
 
-def test_a_simulator_of_other_sources_is_named() -> None:
+def test_a_simulator_of_other_sources_is_named():
     def broken() -> str:
         raise StoreError("the simulator was built from other sources.")
 
@@ -77,7 +75,7 @@ def test_a_simulator_of_other_sources_is_named() -> None:
     assert "run `make setup`" in str(replace(SIMULATIONS, program="nothing").here().problem)
 
 
-def test_a_worker_without_hotbed_is_one_sentence() -> None:
+def test_a_worker_without_hotbed_is_one_sentence():
     class Client:
         def run(self, *_: Any, **__: Any) -> dict[str, Any]:
             return {"tcp://10.0.0.2:1": ModuleNotFoundError("No module named 'campaigns'")}

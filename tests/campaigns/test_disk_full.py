@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 from tiny_kinds import job
 
-from campaigns.engine.display import Silent
+from campaigns.engine.display import Progress
 from campaigns.engine.job import write_job
 from campaigns.engine.session import Request, run
 from campaigns.engine.store import (
@@ -40,7 +40,7 @@ from tests.errors import raises
 from tests.hotbed.runner import hotbed
 
 
-def test_the_need_comes_from_finished_runs_where_there_are_any(tmp_path: Path) -> None:
+def test_the_need_comes_from_finished_runs_where_there_are_any(tmp_path):
     assert need_bytes(10) == 10 * RUN_BYTES + RESERVE_BYTES
     folder = tmp_path / "attempt-1"
     folder.mkdir()
@@ -48,12 +48,12 @@ def test_the_need_comes_from_finished_runs_where_there_are_any(tmp_path: Path) -
     assert need_bytes(10, [folder]) == 20_000_000 + RESERVE_BYTES
 
 
-def test_too_little_room_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_too_little_room_is_refused_before_anything_starts(tmp_path):
     with raises(UserError, "1000000000 runs", do="--artifacts"):
         require_room(tmp_path, 10**9)
 
 
-def test_the_reserve_is_taken_and_given_up(tmp_path: Path) -> None:
+def test_the_reserve_is_taken_and_given_up(tmp_path):
     reserve = Reserve(tmp_path)
     reserve.take()
     assert reserve.path.stat().st_size == RESERVE_BYTES
@@ -62,7 +62,7 @@ def test_the_reserve_is_taken_and_given_up(tmp_path: Path) -> None:
     assert not reserve.path.exists()
 
 
-def test_only_a_full_disk_is_full() -> None:
+def test_only_a_full_disk_is_full():
     assert is_full(OSError(errno.ENOSPC, ""))
     assert is_full(OSError(errno.EDQUOT, ""))
     assert not is_full(OSError(errno.EACCES, ""))
@@ -169,15 +169,7 @@ SUBJECTS = (OfLedger, OfRecords, OfRunStore, OfJournal, OfSaved)
 @pytest.mark.parametrize("kind", SUBJECTS)
 @pytest.mark.parametrize(("call", "fault"), CASES)
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_fault_at_any_call_loses_nothing(
-    *,
-    kind: type[Subject],
-    call: str,
-    fault: str,
-    before: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_fault_at_any_call_loses_nothing(*, kind, call, fault, before, tmp_path, monkeypatch):
     disk = Disk(monkeypatch, tmp_path)
     for nth in range(1, 100):
         subject = kind(tmp_path / str(nth))
@@ -208,9 +200,7 @@ def test_a_fault_at_any_call_loses_nothing(
 
 
 @pytest.mark.parametrize("kind", [OfLedger, OfRecords])
-def test_a_line_that_cannot_be_cut_back_spoils_no_other(
-    kind: type[Subject], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_cannot_be_cut_back_spoils_no_other(kind, tmp_path, monkeypatch):
     disk = Disk(monkeypatch, tmp_path)
     subject = kind(tmp_path)
     subject.do(1)
@@ -232,16 +222,8 @@ def test_a_line_that_cannot_be_cut_back_spoils_no_other(
     ],
 )
 def test_a_campaign_with_a_fault_resumes(
-    *,
-    call: str,
-    fault: str,
-    first: int,
-    stride: int,
-    tmp_path: Path,
-    campaign_file: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    *, call, fault, first, stride, tmp_path, campaign_file, monkeypatch, capsys
+):
     """Every `stride`-th call fails, each in a new folder."""
     file = campaign_file(grids=ONE_CELL, parameters={"duration_s": 1})
     fake = replace(KIND.grounds["fake"], same=SIMULATIONS)
@@ -291,15 +273,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.local
 def test_a_disk_that_fills_up_fails_the_cell_and_the_campaign_resumes(
-    campaign_file: Callable[..., Path], small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    campaign_file, small_disk, monkeypatch
+):
     grid = {**ONE_CELL[0], "vary": {"op": ["seq", "rand"]}}
     path = campaign_file(grids=[grid], retries=1)
     once = str(path.parent / "once")
     fault = {"step": "workload", "how": "full", "once": once}
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
     request = Request(str(path), artifacts=small_disk)
-    result = run(request, progress=Silent(), command=QUICK_CELL)
+    result = run(request, progress=Progress(), command=QUICK_CELL)
     assert not result.ok
     assert result.gave_up is not None
     assert "no space is left under" in result.gave_up
@@ -309,16 +291,14 @@ def test_a_disk_that_fills_up_fails_the_cell_and_the_campaign_resumes(
     assert events[:3] == ["campaign-started", "started", "failed"]
     for filler in folder.rglob("filler"):
         os.truncate(filler, 0)
-    result = run(request, progress=Silent(), command=QUICK_CELL)
+    result = run(request, progress=Progress(), command=QUICK_CELL)
     assert result.ok, result.sentence
     assert sum(found.status == "done" for found in RunStore(folder).runs()) == 2
 
 
 @pytest.mark.local
-def test_too_small_a_disk_is_refused_before(
-    campaign_file: Callable[..., Path], small_disk: Path
-) -> None:
+def test_too_small_a_disk_is_refused_before(campaign_file, small_disk):
     grid = {**ONE_CELL[0], "repetitions": 50}
     path = campaign_file(grids=[grid])
     with raises(UserError, "50 runs need about"):
-        run(Request(str(path), artifacts=small_disk), progress=Silent(), command=QUICK_CELL)
+        run(Request(str(path), artifacts=small_disk), progress=Progress(), command=QUICK_CELL)

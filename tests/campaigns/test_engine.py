@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tiny_campaigns import TINY, OneByOne, plan_of, tiny
 
 from campaigns.engine.attempts import Outcome
-from campaigns.engine.display import CampaignResult, Silent
+from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
 from campaigns.engine.estimate import Estimator
 from campaigns.engine.plan import Cell, Plan
-from campaigns.engine.store import AttemptStatuses, RunStore
+from campaigns.engine.store import RunStore
 from schemas.run import RunStatus
 
 
@@ -58,15 +58,15 @@ class ScriptedStore(RunStore):
         super().__init__(folder)
         self.made = made
 
-    def attempts(self, run_id: str) -> AttemptStatuses:
-        return AttemptStatuses({1: "done"} if (run_id, "done") in self.made else {})
+    def done(self, run_id: str) -> int | None:
+        return 1 if (run_id, "done") in self.made else None
 
 
 def engine(plan: Plan, executor: Scripted, folder: Path) -> Engine:
-    return Engine(plan, ScriptedStore(folder, executor.made), executor, Silent())
+    return Engine(plan, ScriptedStore(folder, executor.made), executor, Progress())
 
 
-def test_all_cells_run_once_in_the_plan_s_order(tmp_path: Path) -> None:
+def test_all_cells_run_once_in_the_plan_s_order(tmp_path):
     plan = plan_of(tiny())
     executor = Scripted(lambda cell, tries: "done")
     result = engine(plan, executor, tmp_path).run()
@@ -75,7 +75,7 @@ def test_all_cells_run_once_in_the_plan_s_order(tmp_path: Path) -> None:
     assert result.sentence == "tiny: 8 of 8 runs done."
 
 
-def test_a_spoiled_cell_comes_after_its_block_and_then_after_all(tmp_path: Path) -> None:
+def test_a_spoiled_cell_comes_after_its_block_and_then_after_all(tmp_path):
     """Causes of spoiled runs last for minutes. With stolen time, three attempts in a row were
     spoiled and the next cells were not."""
     plan = plan_of(tiny(spoiled_retries=2))
@@ -90,7 +90,7 @@ def test_a_spoiled_cell_comes_after_its_block_and_then_after_all(tmp_path: Path)
     assert made == [*ids[:4], noisy, *ids[4:], noisy]
 
 
-def test_a_cell_spoiled_to_the_end_is_done_without_if_another_block_has_it(tmp_path: Path) -> None:
+def test_a_cell_spoiled_to_the_end_is_done_without_if_another_block_has_it(tmp_path):
     plan = plan_of(tiny(spoiled_retries=1))
     noisy = plan.cells[1]
     executor = Scripted(lambda cell, _: "spoiled" if cell.run_id == noisy.run_id else "done")
@@ -105,7 +105,7 @@ def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
     """Return an engine with attempts that take as long as planned."""
     now = [0.0]
     store = ScriptedStore(folder, executor.made)
-    made = Engine(plan, store, executor, Silent(), clock=lambda: now[0])
+    made = Engine(plan, store, executor, Progress(), clock=lambda: now[0])
     executor.seconds = planned = plan.cells[0].planned_s
 
     def tick() -> None:
@@ -116,9 +116,7 @@ def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
 
 
 @pytest.mark.parametrize(("cells", "attempts"), [(3, 1), (4, 2), (5, 3), (9, 3)])
-def test_spoiled_cells_are_made_again_while_there_is_time(
-    tmp_path: Path, cells: int, attempts: int
-) -> None:
+def test_spoiled_cells_are_made_again_while_there_is_time(tmp_path, cells, attempts):
     """One cell per block; the first block's is always spoiled."""
     grid = {**TINY["grids"][0], "vary": {"op": ["seq"]}, "repetitions": 3}
     within = cells * plan_of(tiny(grids=[grid])).cells[0].planned_s + 1e-6
@@ -148,7 +146,7 @@ def _two_comparisons(cells: int) -> Plan:
     return plan_of(tiny(grids=grids, spoiled_retries=9, spoiled_within_s=within))
 
 
-def test_short_time_goes_to_the_first_comparison_of_the_file(tmp_path: Path) -> None:
+def test_short_time_goes_to_the_first_comparison_of_the_file(tmp_path):
     plan = _two_comparisons(9)
     executor = Scripted(lambda cell, tries: "spoiled" if tries == 0 else "done")
     result = _timed(plan, executor, tmp_path).run()
@@ -160,7 +158,7 @@ def test_short_time_goes_to_the_first_comparison_of_the_file(tmp_path: Path) -> 
 
 @given(noise=st.lists(st.booleans(), min_size=40, max_size=40), cells=st.integers(2, 20))
 @settings(max_examples=60, deadline=None)
-def test_a_disturbed_campaign_ends_in_time(noise: list[bool], cells: int) -> None:
+def test_a_disturbed_campaign_ends_in_time(noise, cells):
     plan = _two_comparisons(cells)
     sequence = iter(noise)
     executor = Scripted(lambda *_: "spoiled" if next(sequence) else "done")
@@ -173,7 +171,7 @@ def test_a_disturbed_campaign_ends_in_time(noise: list[bool], cells: int) -> Non
     assert result.ran == len(kept) == len(plan.cells) - report
 
 
-def test_a_machine_that_is_never_quiet_ends_the_campaign(tmp_path: Path) -> None:
+def test_a_machine_that_is_never_quiet_ends_the_campaign(tmp_path):
     executor = Scripted(lambda cell, tries: "spoiled")
     result = engine(plan_of(tiny(spoiled_retries=10)), executor, tmp_path).run()
     assert len(executor.made) == SPOILED_IN_A_ROW
@@ -181,14 +179,14 @@ def test_a_machine_that_is_never_quiet_ends_the_campaign(tmp_path: Path) -> None
     assert "in a row were spoiled" in (result.gave_up or "")
 
 
-def test_a_spoiled_cell_has_its_own_budget_beside_a_failed_one(tmp_path: Path) -> None:
+def test_a_spoiled_cell_has_its_own_budget_beside_a_failed_one(tmp_path):
     plan = plan_of(tiny(retries=1, spoiled_retries=1))
     script: list[RunStatus] = ["spoiled", "failed", "done"]
     executor = Scripted(lambda cell, tries: script[tries])
     assert engine(plan, executor, tmp_path).run().ok
 
 
-def test_a_broken_testbed_ends_the_campaign_early(tmp_path: Path) -> None:
+def test_a_broken_testbed_ends_the_campaign_early(tmp_path):
     plan = plan_of(tiny(retries=0))
     executor = Scripted(lambda cell, tries: "failed")
     result = engine(plan, executor, tmp_path).run()
@@ -203,7 +201,7 @@ def _three(names: list[str]) -> Plan:
     return plan_of(tiny(retries=0, grids=[{**grid, "repetitions": 3}]))
 
 
-def test_broken_controllers_do_not_stop_the_others(tmp_path: Path) -> None:
+def test_broken_controllers_do_not_stop_the_others(tmp_path):
     plan = _three(["default", "dlr", "dlr-pg", "upmap"])
     broken = {cell.run_id for cell in plan.cells if cell.parameters.controller != "default"}
     executor = Scripted(lambda cell, tries: "failed" if cell.run_id in broken else "done")
@@ -212,7 +210,7 @@ def test_broken_controllers_do_not_stop_the_others(tmp_path: Path) -> None:
     assert (result.gave_up, result.ran, len(result.missing)) == (None, 6, 18)
 
 
-def test_nothing_planned_is_a_failure(tmp_path: Path) -> None:
+def test_nothing_planned_is_a_failure(tmp_path):
     plan = plan_of(tiny(), only=[])
     assert plan.cells == ()
     result = engine(plan, Scripted(lambda cell, tries: "done"), tmp_path).run()
@@ -220,7 +218,7 @@ def test_nothing_planned_is_a_failure(tmp_path: Path) -> None:
     assert "nothing ran" in result.sentence
 
 
-def test_stopping_interrupts_the_cell_and_starts_no_other(tmp_path: Path) -> None:
+def test_stopping_interrupts_the_cell_and_starts_no_other(tmp_path):
     plan = plan_of(tiny())
     executor = Scripted(lambda cell, tries: "interrupted" if len(executor.made) == 2 else "done")
     made = engine(plan, executor, tmp_path)
@@ -274,7 +272,7 @@ class Beside:
 
 def go(executor: Beside, folder: Path, **changes: int) -> CampaignResult:
     store = ScriptedStore(folder, executor.made)
-    return Engine(plan_of(tiny(**changes)), store, executor, Silent()).run()
+    return Engine(plan_of(tiny(**changes)), store, executor, Progress()).run()
 
 
 @settings(deadline=None, max_examples=60)
@@ -284,9 +282,7 @@ def go(executor: Beside, folder: Path, **changes: int) -> CampaignResult:
     bad=st.sets(st.integers(0, 7), max_size=2),
     retries=st.integers(0, 2),
 )
-def test_every_cell_runs_as_often_as_it_should(
-    width: int, seed: int, bad: set[int], retries: int
-) -> None:
+def test_every_cell_runs_as_often_as_it_should(width, seed, bad, retries):
     cells = plan_of(tiny()).cells
     failing = {cells[index].run_id for index in bad}
     executor = Beside(width, lambda c, _: "failed" if c.run_id in failing else "done", seed)
@@ -300,10 +296,10 @@ def test_every_cell_runs_as_often_as_it_should(
     assert result.failed_attempts == len(failing) * (retries + 1)
 
 
-def test_ctrl_c_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_ends_what_runs_and_starts_nothing(tmp_path):
     executor = Beside(3, lambda cell, tries: "done")
     plan = plan_of(tiny())
-    engine = Engine(plan, RunStore(tmp_path), executor, Silent())
+    engine = Engine(plan, RunStore(tmp_path), executor, Progress())
     executor.hook = lambda: engine.stop() if not executor.interrupted else None
     result = engine.run()
     assert result.interrupted
@@ -312,7 +308,7 @@ def test_ctrl_c_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
     assert len(result.missing) == 8
 
 
-def test_nothing_starts_when_no_cell_can_fare_better(tmp_path: Path) -> None:
+def test_nothing_starts_when_no_cell_can_fare_better(tmp_path):
     executor = Beside(3, lambda cell, tries: "failed")
     executor.fatal = True
     result = go(executor, tmp_path, retries=5)
@@ -321,7 +317,7 @@ def test_nothing_starts_when_no_cell_can_fare_better(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2, 8])
-def test_time_left_is_shared_and_never_less_than_the_longest(width: int) -> None:
+def test_time_left_is_shared_and_never_less_than_the_longest(width):
     estimator = Estimator()
     cells = plan_of(tiny()).cells
     each = [cell.planned_s for cell in cells]
@@ -329,7 +325,7 @@ def test_time_left_is_shared_and_never_less_than_the_longest(width: int) -> None
     assert estimator.left(cells, width) == pytest.approx(expected)
 
 
-def test_controllers_that_worked_and_fail_in_a_row_mean_a_broken_testbed(tmp_path: Path) -> None:
+def test_controllers_that_worked_and_fail_in_a_row_mean_a_broken_testbed(tmp_path):
     plan = _three(["dlr", "dlr-pg"])
     executor = Scripted(lambda cell, tries: "done" if len(executor.made) < 4 else "failed")
     result = engine(plan, executor, tmp_path).run()

@@ -56,7 +56,7 @@ def setting(folder: Path, **more: object) -> CellSetting:
 @pytest.mark.parametrize(
     ("name", "letters"), [("mos-gateway", "ABCD"), ("mos-gateway-quick", "AC")]
 )
-def test_our_campaigns_are_right_and_need_a_gateway(name: str, letters: str) -> None:
+def test_our_campaigns_are_right_and_need_a_gateway(name, letters):
     file = FILES / f"{name}.yaml"
     campaign = load_campaign(file)
     spec = load_spec(ROOT / campaign.spec)
@@ -71,7 +71,7 @@ def test_our_campaigns_are_right_and_need_a_gateway(name: str, letters: str) -> 
         validate(simulated, file, controllers=available(), spec=spec)
 
 
-def test_a_workload_is_table_1s_through_s3(tmp_path: Path) -> None:
+def test_a_workload_is_table_1s_through_s3(tmp_path):
     made = workload_of(setting(tmp_path, duration_s=30))
     assert (made.letter, made.workers, made.runtime_s) == ("C", 8, 30)
     assert (made.read, made.write, made.delete) == (90, 5, 5)
@@ -182,11 +182,7 @@ def context(
     return CellContext(job, ground, folder, sleep=lambda seconds: None)
 
 
-def test_a_cell_from_clean_to_summary(
-    tmp_path: Path,
-    testbed: tuple[FakeSite, Testbed],
-    driven: tuple[list[ClientWorkload], Node, list[Archive]],
-) -> None:
+def test_a_cell_from_clean_to_summary(tmp_path, testbed, driven):
     loads, node, _ = driven
     agent = ScriptedAgent()
     agent.began = WALL + 2
@@ -217,11 +213,7 @@ def test_a_cell_from_clean_to_summary(
     assert [load.name for load in loads[2:]] == ["s3-c"]  # the objects already exist
 
 
-def test_a_workload_that_did_not_complete_fails_the_cell(
-    tmp_path: Path,
-    testbed: tuple[FakeSite, Testbed],
-    driven: tuple[list[ClientWorkload], Node, list[Archive]],
-) -> None:
+def test_a_workload_that_did_not_complete_fails_the_cell(tmp_path, testbed, driven):
     driven[1].objects.add(mark_of(workload_of(setting(tmp_path))))
     driven[2][0] = archive(status="terminated")
     with raises(HotbedError, "s3-c did not complete"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,9 +34,7 @@ def planned(path: Path, ground: str | None = None) -> Prepared:
     return prepare(Request(str(path), ground=ground), need_ground=False)
 
 
-def test_a_campaign_for_this_machine_goes_where_its_spec_is(
-    campaign_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_campaign_for_this_machine_goes_where_its_spec_is(campaign_file, tmp_path):
     """The test changes one word of the spec and nothing of the campaign."""
     path = campaign_file(ground="local", spec=spec_on(tmp_path, "local"))
     here = planned(path)
@@ -52,7 +49,7 @@ def test_a_campaign_for_this_machine_goes_where_its_spec_is(
     assert not ids  # a run measured on other machines is another run
 
 
-def test_the_command_line_says_where(campaign_file: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_command_line_says_where(campaign_file, tmp_path):
     path = campaign_file(ground="local", spec=spec_on(tmp_path, "local"))
     there = planned(path, "chameleon")
     assert (there.campaign.name, there.plan.identity.site) == ("tiny-chameleon", "chameleon")
@@ -60,9 +57,7 @@ def test_the_command_line_says_where(campaign_file: Callable[..., Path], tmp_pat
     assert planned(same).campaign.name == "tiny"
 
 
-def test_a_lease_is_none_of_a_run_s_identity(
-    campaign_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_lease_is_none_of_a_run_s_identity(campaign_file, tmp_path):
     spec = tmp_path / "leased.yaml"
     text = (ROOT / "testbed" / "specs" / "dlr.yaml").read_text()
     found = []
@@ -74,7 +69,7 @@ def test_a_lease_is_none_of_a_run_s_identity(
     assert found[0] == found[1]
 
 
-def test_a_failed_testbed_is_refused_and_not_called_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_testbed_is_refused_and_not_called_absent(monkeypatch):
     now = [0.0]
     site = FakeSite(clock=lambda: now[0], lease_s=60)
     site.provision(
@@ -97,8 +92,8 @@ def test_a_failed_testbed_is_refused_and_not_called_absent(monkeypatch: pytest.M
 
 
 def test_the_lease_that_a_spec_asks_for_is_held_against_the_cells(
-    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    campaign_file, tmp_path, monkeypatch
+):
     path = campaign_file(ground="inventory", spec=spec_on(tmp_path, "inventory"))
     lengths = {"plenty": 5 * 3600, "short": 120, "none": None}
     report = {}

@@ -7,7 +7,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 
 from campaigns.engine import session
-from campaigns.engine.display import Silent
+from campaigns.engine.display import Progress
 from campaigns.engine.job import CHANGED
 from campaigns.engine.plan import Cell
 from campaigns.engine.session import Request
@@ -135,7 +135,7 @@ def drawn(root: Path, draw: random.Random) -> list[tuple[str, Path]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_constant_changes_the_id_and_a_sentence_does_not(copy: Path) -> None:
+def test_a_constant_changes_the_id_and_a_sentence_does_not(copy):
     draw = random.Random(27)
     chosen = drawn(copy, draw)
     assert len(chosen) == 20
@@ -150,7 +150,7 @@ def test_a_constant_changes_the_id_and_a_sentence_does_not(copy: Path) -> None:
         path.write_text(text)
 
 
-def test_the_agent_the_store_the_loop_and_the_steps_are_covered() -> None:
+def test_the_agent_the_store_the_loop_and_the_steps_are_covered():
     (live,) = {cell.code[0].entries for cell in cells_of("dlr-quick")}
     found = set(closure.files(live))
     assert found >= {
@@ -168,7 +168,7 @@ def test_the_agent_the_store_the_loop_and_the_steps_are_covered() -> None:
 
 
 @pytest.mark.parametrize("named", CAMPAIGNS)
-def test_an_engine_changes_no_id(named: str) -> None:
+def test_an_engine_changes_no_id(named):
     """Of the engine, only what writes and judges a cell's folder is part of a run's identity."""
     cell_code = {"__init__", "job", "judge", "provenance", "write_cell"}
     for cell in cells_of(named)[:1]:
@@ -180,7 +180,7 @@ def test_an_engine_changes_no_id(named: str) -> None:
         assert not any(path.name == "kind.py" or "hotbed" in path.parts for path in found)
 
 
-def test_what_workloads_had_alone_is_remembered_by_the_code(copy: Path) -> None:
+def test_what_workloads_had_alone_is_remembered_by_the_code(copy):
     store = RunStore(copy / "runs")
     before = _remembered(store)
     with (copy / "dataplane/nfsproxy/limits.go").open("a") as stream:
@@ -189,7 +189,7 @@ def test_what_workloads_had_alone_is_remembered_by_the_code(copy: Path) -> None:
     assert _remembered(store) != before
 
 
-def test_a_dry_run_lists_every_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_lists_every_cell(tmp_path, capsys):
     from hotbed.cli import main
 
     with pytest.raises(SystemExit) as ended:
@@ -216,17 +216,12 @@ def faulty(monkeypatch: pytest.MonkeyPatch, step: str, file: Path | str, text: s
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
 
 
-def test_an_attempt_fails_whose_code_changed(
-    copy: Path,
-    campaign_file: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_attempt_fails_whose_code_changed(copy, campaign_file, tmp_path, monkeypatch):
     monkeypatch.setenv("HOTBED_FAKE_CODE", str(copy))
     faulty(monkeypatch, "workload", copy / "testbed/agent/probe.py", ADDED)
     file = campaign_file(grids=two_cells("default", "dlr"))
     request = Request(str(file), artifacts=tmp_path / "artifacts")
-    result = session.run(request, progress=Silent(), command=QUICK_CELL)
+    result = session.run(request, progress=Progress(), command=QUICK_CELL)
     (found,) = RunStore(tmp_path / "artifacts" / "tiny").runs()  # all other cells would fail too
     assert (found.status, result.ran, result.gave_up) == ("failed", 0, found.reason)
     assert found.reason is not None
@@ -235,15 +230,13 @@ def test_an_attempt_fails_whose_code_changed(
     # Run the same command in another process.
     monkeypatch.delenv("HOTBED_FAKE_FAULT")
     closure.first.cache_clear()
-    assert session.run(request, progress=Silent(), command=QUICK_CELL).ok
+    assert session.run(request, progress=Progress(), command=QUICK_CELL).ok
     done = [run for run in RunStore(tmp_path / "artifacts" / "tiny").runs() if run.status == "done"]
     assert len(done) == 2
     assert found.run_id not in {run.run_id for run in done}
 
 
-def test_cells_of_a_controller_that_changed_fail_alone(
-    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_of_a_controller_that_changed_fail_alone(campaign_file, tmp_path, monkeypatch):
     policy = tmp_path / "mine" / "policy.py"
     policy.parent.mkdir()
     built_in = registry.BUILT_IN / "dlr" / "policy.py"
@@ -251,7 +244,7 @@ def test_cells_of_a_controller_that_changed_fail_alone(
     path = campaign_file(grids=two_cells("default", "mine"), retries=0)
     faulty(monkeypatch, "controller", policy, ADDED)
     request = Request(str(path), artifacts=tmp_path / "artifacts", controllers_dir=policy.parent)
-    result = session.run(request, progress=Silent(), command=QUICK_CELL)
+    result = session.run(request, progress=Progress(), command=QUICK_CELL)
     runs = list(RunStore(tmp_path / "artifacts" / "tiny").runs())
     assert result.gave_up is None
     assert {(run.parameters["controller"], run.status) for run in runs} == {
@@ -262,18 +255,14 @@ def test_cells_of_a_controller_that_changed_fail_alone(
 
 @pytest.mark.parametrize(("code", "status"), [("0" * 64, "failed"), (None, "done")])
 def test_a_journal_of_other_code_fails_the_attempt(
-    campaign_file: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str | None,
-    status: str,
-) -> None:
+    campaign_file, tmp_path, monkeypatch, code, status
+):
     header = {"schema": 1, "header": True, "policy": "dlr", "parameters": {}, "seed": 1}
     header["code_hash"] = code or registry.code_hash(registry.find("dlr"))
     faulty(monkeypatch, "collect", "journal.jsonl", json.dumps(header) + "\n")
     path = campaign_file(grids=ONE_CELL, retries=0)
     request = Request(str(path), artifacts=tmp_path / "artifacts")
-    session.run(request, progress=Silent(), command=QUICK_CELL)
+    session.run(request, progress=Progress(), command=QUICK_CELL)
     (found,) = RunStore(tmp_path / "artifacts" / "tiny").runs()
     assert found.status == status
     assert (found.reason or CHANGED).startswith(CHANGED)

@@ -46,7 +46,7 @@ def cells(name: str) -> Cells[Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_of_its_kind(name: str, tmp_path: Path) -> None:
+def test_a_file_is_of_its_kind(name, tmp_path):
     file = written(tmp_path, TINY[name])
     campaign = load_campaign(file)
     assert kind_of(campaign) is kind(name)
@@ -55,7 +55,7 @@ def test_a_file_is_of_its_kind(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_kind_that_there_is_not_is_one_sentence(name: str, tmp_path: Path) -> None:
+def test_a_kind_that_there_is_not_is_one_sentence(name, tmp_path):
     file = written(tmp_path, TINY[name], **{name: "best"})
     with pytest.raises(UserError) as raised:
         load_campaign(file)
@@ -69,15 +69,13 @@ def test_a_kind_that_there_is_not_is_one_sentence(name: str, tmp_path: Path) -> 
     [{"ground": "local"}, {"spec": "testbed/specs/dlr.yaml"}, {"time_scale": 0.5}],
     ids=lambda changes: next(iter(changes)),
 )
-def test_what_has_no_testbed_says_nothing_of_one(
-    name: str, tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_what_has_no_testbed_says_nothing_of_one(name, tmp_path, changes):
     with raises(UserError, f"{next(iter(changes))}"):
         session.dry_run(Request(str(written(tmp_path, TINY[name], **changes))))
 
 
 @given(name=st.sampled_from(NAMES))
-def test_a_cell_survives_being_written(name: str) -> None:
+def test_a_cell_survives_being_written(name):
     cell = cells(name).check(CELLS[name], "x")
     written_out = json.loads(json.dumps(cell.model_dump(mode="json")))
     assert cells(name).check(written_out, "again") == cell
@@ -88,7 +86,7 @@ def test_a_cell_survives_being_written(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_dry_run_tells_cells_and_time_and_writes_nothing(name: str, tmp_path: Path) -> None:
+def test_a_dry_run_tells_cells_and_time_and_writes_nothing(name, tmp_path):
     artifacts = tmp_path / "artifacts"
     request = Request(str(written(tmp_path, TINY[name])), artifacts=artifacts)
     report = session.dry_run(request)
@@ -106,7 +104,7 @@ def test_a_dry_run_tells_cells_and_time_and_writes_nothing(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_block_has_one_seed_and_a_run_is_its_own(name: str, tmp_path: Path) -> None:
+def test_a_block_has_one_seed_and_a_run_is_its_own(name, tmp_path):
     request = Request(str(written(tmp_path, TINY[name])), artifacts=tmp_path)
     cells = session.prepare(request).plan.cells
     seeds = [{cell.seed for cell in cells if cell.block == block} for block in range(3)]
@@ -129,9 +127,7 @@ def test_a_block_has_one_seed_and_a_run_is_its_own(name: str, tmp_path: Path) ->
         ({"model": Path("m.yaml")}, "--model"),
     ],
 )
-def test_options_of_testbeds_are_refused(
-    name: str, tmp_path: Path, changes: dict[str, Any], option: str
-) -> None:
+def test_options_of_testbeds_are_refused(name, tmp_path, changes, option):
     request = replace(Request(str(written(tmp_path, TINY[name]))), **changes)
     with pytest.raises(UserError) as raised:
         session.dry_run(request)
@@ -140,7 +136,7 @@ def test_options_of_testbeds_are_refused(
     assert raised.value.do == f"leave out {option}"
 
 
-def test_one_testbed_has_no_workers(tmp_path: Path) -> None:
+def test_one_testbed_has_no_workers(tmp_path):
     request = Request("pm-local-quick", artifacts=tmp_path)
     assert session.dry_run(request).cells
     with pytest.raises(UserError):
@@ -150,9 +146,7 @@ def test_one_testbed_has_no_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
-def test_what_memory_does_not_hold_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_memory_does_not_hold_is_refused(name, tmp_path, monkeypatch):
     body = TINY[name]
     size = "10K-10M" if name == "planner" else "10K-1M"
     grid = body["grids"][0] | {"fixed": {"size": size}}
@@ -195,7 +189,7 @@ def task(make: Any, code: Code | None = None) -> Task:
     return Task(job({}).model_dump_json(), Recipe(make, SAME), code or SAME.here())
 
 
-def test_what_a_cell_leaves_is_brought_back(tmp_path: Path) -> None:
+def test_what_a_cell_leaves_is_brought_back(tmp_path):
     run_task(task(makes)).unpack(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
         *("curve.json", "summary.json", "run.json")
@@ -208,7 +202,7 @@ def test_what_a_cell_leaves_is_brought_back(tmp_path: Path) -> None:
     }
 
 
-def test_what_a_cell_raises_is_a_file(tmp_path: Path) -> None:
+def test_what_a_cell_raises_is_a_file(tmp_path):
     run_task(task(breaks)).unpack(tmp_path)
     assert json.loads((tmp_path / "error.json").read_text()) == {
         "kind": "UserError",

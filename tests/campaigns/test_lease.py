@@ -25,7 +25,7 @@ def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fitting", [0, 1, 5, 7])
-def test_no_cell_is_begun_that_would_not_end_in_time(fitting: int) -> None:
+def test_no_cell_is_begun_that_would_not_end_in_time(fitting):
     world = leased((fitting + 0.9) * CELL_S + 100)
     result = world.run(PLAN, world.lease(), as_planned)
     assert (result.ok, result.ran, len(result.missing)) == (False, fitting, 8 - fitting)
@@ -35,7 +35,7 @@ def test_no_cell_is_begun_that_would_not_end_in_time(fitting: int) -> None:
     assert "hotbed up" in result.sentence and "hotbed deploy" in result.sentence
 
 
-def test_the_cells_come_in_the_plan_s_order_over_two_leases() -> None:
+def test_the_cells_come_in_the_plan_s_order_over_two_leases():
     world = leased(3.5 * CELL_S + 100)
     assert not world.run(PLAN, world.lease(), as_planned).ok
     world.up()
@@ -46,13 +46,13 @@ def test_the_cells_come_in_the_plan_s_order_over_two_leases() -> None:
     assert [run_id for run_id, _ in world.begun] == [cell.run_id for cell in PLAN.cells]
 
 
-def test_cells_that_take_longer_than_planned_are_expected_to() -> None:
+def test_cells_that_take_longer_than_planned_are_expected_to():
     world = leased(5 * CELL_S + 100)
     result = world.run(PLAN, world.lease(), lambda *_: ("done", 1.5 * CELL_S))
     assert result.ran == 3
 
 
-def test_the_campaign_asks_for_what_is_missing_before_it_begins() -> None:
+def test_the_campaign_asks_for_what_is_missing_before_it_begins():
     world = leased(3 * CELL_S + 100)
     before = world.ends()
     result = world.run(PLAN, world.lease(extend=True), as_planned)
@@ -78,7 +78,7 @@ def _refusing(world: World, error: HotbedError, until: float = math.inf) -> list
     return asked
 
 
-def test_a_refused_extension_is_asked_for_again_when_the_site_says_so() -> None:
+def test_a_refused_extension_is_asked_for_again_when_the_site_says_so():
     world = leased(4.5 * CELL_S + 100)
     error = SiteError("only in its last hours", retry_after_s=2.5 * CELL_S)
     asked = _refusing(world, error, until=EPOCH + 2.5 * CELL_S)
@@ -92,7 +92,7 @@ def test_a_refused_extension_is_asked_for_again_when_the_site_says_so() -> None:
 
 
 @pytest.mark.parametrize("policy_s", [0, 600, 5000, 20_000, 50_000])
-def test_a_policy_that_allows_less_gives_what_it_allows(policy_s: float) -> None:
+def test_a_policy_that_allows_less_gives_what_it_allows(policy_s):
     """An extension is granted whole or not at all; the request exceeds the allowed maximum."""
     world = leased(1.5 * 5000 + 100)
     latest, asked, extend = world.ends() + policy_s, [], world.site.extend
@@ -111,7 +111,7 @@ def test_a_policy_that_allows_less_gives_what_it_allows(policy_s: float) -> None
     assert sum(text.startswith("the lease is not extended") for text in world.said) <= 1
 
 
-def test_a_site_that_grants_nothing_is_asked_once() -> None:
+def test_a_site_that_grants_nothing_is_asked_once():
     world = leased(4.5 * CELL_S + 100)
     world.site.extend = lambda name, seconds: world.site.status(name)  # type: ignore[method-assign]
     result = world.run(PLAN, world.lease(extend=True), as_planned)
@@ -119,7 +119,7 @@ def test_a_site_that_grants_nothing_is_asked_once() -> None:
     assert "not extended" in world.said[0]
 
 
-def test_a_lease_that_vanishes_under_a_cell_interrupts_it_and_burns_no_retry() -> None:
+def test_a_lease_that_vanishes_under_a_cell_interrupts_it_and_burns_no_retry():
     world = leased(1000 * CELL_S)
 
     def vanish(cell: Cell, tries: int) -> tuple[RunStatus, float]:
@@ -136,7 +136,7 @@ def test_a_lease_that_vanishes_under_a_cell_interrupts_it_and_burns_no_retry() -
     assert world.run(PLAN, world.lease(), as_planned).ok
 
 
-def test_a_cell_that_fails_on_a_testbed_that_is_there_has_failed() -> None:
+def test_a_cell_that_fails_on_a_testbed_that_is_there_has_failed():
     world = leased(1000 * CELL_S)
     bad = PLAN.cells[2].run_id
     result = world.run(
@@ -147,7 +147,7 @@ def test_a_cell_that_fails_on_a_testbed_that_is_there_has_failed() -> None:
     assert (result.failed_attempts, result.lease, len(result.missing)) == (2, None, 1)
 
 
-def test_a_late_cell_is_ended_before_the_lease_is() -> None:
+def test_a_late_cell_is_ended_before_the_lease_is():
     world = leased(1.5 * CELL_S + 100)
     lease = world.lease()
     assert lease.due() is None
@@ -170,7 +170,7 @@ def test_a_late_cell_is_ended_before_the_lease_is() -> None:
     assert engine._executor.interrupted == 1  # type: ignore[attr-defined]
 
 
-def test_a_lease_that_goes_under_the_last_cell_s_feet_is_no_matter_if_it_ended() -> None:
+def test_a_lease_that_goes_under_the_last_cell_s_feet_is_no_matter_if_it_ended():
     world = leased(8 * CELL_S + 101)
     lease = world.lease()
 
@@ -185,7 +185,7 @@ def test_a_lease_that_goes_under_the_last_cell_s_feet_is_no_matter_if_it_ended()
 
 
 @pytest.mark.parametrize("step_s", [7200.0, -7200.0])
-def test_a_step_of_the_clock_moves_the_end_and_no_wait(step_s: float) -> None:
+def test_a_step_of_the_clock_moves_the_end_and_no_wait(step_s):
     world = leased(1e6)
     lease = world.lease()
     usable_s = lease.usable_s
@@ -196,7 +196,7 @@ def test_a_step_of_the_clock_moves_the_end_and_no_wait(step_s: float) -> None:
     assert world.now - before == pytest.approx(AGAIN_S)
 
 
-def test_a_site_that_answers_late_is_not_asked_twice_when_the_lease_is_about_to_end() -> None:
+def test_a_site_that_answers_late_is_not_asked_twice_when_the_lease_is_about_to_end():
     world = leased(1e6)
     lease = world.lease()
     looks: list[float] = []
@@ -215,7 +215,7 @@ def test_a_site_that_answers_late_is_not_asked_twice_when_the_lease_is_about_to_
     assert looks == [ends - 50]
 
 
-def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_that_went() -> None:
+def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_that_went():
     world = leased(1e6)
     lease = world.lease()
 
@@ -232,7 +232,7 @@ def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_tha
 @pytest.mark.parametrize(
     "error", [SiteError("the API is down", retry_after_s=60.0), OSError("the API is down")]
 )
-def test_a_look_that_fails_changes_nothing_and_is_told_once(error: Exception) -> None:
+def test_a_look_that_fails_changes_nothing_and_is_told_once(error):
     world = leased(10 * CELL_S + 100)
     lease = world.lease()
 
@@ -246,7 +246,7 @@ def test_a_look_that_fails_changes_nothing_and_is_told_once(error: Exception) ->
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.PENDING, State.ABSENT])
-def test_a_testbed_that_is_not_ready_begins_no_cell(state: State) -> None:
+def test_a_testbed_that_is_not_ready_begins_no_cell(state):
     world = leased(1e6)
     lease = world.lease()
     ends = world.ends()
@@ -256,7 +256,7 @@ def test_a_testbed_that_is_not_ready_begins_no_cell(state: State) -> None:
     assert why == f"the testbed is no longer ready: {state} (so)"
 
 
-def test_the_outlook_says_what_fits_and_what_would() -> None:
+def test_the_outlook_says_what_fits_and_what_would():
     world = leased(3.5 * CELL_S + 100)
     outlook = world.lease().outlook([CELL_S] * 8)
     assert (outlook.fits, outlook.fitting, outlook.cells) == (False, 3, 8)

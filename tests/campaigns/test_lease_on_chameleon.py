@@ -33,7 +33,7 @@ def hours_left(world: World, lease: Lease) -> float:
     return (lease.ends_at_s - world.clock.now()) / HOUR_S
 
 
-def test_what_is_missing_is_granted(world: World) -> None:
+def test_what_is_missing_is_granted(world):
     said: list[str] = []
     lease = leased(world, said, hours=24)
     assert 23 < hours_left(world, lease) <= 24
@@ -46,7 +46,7 @@ def test_what_is_missing_is_granted(world: World) -> None:
     assert " node-hours more" in report
 
 
-def test_the_policy_s_seven_days_are_used_and_not_exceeded(world: World) -> None:
+def test_the_policy_s_seven_days_are_used_and_not_exceeded(world):
     said: list[str] = []
     lease = leased(world, said, hours=2)
     world.clock.sleep(1.5 * HOUR_S)
@@ -56,7 +56,7 @@ def test_the_policy_s_seven_days_are_used_and_not_exceeded(world: World) -> None
     assert sum("not extended" in text for text in said) == 1
 
 
-def test_a_campaign_begun_after_somebody_deleted_the_lease_knows_it(world: World) -> None:
+def test_a_campaign_begun_after_somebody_deleted_the_lease_knows_it(world):
     site = world.site()
     site.provision(spec_of(BARE))
     (found,) = world.cloud.live_leases()

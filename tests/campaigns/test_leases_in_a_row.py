@@ -6,9 +6,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from engine_process import QUICK_CELL
@@ -18,7 +16,7 @@ from lease_world import CELL_S, World, leased
 from tiny_campaigns import ONE_CELL, plan_of, tiny
 
 from campaigns.engine import lease as leases
-from campaigns.engine.display import Silent
+from campaigns.engine.display import Progress
 from campaigns.engine.plan import Cell
 from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import RunStore
@@ -35,7 +33,7 @@ def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**20))
 @example(seed=8435)  # a cell fails within the seconds in which the site is not asked again
-def test_two_leases_lose_nothing_repeat_nothing_and_begin_nothing_too_late(seed: int) -> None:
+def test_two_leases_lose_nothing_repeat_nothing_and_begin_nothing_too_late(seed):
     """Cells take unplanned times, fail or are spoiled. Leases have any length; a lease may vanish
     or be extended. Every started cell was expected to end in time."""
     draw = random.Random(seed)
@@ -76,8 +74,8 @@ def test_two_leases_lose_nothing_repeat_nothing_and_begin_nothing_too_late(seed:
 
 @pytest.mark.slow
 def test_a_real_cell_is_ended_with_its_lease_and_made_on_the_next(
-    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    campaign_file, tmp_path, monkeypatch
+):
     """In its own process the cell hangs, its lease ends, and it restores the testbed. On a new
     lease the same run is made."""
     monkeypatch.setattr(leases, "LOOK_S", 0.01)
@@ -103,7 +101,7 @@ def test_a_real_cell_is_ended_with_its_lease_and_made_on_the_next(
 
     thread = threading.Thread(target=vanish)
     thread.start()
-    result = run(request, progress=Silent(), command=QUICK_CELL)
+    result = run(request, progress=Progress(), command=QUICK_CELL)
     thread.join()
     assert result.lease is not None
     assert result.lease.startswith("the lease ended ")
@@ -112,15 +110,15 @@ def test_a_real_cell_is_ended_with_its_lease_and_made_on_the_next(
     assert trace.read_text().splitlines()[-1] == "disturbance stop"
     file.write_text(json.dumps({"ends_at_s": time.time() + 1e6}))
     assert dry_run(request).lease is not None
-    assert run(request, progress=Silent(), command=QUICK_CELL).ok
+    assert run(request, progress=Progress(), command=QUICK_CELL).ok
     found = list(RunStore(tmp_path / "artifacts" / "tiny").runs())
     assert [run.status for run in found] == ["interrupted", "done"]
     assert len({run.run_id for run in found}) == 1
 
 
 def test_a_dry_run_tells_of_the_lease_and_the_command_line_may_extend_it(
-    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    campaign_file, tmp_path, monkeypatch
+):
     file = tmp_path / "lease.json"
     monkeypatch.setenv("HOTBED_FAKE_LEASE", str(file))
     path = campaign_file(lease={"margin_s": 60})
@@ -140,9 +138,7 @@ def test_a_dry_run_tells_of_the_lease_and_the_command_line_may_extend_it(
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-def test_a_cell_that_does_not_end_with_its_lease_is_killed(
-    hangs: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_that_does_not_end_with_its_lease_is_killed(hangs, monkeypatch):
     monkeypatch.setattr(leases, "WATCH_S", 0.01)
     monkeypatch.setattr(leases, "GRACE_S", 0.01 if hangs else 600.0)
     world = leased(1000.0)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(cut=st.integers(0, 400))
-def test_a_torn_tail_loses_at_most_the_torn_record(tmp_path: Path, cut: int) -> None:
+def test_a_torn_tail_loses_at_most_the_torn_record(tmp_path, cut):
     path = tmp_path / "ledger.jsonl"
     path.unlink(missing_ok=True)
     ledger = Ledger(path)
@@ -41,7 +41,7 @@ def test_a_torn_tail_loses_at_most_the_torn_record(tmp_path: Path, cut: int) -> 
     assert found == [*range(full), 99]
 
 
-def test_writes_are_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_are_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "run.json"
     write_file(path, "one")
 
@@ -55,7 +55,7 @@ def test_writes_are_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
 
 
-def test_a_finished_folder_is_never_overwritten(tmp_path: Path) -> None:
+def test_a_finished_folder_is_never_overwritten(tmp_path):
     (tmp_path / "attempt-1").mkdir()
     (tmp_path / ".attempt-1.partial").mkdir()
     with raises(FileExistsError, "never overwritten"):
@@ -81,7 +81,7 @@ def holder(path: Path, orphan_s: str) -> tuple[subprocess.Popen[bytes], int]:
     return process, int(process.stdout.readline())
 
 
-def test_a_second_engine_is_refused_and_told_which_process(tmp_path: Path) -> None:
+def test_a_second_engine_is_refused_and_told_which_process(tmp_path):
     process, child = holder(tmp_path / ".lock", "60")
     try:
         with (
@@ -96,7 +96,7 @@ def test_a_second_engine_is_refused_and_told_which_process(tmp_path: Path) -> No
         os.kill(child, 9)
 
 
-def test_a_dead_engine_s_lock_is_taken_over_once_its_cell_has_ended(tmp_path: Path) -> None:
+def test_a_dead_engine_s_lock_is_taken_over_once_its_cell_has_ended(tmp_path):
     process, child = holder(tmp_path / ".lock", "60")
     process.kill()
     process.wait()
@@ -112,7 +112,7 @@ def test_a_dead_engine_s_lock_is_taken_over_once_its_cell_has_ended(tmp_path: Pa
         pass
 
 
-def test_a_later_process_with_a_holders_id_is_not_interrupted(tmp_path: Path) -> None:
+def test_a_later_process_with_a_holders_id_is_not_interrupted(tmp_path):
     path = tmp_path / ".lock"
     handle = take(path)
     with subprocess.Popen(["sleep", "60"]) as later:

@@ -207,9 +207,7 @@ def bench_start() -> float:
     return WALL if started is None else started
 
 
-def test_a_cell_from_clean_to_summary(
-    tmp_path: Path, site: FakeSite, testbed: Testbed, store: list[str]
-) -> None:
+def test_a_cell_from_clean_to_summary(tmp_path, site, testbed, store):
     agent = ScriptedAgent()
     agent.began = bench_start()
     made = context(tmp_path, site, testbed, agent)
@@ -246,12 +244,8 @@ def test_a_cell_from_clean_to_summary(
 
 
 def test_an_interrupt_after_the_record_is_written_leaves_the_cell_done(
-    tmp_path: Path,
-    site: FakeSite,
-    testbed: Testbed,
-    store: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path, site, testbed, store, monkeypatch
+):
     agent = ScriptedAgent()
     agent.began = bench_start()
     made = context(tmp_path, site, testbed, agent)
@@ -277,8 +271,8 @@ def test_an_interrupt_after_the_record_is_written_leaves_the_cell_done(
     ],
 )
 def test_what_is_wrong_fails_the_cell_and_everything_is_stopped(
-    tmp_path: Path, site: FakeSite, testbed: Testbed, spoil: dict[str, Any], words: list[str]
-) -> None:
+    tmp_path, site, testbed, spoil, words
+):
     agent = ScriptedAgent()
     for name, value in spoil.items():
         setattr(agent, name, value)
@@ -295,13 +289,7 @@ def test_what_is_wrong_fails_the_cell_and_everything_is_stopped(
 
 
 @SET_BY_HAND
-def test_a_disk_set_by_hand_fails_the_cell(
-    tmp_path: Path,
-    site: FakeSite,
-    testbed: Testbed,
-    monkeypatch: pytest.MonkeyPatch,
-    found: tuple[float, ...],
-) -> None:
+def test_a_disk_set_by_hand_fails_the_cell(tmp_path, site, testbed, monkeypatch, found):
     agent = ScriptedAgent()
     agent.began = bench_start()
     reads(monkeypatch, SPEC_S * 1.0001)
@@ -320,7 +308,7 @@ def test_a_disk_set_by_hand_fails_the_cell(
     assert ("unit load-bench-rand" in agent.verbs) == (found[0] == SPEC_S)
 
 
-def test_the_disturbance_is_waited_for() -> None:
+def test_the_disturbance_is_waited_for():
     agent = ScriptedAgent()
     agent.steady = [False, False, True]
     live.wait_steady(agent)
@@ -333,7 +321,7 @@ def test_the_disturbance_is_waited_for() -> None:
         live.wait_steady(agent, clock=lambda: float(next(times)))
 
 
-def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path: Path) -> None:
+def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path):
     nodes = tuple(f"osd{number}" for number in range(8))
 
     def plan(controller: str, seed: int) -> Any:
@@ -347,8 +335,8 @@ def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path: Path) 
 
 
 def test_a_write_cell_starts_from_the_newest_frozen_state_and_is_undone(
-    tmp_path: Path, site: FakeSite, testbed: Testbed, store: list[str]
-) -> None:
+    tmp_path, site, testbed, store
+):
     site.snapshot(testbed.name, "deployed")
     site.snapshot(testbed.name, "mine")
     snapshots = Snapshots(site, testbed)
@@ -365,9 +353,7 @@ def services_of(made: CellContext) -> Services:
     return made.ground.services(made.setting(made.parameters))
 
 
-def test_writes_are_put_back_once_however_many_write_cells_follow(
-    tmp_path: Path, site: FakeSite, testbed: Testbed, store: list[str]
-) -> None:
+def test_writes_are_put_back_once_however_many_write_cells_follow(tmp_path, site, testbed, store):
     site.snapshot(testbed.name, "deployed")
     for number in (1, 2, 3):
         folder = tmp_path / str(number)
@@ -386,9 +372,7 @@ def test_writes_are_put_back_once_however_many_write_cells_follow(
     assert store == ["restore deployed"] * 4
 
 
-def test_objects_to_read_are_frozen_once_before_the_first_write_cell(
-    site: FakeSite, testbed: Testbed, store: list[str]
-) -> None:
+def test_objects_to_read_are_frozen_once_before_the_first_write_cell(site, testbed, store):
     site.snapshot(testbed.name, "deployed")
     snapshots = Snapshots(site, testbed)
     snapshots.mark_prefilled()
@@ -402,9 +386,7 @@ def test_objects_to_read_are_frozen_once_before_the_first_write_cell(
     assert store[2:] == ["restore filled-1"]
 
 
-def test_a_load_outlives_a_lost_engine_by_minutes_at_most(
-    tmp_path: Path, site: FakeSite, testbed: Testbed
-) -> None:
+def test_a_load_outlives_a_lost_engine_by_minutes_at_most(tmp_path, site, testbed):
     agent = ScriptedAgent()
     made = context(tmp_path, site, testbed, agent)
     with made.ground.services(made.setting(made.parameters)).disturbance():
@@ -414,9 +396,7 @@ def test_a_load_outlives_a_lost_engine_by_minutes_at_most(
     assert asked["wait_for_go"]
 
 
-def test_a_node_that_the_admin_node_cannot_reach_is_told_before_anything_starts(
-    site: FakeSite, testbed: Testbed
-) -> None:
+def test_a_node_that_the_admin_node_cannot_reach_is_told_before_anything_starts(site, testbed):
     agent = ScriptedAgent()
     agent.on_versions = lambda given: {"ceph": "16"}  # type: ignore[attr-defined]
     agent.on_facts = lambda given: {"osd0": {"error": "no key."}}  # type: ignore[attr-defined]

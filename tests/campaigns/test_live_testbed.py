@@ -56,8 +56,8 @@ def live(tmp_path: Path, agent: ScriptedAgent) -> LiveTestbed:
     ],
 )
 def test_everything_that_a_killed_cell_left_is_stopped_and_strays_are_refused(
-    live: LiveTestbed, agent: ScriptedAgent, services: Any, verbs: list[str]
-) -> None:
+    live, agent, services, verbs
+):
     agent.live = {"osd1": ["load-hot-osd1"], "admin": ["load-bench-seq"]}
     live.quiet(*services)
     # The services are stopped in parallel.
@@ -69,9 +69,7 @@ def test_everything_that_a_killed_cell_left_is_stopped_and_strays_are_refused(
         live.quiet(*services)
 
 
-def test_a_controller_runs_around_the_block_and_its_failure_is_raised(
-    live: LiveTestbed, agent: ScriptedAgent, tmp_path: Path
-) -> None:
+def test_a_controller_runs_around_the_block_and_its_failure_is_raised(live, agent, tmp_path):
     journal = tmp_path / "journal.jsonl"
     with live.controller("dlr", interval_s=2.0, seed=3, journal=journal):
         assert agent.verbs == ["control-start"]
@@ -90,9 +88,7 @@ def test_a_controller_runs_around_the_block_and_its_failure_is_raised(
     assert agent.verbs[-2:] == ["control-start", "control-stop"]
 
 
-def test_a_recording_is_stopped_moved_and_judged(
-    live: LiveTestbed, agent: ScriptedAgent, tmp_path: Path
-) -> None:
+def test_a_recording_is_stopped_moved_and_judged(live, agent, tmp_path):
     recorder = Recorder(live.agent, "abc")
     with pytest.raises(KeyError), recorder.recording(30.0):
         raise KeyError
@@ -116,9 +112,7 @@ def opened(live: LiveTestbed, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     )
 
 
-def test_an_open_testbed_is_locked_and_restored_at_the_end(
-    live: LiveTestbed, opened: Callable[..., Any]
-) -> None:
+def test_an_open_testbed_is_locked_and_restored_at_the_end(live, opened):
     restored: list[Any] = []
 
     def restore(view: Any) -> None:
@@ -140,7 +134,7 @@ def test_an_open_testbed_is_locked_and_restored_at_the_end(
         pass
 
 
-def test_only_another_deployer_is_part_of_an_identity() -> None:
+def test_only_another_deployer_is_part_of_an_identity():
     assert deployer(spec_with("own")) == {}
     assert identifying_versions({"ceph": "16.2.15"} | deployer(spec_with())) == {"ceph": "16.2.15"}
     found = identifying_versions({"python3": "3.11"} | deployer(spec_with("ceph-ansible")))
@@ -183,9 +177,7 @@ def a_testbed(monkeypatch: pytest.MonkeyPatch, node: AdminNode) -> Any:
     return SimpleNamespace(name="dlr", admin="admin")
 
 
-def test_the_store_on_the_admin_node_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_store_on_the_admin_node_is_asked(tmp_path, monkeypatch):
     for folder in ("testbed", "testbed/agent"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "__init__.py").write_text("")

@@ -12,8 +12,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from live_campaigns import ROOT, folders, go
@@ -22,14 +20,11 @@ from campaigns.grounds.live import LoadMeter
 from testbed.client import agent_client
 from testbed.reach import shell_to
 from testbed.sites import open_site
-from testbed.sites.contract import Testbed
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(900)]
 
 
-def test_foreign_load_is_refused_by_node_and_process(
-    live_campaign: Callable[..., Path], deployed: Testbed
-) -> None:
+def test_foreign_load_is_refused_by_node_and_process(live_campaign, deployed):
     path = live_campaign(
         {"vary": {"op": ["rand"]}, "fixed": {"scenario": "none"}}, retries=0, spoiled_retries=0
     )
@@ -49,9 +44,7 @@ def test_foreign_load_is_refused_by_node_and_process(
     assert f"node {node.name} runs load that is not Hotbed's" in (failed.reason or "")
 
 
-def test_a_disk_set_by_hand_fails_the_cell_until_it_is_set_back(
-    live_campaign: Callable[..., Path], deployed: Testbed
-) -> None:
+def test_a_disk_set_by_hand_fails_the_cell_until_it_is_set_back(live_campaign, deployed):
     grid = {"vary": {"op": ["rand"]}, "fixed": {"scenario": "none"}}
     path = live_campaign(grid, retries=0, spoiled_retries=0)
     with socket.socket(socket.AF_UNIX) as connection:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from live_campaigns import HOT, ROOT, assert_clean, assert_whole, folders, go, live_units
@@ -86,9 +85,7 @@ def room(deployed: Testbed) -> Iterator[Room]:
         ip("-n", switch, "link", "del", "room1", check=False)
 
 
-def test_the_room_has_port_22_of_the_admin_node_and_no_librados(
-    room: Room, deployed: Testbed
-) -> None:
+def test_the_room_has_port_22_of_the_admin_node_and_no_librados(room, deployed):
     reach = "import socket,sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 3)"
     admin, osd = deployed.admin.address, deployed.node("osd0").address
     for address, port in ((admin, "22"), (admin, "3300"), (admin, "6789"), (osd, "22")):
@@ -99,9 +96,7 @@ def test_the_room_has_port_22_of_the_admin_node_and_no_librados(
     assert "No module named 'rados'" in said
 
 
-def test_a_campaign_on_a_real_cluster_survives_a_killed_engine(
-    room: Room, live_campaign: Callable[..., Path], deployed: Testbed
-) -> None:
+def test_a_campaign_on_a_real_cluster_survives_a_killed_engine(room, live_campaign, deployed):
     """The engine in the room is killed in its first cell, and the next engine there resumes with
     the cells that read. An engine without limits runs the rest."""
     path = live_campaign(

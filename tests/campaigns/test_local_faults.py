@@ -63,7 +63,7 @@ def check_recovery(path: Path, where: Testbed) -> None:
     assert_clean(where)
 
 
-def test_an_osd_killed_under_a_cell(live_campaign: Callable[..., Path], deployed: Testbed) -> None:
+def test_an_osd_killed_under_a_cell(live_campaign, deployed):
     path = live_campaign(CELL, retries=0)
     node = shell_to(deployed, deployed.node("osd2"))
 
@@ -76,9 +76,7 @@ def test_an_osd_killed_under_a_cell(live_campaign: Callable[..., Path], deployed
     check_recovery(path, deployed)
 
 
-def test_the_monitor_restarted_under_a_cell(
-    live_campaign: Callable[..., Path], deployed: Testbed
-) -> None:
+def test_the_monitor_restarted_under_a_cell(live_campaign, deployed):
     path = live_campaign(CELL, retries=0)
     admin = shell_to(deployed, deployed.admin)
     result = strike(
@@ -88,7 +86,7 @@ def test_the_monitor_restarted_under_a_cell(
     assert_clean(deployed)
 
 
-def test_a_link_cut_under_a_cell(live_campaign: Callable[..., Path], deployed: Testbed) -> None:
+def test_a_link_cut_under_a_cell(live_campaign, deployed):
     path = live_campaign(CELL, retries=0)
     site = open_site(deployed.site)
     assert isinstance(site, FaultSite)
@@ -105,7 +103,7 @@ def test_a_link_cut_under_a_cell(live_campaign: Callable[..., Path], deployed: T
     check_recovery(path, deployed)
 
 
-def test_a_slow_disk_shows_in_its_service_times(deployed: Testbed) -> None:
+def test_a_slow_disk_shows_in_its_service_times(deployed):
     """The site's slow-node fault reaches fio on the node, and ends."""
     site = open_site(deployed.site)
     assert isinstance(site, FaultSite)

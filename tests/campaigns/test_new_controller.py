@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from schemas.errors import UserError
 from tests.errors import raises
 
 
-def test_it_is_a_controller_of_that_name(tmp_path: Path) -> None:
+def test_it_is_a_controller_of_that_name(tmp_path):
     made = new_controller("my_first-one", tmp_path / "a" / "b")
     assert made == NewController(
         "my-first-one",
@@ -30,7 +29,7 @@ def test_it_is_a_controller_of_that_name(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True])
-def test_its_test_passes_and_fails_when_the_policy_is_wrong(tmp_path: Path, broken: bool) -> None:
+def test_its_test_passes_and_fails_when_the_policy_is_wrong(tmp_path, broken):
     made = new_controller("mine", tmp_path)
     if broken:
         text = made.policy.read_text()
@@ -57,13 +56,13 @@ def test_its_test_passes_and_fails_when_the_policy_is_wrong(tmp_path: Path, brok
         ("all", "taken by Hotbed itself"),
     ],
 )
-def test_names(tmp_path: Path, name: str, said: str) -> None:
+def test_names(tmp_path, name, said):
     with raises(UserError, said):
         new_controller(name, tmp_path / "own")
     assert not (tmp_path / "own").exists()
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_nothing_is_overwritten(tmp_path):
     made = new_controller("mine", tmp_path)
     made.policy.write_text("# an evening's work\n")
     with raises(UserError, "exists already"):

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +20,7 @@ from tiny_campaigns import ONE_CELL
 
 from campaigns import by_hand
 from campaigns.engine.campaign_file import EXPERIMENT, FORMER_EXPERIMENTS, resolve
-from campaigns.engine.display import Silent
+from campaigns.engine.display import Progress
 from campaigns.engine.job import Job, write_job
 from campaigns.engine.own_kernel import OwnKernel
 from campaigns.engine.papermill_cell import notebook_parameters, parameter_names
@@ -30,7 +29,6 @@ from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import RunStore, read_run
 from schemas.errors import UserError
 from testbed.sites import open_site
-from testbed.sites.contract import Testbed
 from tests.testbed.ceph_beds import SPEC
 from tests.testbed.ceph_beds import run as run_on
 
@@ -45,7 +43,7 @@ def nbformat() -> ModuleType:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_pairs_are_in_step_and_hold_no_output(path: Path, nbformat: ModuleType) -> None:
+def test_pairs_are_in_step_and_hold_no_output(path, nbformat):
     jupytext = import_module("jupytext")
     notebook = nbformat.read(path, as_version=4)
     pair = jupytext.read(path.with_suffix(".py"))
@@ -65,7 +63,7 @@ def test_pairs_are_in_step_and_hold_no_output(path: Path, nbformat: ModuleType) 
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_relative_paths_begin_at_hotbed_s_folder(path: Path) -> None:
+def test_relative_paths_begin_at_hotbed_s_folder(path):
     """Jupyter starts a notebook in the notebook's folder, papermill in any folder."""
     tree = ast.parse(path.with_suffix(".py").read_text())
     rooted: list[ast.expr] = []
@@ -79,9 +77,7 @@ def test_relative_paths_begin_at_hotbed_s_folder(path: Path) -> None:
             assert node.id not in {"artifacts", "controllers_dir", "spec"} or node in rooted
 
 
-def test_a_cell_by_hand_is_written_below_hotbed_s_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_by_hand_is_written_below_hotbed_s_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(by_hand, "ROOT", tmp_path / "hotbed")
     monkeypatch.setattr(by_hand, "run_cell", lambda parameters, context: None)
     (tmp_path / "elsewhere").mkdir()
@@ -94,15 +90,13 @@ def test_a_cell_by_hand_is_written_below_hotbed_s_folder(
     ("kind", "ground", "allowed"),
     [("dlr", "moon", "sim"), ("twochoice-objects", "local", "hotbed run"), ("moon", "sim", "mos")],
 )
-def test_a_ground_without_cells_by_hand_is_refused(
-    kind: Any, ground: str, allowed: str, tmp_path: Path
-) -> None:
+def test_a_ground_without_cells_by_hand_is_refused(kind, ground, allowed, tmp_path):
     with pytest.raises(UserError, match=allowed):
         by_hand.make_run({}, kind=kind, ground=ground, artifacts=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_student_s_controller_is_never_overwritten(tmp_path: Path, nbformat: ModuleType) -> None:
+def test_a_student_s_controller_is_never_overwritten(tmp_path, nbformat):
     notebook = nbformat.read(ROOT / "notebooks" / "compare_controllers.ipynb", as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -125,7 +119,7 @@ def test_a_student_s_controller_is_never_overwritten(tmp_path: Path, nbformat: M
     assert {action.value for action in second} == {0.125} != {action.value for action in first}
 
 
-def test_the_experiment_takes_what_the_engine_passes(nbformat: ModuleType) -> None:
+def test_the_experiment_takes_what_the_engine_passes(nbformat):
     notebook = nbformat.read(EXPERIMENT, as_version=4)
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     named = {line.split(" = ")[0] for line in cell.source.splitlines()}
@@ -140,8 +134,8 @@ def test_the_experiment_takes_what_the_engine_passes(nbformat: ModuleType) -> No
 
 @pytest.mark.parametrize("former", sorted(FORMER_EXPERIMENTS))
 def test_a_campaign_that_names_a_former_notebook_runs_the_experiment(
-    former: str, campaign_file: Callable[..., Path], tmp_path: Path
-) -> None:
+    former, campaign_file, tmp_path
+):
     path = campaign_file(notebook=f"notebooks/{former}")
     plan = dry_run(Request(str(path), artifacts=tmp_path / "artifacts"))
     assert resolve(f"notebooks/{former}", path) == EXPERIMENT
@@ -153,12 +147,10 @@ def test_a_campaign_that_names_a_former_notebook_runs_the_experiment(
 
 
 @pytest.mark.slow
-def test_a_campaign_runs_the_experiment_through_papermill(
-    campaign_file: Callable[..., Path], nbformat: ModuleType
-) -> None:
+def test_a_campaign_runs_the_experiment_through_papermill(campaign_file, nbformat):
     path = campaign_file(grids=ONE_CELL)
     artifacts = path.parent / "artifacts"
-    result = run(Request(str(path), artifacts=artifacts), progress=Silent())
+    result = run(Request(str(path), artifacts=artifacts), progress=Progress())
     assert result.ok, result.sentence
     (done,) = RunStore(artifacts / "tiny").runs()
     folder = artifacts / "tiny" / done.run_id / "attempt-1"
@@ -169,9 +161,7 @@ def test_a_campaign_runs_the_experiment_through_papermill(
 
 
 @pytest.mark.slow
-def test_cells_run_in_our_interpreter_with_any_kernelspec(
-    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_run_in_our_interpreter_with_any_kernelspec(campaign_file, tmp_path, monkeypatch):
     spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     startup = tmp_path / "ipython" / "profile_default" / "startup" / "mine.py"
     for path, text in (
@@ -184,19 +174,17 @@ def test_cells_run_in_our_interpreter_with_any_kernelspec(
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("PYTHONSTARTUP", str(startup))
     request = Request(str(campaign_file(grids=ONE_CELL)), artifacts=tmp_path / "artifacts")
-    result = run(request, progress=Silent())
+    result = run(request, progress=Progress())
     assert result.ok, result.sentence
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.slow
-def test_a_failing_notebook_fails_the_cell_with_its_own_words(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_notebook_fails_the_cell_with_its_own_words(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL, retries=0)
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "raise"}))
     artifacts = path.parent / "artifacts"
-    result = run(Request(str(path), artifacts=artifacts), progress=Silent())
+    result = run(Request(str(path), artifacts=artifacts), progress=Progress())
     assert not result.ok
     (failed,) = RunStore(artifacts / "tiny").runs()
     assert (failed.status, failed.reason) == ("failed", "the fake step workload failed as asked.")
@@ -204,9 +192,7 @@ def test_a_failing_notebook_fails_the_cell_with_its_own_words(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_interrupted_kernel_puts_the_testbed_back(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_an_interrupted_kernel_puts_the_testbed_back(tmp_path, number):
     folder = tmp_path / "run" / ".attempt-1.partial"
     (folder / "logs").mkdir(parents=True)
     write_job(folder, _job(duration_s=300.0))
@@ -281,7 +267,7 @@ def outputs(executed: Any) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("importable")
-def test_the_figures_notebook_draws_from_runs(tmp_path: Path) -> None:
+def test_the_figures_notebook_draws_from_runs(tmp_path):
     from synthetic import write_campaign
 
     write_campaign(tmp_path / "artifacts", "dlr-full", blocks=2)
@@ -309,12 +295,7 @@ def simulated_mos(artifacts: Path) -> None:
     ("paper", "write", "table"),
     [("pm", simulated_pm, "Table 2"), ("mos", simulated_mos, "Table 3: average performance")],
 )
-def test_the_figures_notebook_draws_or_names_the_missing_runs(
-    paper: str,
-    write: Callable[[Path], None],
-    table: str,
-    tmp_path: Path,
-) -> None:
+def test_the_figures_notebook_draws_or_names_the_missing_runs(paper, write, table, tmp_path):
     write(tmp_path / "artifacts")
     executed = executed_in(tmp_path, "figures", paper=paper, artifacts=str(tmp_path / "artifacts"))
     shown = outputs(executed)
@@ -328,7 +309,7 @@ def test_the_figures_notebook_draws_or_names_the_missing_runs(
 @pytest.mark.slow
 @pytest.mark.usefixtures("importable")
 @pytest.mark.timeout(600)
-def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path: Path) -> None:
+def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path):
     places = {"controllers_dir": "my-controllers", "artifacts": "artifacts"}
     executed = executed_in(
         tmp_path,
@@ -356,9 +337,7 @@ def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path: Path) -> None
 @pytest.mark.local
 @pytest.mark.usefixtures("importable")
 @pytest.mark.timeout(900)
-def test_the_tour_goes_from_a_spec_to_a_figure_and_removes_its_testbed(
-    frozen: Testbed, tmp_path: Path
-) -> None:
+def test_the_tour_goes_from_a_spec_to_a_figure_and_removes_its_testbed(frozen, tmp_path):
     """The tour resumes where it stopped. Here a snapshot restored machines and store, and a second
     deployment changes nothing."""
     assert run_on(frozen, "admin", "rados lspools").split() == ["bench"]

@@ -97,7 +97,7 @@ def assert_idle(testbed: Testbed) -> None:
     assert not any(agent_client(testbed).units().values())
 
 
-def test_a_client_that_is_killed_mid_request(served: Testbed) -> None:
+def test_a_client_that_is_killed_mid_request(served):
     running = Running(served)
     unit = f"hotbed-{replays.UNIT}.service"
     shell(served, "client0").run(["systemctl", "kill", "--signal=KILL", unit])
@@ -108,7 +108,7 @@ def test_a_client_that_is_killed_mid_request(served: Testbed) -> None:
     assert_idle(served)
 
 
-def test_the_server_restarted_under_load(served: Testbed) -> None:
+def test_the_server_restarted_under_load(served):
     running = Running(served)
     shell(served, "server").run(["systemctl", "restart", "hotbed-ganesha"], timeout_s=60)
     running.join()
@@ -118,7 +118,7 @@ def test_the_server_restarted_under_load(served: Testbed) -> None:
     assert_idle(served)
 
 
-def test_parameters_changed_under_load(served: Testbed) -> None:
+def test_parameters_changed_under_load(served):
     """Policies change in turn, repeatedly: no request is lost and none fails, also after the faults
     of the tests before."""
     enforcement = NfsEnforcement(served)

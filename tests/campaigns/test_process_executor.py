@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
 
 from campaigns.engine import attempts
-from campaigns.engine.display import CampaignResult, Silent
+from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import Ledger, RunStore
 from schemas.run import Run
@@ -33,7 +32,7 @@ LONG = {"duration_s": 300, "interval_s": 0.01}
 
 def go(path: Path, **request: Any) -> CampaignResult:
     asked = Request(str(path), artifacts=path.parent / "artifacts", **request)
-    return run(asked, progress=Silent(), command=QUICK_CELL)
+    return run(asked, progress=Progress(), command=QUICK_CELL)
 
 
 def runs(path: Path) -> list[Run]:
@@ -52,7 +51,7 @@ def trace(path: Path) -> list[str]:
     return (path.parent / "trace").read_text().splitlines()
 
 
-def test_a_run_is_a_folder_that_explains_itself(campaign_file: Callable[..., Path]) -> None:
+def test_a_run_is_a_folder_that_explains_itself(campaign_file):
     path = campaign_file(grids=ONE_CELL)
     assert go(path).ok
     (found,) = runs(path)
@@ -82,9 +81,7 @@ def test_a_run_is_a_folder_that_explains_itself(campaign_file: Callable[..., Pat
         ),
     ],
 )
-def test_a_failing_cell_says_why_and_stops_what_it_started(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_a_failing_cell_says_why_and_stops_what_it_started(campaign_file, monkeypatch, step):
     path = campaign_file(grids=ONE_CELL, retries=0)
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": step, "how": "raise"}))
     result = go(path)
@@ -105,12 +102,7 @@ def test_a_failing_cell_says_why_and_stops_what_it_started(
         pytest.param({"client_share": 0.9}, "CPU share", marks=pytest.mark.slow),
     ],
 )
-def test_a_spoiled_cell_is_redone(
-    campaign_file: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    load: dict[str, float],
-    words: str,
-) -> None:
+def test_a_spoiled_cell_is_redone(campaign_file, monkeypatch, load, words):
     path = campaign_file(grids=ONE_CELL)
     fault = {"load": load, "once": str(path.parent / "once")}
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
@@ -121,9 +113,7 @@ def test_a_spoiled_cell_is_redone(
     assert words in (first.reason or "")
 
 
-def test_a_store_left_changed_fails_the_cell(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_left_changed_fails_the_cell(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL, retries=0)
     fault = {"left": "osd.3 has primary affinity 0.1"}
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
@@ -133,9 +123,7 @@ def test_a_store_left_changed_fails_the_cell(
     assert "osd.3 has primary affinity 0.1" in str(found.reason)
 
 
-def test_a_process_that_dies_is_a_failed_cell(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_is_a_failed_cell(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL, retries=0)
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "kill"}))
     assert not go(path).ok
@@ -159,21 +147,19 @@ sys.exit(1)
     ("kind", "status"), [("KeyboardInterrupt", "done"), ("NameError", "failed")]
 )
 def test_a_whole_run_survives_an_interruption_but_not_a_broken_notebook(
-    campaign_file: Callable[..., Path], kind: str, status: str
-) -> None:
+    campaign_file, kind, status
+):
     path = campaign_file(grids=ONE_CELL, retries=0)
     here = str(Path(__file__).parent)
     code = f"import sys; sys.path[:0] = [{here!r}]\n" + LATE.replace("sys.argv[2]", repr(kind))
     command = (sys.executable, "-c", code)
     asked = Request(str(path), artifacts=path.parent / "artifacts")
-    run(asked, progress=Silent(), command=command)
+    run(asked, progress=Progress(), command=command)
     (found,) = runs(path)
     assert found.status == status
 
 
-def test_a_hanging_cell_is_ended_and_its_load_stopped(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_cell_is_ended_and_its_load_stopped(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL, retries=0)
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "hang"}))
     monkeypatch.setattr(attempts, "timeout_s", lambda planned_s: 5.0)
@@ -193,9 +179,7 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(
     assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]
 
 
-def test_a_changed_store_version_reruns_and_the_same_one_does_not(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_store_version_reruns_and_the_same_one_does_not(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL)
     assert (go(path).ran, go(path).ran) == (1, 0)
     assert dry_run(Request(str(path), artifacts=path.parent / "artifacts")).done == 1
@@ -205,9 +189,7 @@ def test_a_changed_store_version_reruns_and_the_same_one_does_not(
 
 
 @pytest.mark.slow
-def test_a_changed_controller_reruns_its_cells_alone(
-    campaign_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_changed_controller_reruns_its_cells_alone(campaign_file, tmp_path):
     mine = tmp_path / "mine" / "mine"
     mine.mkdir(parents=True)
     policy = (ROOT / "controllers" / "default" / "policy.py").read_text()
@@ -231,9 +213,7 @@ def start(path: Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_killed_at_any_moment_it_resumes_to_the_same_set_of_runs(
-    campaign_file: Callable[..., Path], seed: int
-) -> None:
+def test_killed_at_any_moment_it_resumes_to_the_same_set_of_runs(campaign_file, seed):
     path = campaign_file()
     planned = dry_run(Request(str(path), artifacts=path.parent / "artifacts"))
     wanted = {cell.run_id for cell in planned.pending}
@@ -267,9 +247,7 @@ def _no_attempt_after_a_finished_one(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(
-    campaign_file: Callable[..., Path], number: signal.Signals
-) -> None:
+def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(campaign_file, number):
     path = campaign_file(grids=ONE_CELL, time_scale=1, parameters=LONG)
     process = start(path)
     _wait_for(path, "workload")
@@ -282,7 +260,7 @@ def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(
     assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]
 
 
-def test_a_dead_engine_s_cell_puts_the_testbed_back(campaign_file: Callable[..., Path]) -> None:
+def test_a_dead_engine_s_cell_puts_the_testbed_back(campaign_file):
     path = campaign_file(grids=ONE_CELL, time_scale=1, parameters=LONG)
     process = start(path)
     _wait_for(path, "workload")

@@ -30,7 +30,7 @@ def packages(program: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("program", sorted(path.name for path in (DATAPLANE / "cmd").iterdir()))
-def test_a_program_s_sources_are_those_that_it_is_built_from(program: str) -> None:
+def test_a_program_s_sources_are_those_that_it_is_built_from(program):
     found = set(closure.files([f"dataplane/cmd/{program}"]).values())
     needed = {path for package in packages(program) for path in package.glob("*.go")}
     needed = {path for path in needed if not path.name.endswith("_test.go")}

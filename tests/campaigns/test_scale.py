@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,13 +29,13 @@ GRID: dict[str, Any] = {
 
 @settings(deadline=None)
 @given(share=st.floats(0.001, 1), nodes=st.integers(1, 10_000))
-def test_a_share_is_at_least_one_node_and_never_too_many(share: float, nodes: int) -> None:
+def test_a_share_is_at_least_one_node_and_never_too_many(share, nodes):
     count = DLR.of(op="seq", hot_share=share).hot_count(nodes)
     assert 1 <= count <= nodes
     assert count == 1 or abs(count - share * nodes) <= 0.5 + 1e-9
 
 
-def test_more_hot_nodes_than_the_store_has_are_refused(campaign_file: Callable[..., Path]) -> None:
+def test_more_hot_nodes_than_the_store_has_are_refused(campaign_file):
     fixed = {**GRID["fixed"], "hot_share": None, "osds": 3}
     grid = {**GRID, "vary": {"controller": ["dlr"]}, "fixed": fixed}
     file = campaign_file(ground="sim", parameters={}, grids=[grid])
@@ -45,14 +43,14 @@ def test_more_hot_nodes_than_the_store_has_are_refused(campaign_file: Callable[.
         session.prepare(Request(str(file)), need_ground=False)
 
 
-def test_only_the_simulator_makes_stores_of_any_size(campaign_file: Callable[..., Path]) -> None:
+def test_only_the_simulator_makes_stores_of_any_size(campaign_file):
     file = campaign_file(ground="local", parameters={}, grids=[GRID])
     with pytest.raises(UserError):
         session.prepare(Request(str(file)), need_ground=False)
     assert session.prepare(Request(str(file), ground="sim"), need_ground=False).plan.cells
 
 
-def test_a_limit_grows_with_the_store(campaign_file: Callable[..., Path]) -> None:
+def test_a_limit_grows_with_the_store(campaign_file):
     """The limit also grows for a requested size that the campaign lacks."""
     asked = ScaleRequest(osds=[100, 300, 10_000], figure="osds", controllers=["dlr-pg", "dlr"])
     for cell in session.prepare(request(asked), need_ground=False).plan.cells:
@@ -81,9 +79,7 @@ def test_a_limit_grows_with_the_store(campaign_file: Callable[..., Path]) -> Non
         ({"dlr-pg": {"max_swaps": 0.3}}, "max_swaps"),
     ],
 )
-def test_a_limit_that_cannot_be_is_one_sentence(
-    campaign_file: Callable[..., Path], per_osd: dict[str, Any], said: str
-) -> None:
+def test_a_limit_that_cannot_be_is_one_sentence(campaign_file, per_osd, said):
     grid = {**GRID, "vary": {"controller": ["dlr-pg"]}, "fixed": {**GRID["fixed"], "osds": 21}}
     file = campaign_file(
         ground="sim", parameters={}, grids=[grid], controller_parameters_per_osd=per_osd
@@ -94,7 +90,7 @@ def test_a_limit_that_cannot_be_is_one_sentence(
 
 
 @pytest.mark.parametrize("name", [CAMPAIGN, QUICK])
-def test_the_sweeps_are_campaigns(name: str, tmp_path: Path) -> None:
+def test_the_sweeps_are_campaigns(name, tmp_path):
     report = session.dry_run(Request(name, artifacts=tmp_path))
     assert report.campaign == name
     assert {figure for cell in report.pending for figure in cell.figures} == {"osds", "hot", "move"}
@@ -121,7 +117,7 @@ def test_the_sweeps_are_campaigns(name: str, tmp_path: Path) -> None:
     osds=st.lists(st.integers(2, 10_000), min_size=1, max_size=5),
     hot=st.lists(st.floats(0.01, 1), min_size=1, max_size=5),
 )
-def test_every_value_asked_for_is_run_once(osds: list[int], hot: list[float]) -> None:
+def test_every_value_asked_for_is_run_once(osds, hot):
     campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ScaleRequest(osds=osds, hot=hot))
     for figure in ("osds", "hot", "move"):
         grids = [grid for grid in campaign.grids if figure in grid.figures]
@@ -149,6 +145,6 @@ def test_every_value_asked_for_is_run_once(osds: list[int], hot: list[float]) ->
         (ScaleRequest(figure="6"), "'6'"),
     ],
 )
-def test_a_sweep_that_cannot_be_is_one_sentence(ask: ScaleRequest, said: str) -> None:
+def test_a_sweep_that_cannot_be_is_one_sentence(ask, said):
     with raises(UserError, said):
         session.prepare(request(ask), need_ground=False)

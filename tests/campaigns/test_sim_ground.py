@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from campaigns.by_hand import make_run
 from campaigns.engine import engine, session
-from campaigns.engine.display import CampaignResult, Silent
+from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.session import Request
 from campaigns.engine.store import RunStore, read_run
 from campaigns.grounds.sim import SimulatedGround, open_sim
@@ -60,14 +59,14 @@ def run(file: Path, **more: Any) -> tuple[CampaignResult, list[Run], Path]:
     """Run the campaign in `file` in this process; return result, records and folder."""
     artifacts = file.parent / "artifacts"
     result = session.run(
-        Request(str(file), artifacts=artifacts, **more), progress=Silent(), in_process=True
+        Request(str(file), artifacts=artifacts, **more), progress=Progress(), in_process=True
     )
     store = RunStore(artifacts / result.campaign)
     return result, list(store.runs()), store.folder
 
 
 @built
-def test_a_simulated_run_leaves_what_a_live_one_does(campaign_file: Callable[..., Path]) -> None:
+def test_a_simulated_run_leaves_what_a_live_one_does(campaign_file):
     result, runs, folder = run(campaign_file(**SIM, parameters={}, grids=grid()))
     assert result.ok, result.sentence
     assert {found.parameters["controller"] for found in runs} == {"default", "dlr"}
@@ -97,9 +96,7 @@ def test_a_simulated_run_leaves_what_a_live_one_does(campaign_file: Callable[...
 
 
 @built
-def test_a_decision_that_does_not_come_out_again_fails_the_cell(
-    campaign_file: Callable[..., Path],
-) -> None:
+def test_a_decision_that_does_not_come_out_again_fails_the_cell(campaign_file):
     cells = grid(vary={"controller": ["drawn", "dlr"], "op": ["rand"]})
     file = campaign_file(**SIM, parameters={}, grids=cells)
     drawn = "import random; return state, [SetPrimaryAffinity(1, random.random())]"
@@ -116,9 +113,7 @@ def test_a_decision_that_does_not_come_out_again_fails_the_cell(
 
 
 @built
-def test_equal_cells_give_equal_results_and_are_not_run_twice(
-    campaign_file: Callable[..., Path],
-) -> None:
+def test_equal_cells_give_equal_results_and_are_not_run_twice(campaign_file):
     file = campaign_file(
         **SIM, parameters={}, grids=grid(vary={"controller": ["dlr"], "op": ["seq"]})
     )
@@ -134,15 +129,13 @@ def test_equal_cells_give_equal_results_and_are_not_run_twice(
 
 
 @built
-def test_a_simulator_of_other_sources_is_refused_before_anything_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_simulator_of_other_sources_is_refused_before_anything_starts(monkeypatch):
     monkeypatch.setattr(sources, "digest", lambda _program: "0" * 64)
     with raises(StoreError, "built from other sources than", "run `make setup`"):
         open_sim("dlr").facts()
 
 
-def test_other_constants_are_another_simulator(tmp_path: Path) -> None:
+def test_other_constants_are_another_simulator(tmp_path):
     file = tmp_path / "model.yaml"
     file.write_text("fio_iodepth: 4\n")
     plain, other = open_sim("dlr"), open_sim("dlr", SPEC, file)
@@ -161,9 +154,7 @@ BAD = {
 
 
 @built
-def test_a_bad_policy_fails_its_cell_alone(
-    tmp_path: Path, campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_policy_fails_its_cell_alone(tmp_path, campaign_file, monkeypatch):
     monkeypatch.setattr("campaigns.papers.dlr.simulated.DECIDE_LIMIT_S", 0.5)
     for name, (body, _) in BAD.items():
         naughty.write(tmp_path / "own", name, body)
@@ -182,9 +173,7 @@ def test_a_bad_policy_fails_its_cell_alone(
 
 
 @built
-def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_cell_is_marked_and_its_simulator_ends(campaign_file, monkeypatch):
     from campaigns.papers.dlr import simulated
 
     stores: list[Any] = []
@@ -210,8 +199,8 @@ def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
 
 
 def test_code_that_never_returns_is_refused_before_anything_starts(
-    tmp_path: Path, campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, campaign_file, monkeypatch
+):
     monkeypatch.setattr("controllers.decider.START_LIMIT_S", 1.0)
     folder = tmp_path / "own" / "stuck"
     folder.mkdir(parents=True)
@@ -224,7 +213,7 @@ def test_code_that_never_returns_is_refused_before_anything_starts(
 
 
 @built
-def test_a_cell_by_hand_is_simulated_from_a_spec_s_name(tmp_path: Path) -> None:
+def test_a_cell_by_hand_is_simulated_from_a_spec_s_name(tmp_path):
     folder = make_run(
         {"op": "rand", "scenario": "none", "duration_s": 30, "controller": "default"},
         testbed="dlr",
@@ -276,9 +265,7 @@ def ended(duration_s: float, finished: list[int], late: list[int], last_s: float
     late=st.lists(st.integers(0, 500), min_size=1, max_size=40),
     last_s=st.floats(0.001, 1),
 )
-def test_how_long_the_last_operations_take_changes_nothing(
-    finished: list[int], late: list[int], last_s: float
-) -> None:
+def test_how_long_the_last_operations_take_changes_nothing(finished, late, last_s):
     duration_s, operations = float(len(finished)), sum(finished)
     bench = in_own_time(ended(duration_s, finished, late, last_s), operations)
     whole, steady = tidied.whole(bench), tidied.steady(bench, duration_s / 2)
@@ -303,9 +290,7 @@ def test_how_long_the_last_operations_take_changes_nothing(
     duration_s=st.integers(1, 8),
     hot=st.sets(st.integers(0, 7), max_size=4),
 )
-def test_the_simulator_counts_what_ends_in_time(
-    op: Any, seed: int, concurrency: int, duration_s: int, hot: set[int]
-) -> None:
+def test_the_simulator_counts_what_ends_in_time(op, seed, concurrency, duration_s, hot):
     with SimulatedCeph(load_spec(SPEC), seed=seed) as ceph:
         ceph.prefill(100, 4 * 2**20)
         ceph.start_disturbance([(0.0, {ceph.nodes[number]: None for number in hot})])
@@ -320,7 +305,7 @@ def test_the_simulator_counts_what_ends_in_time(
 
 
 @built
-def test_only_a_store_of_its_own_size_counts_so(campaign_file: Callable[..., Path]) -> None:
+def test_only_a_store_of_its_own_size_counts_so(campaign_file):
     shared = {"scenario": "heterogeneity", "duration_s": 4, "interval_s": 2, "concurrency": 64}
     grids = [
         {
@@ -335,7 +320,7 @@ def test_only_a_store_of_its_own_size_counts_so(campaign_file: Callable[..., Pat
     file = campaign_file(ground="sim", time_scale=1, parameters={}, grids=grids)
     artifacts = file.parent / "artifacts"
     result = session.run(
-        Request(str(file), artifacts=artifacts), progress=Silent(), in_process=True
+        Request(str(file), artifacts=artifacts), progress=Progress(), in_process=True
     )
     assert result.ok, result.sentence
     found = {}
@@ -357,8 +342,8 @@ def test_only_a_store_of_its_own_size_counts_so(campaign_file: Callable[..., Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("queued", [0.0, simulated.QUEUED])
 def test_what_waits_at_a_hot_disk_may_take_longer_than_the_benchmark(
-    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, queued: float
-) -> None:
+    campaign_file, monkeypatch, queued
+):
     """Seen with 1,000 OSDs, ten of them hot: the cell failed as if no OSD served it."""
     monkeypatch.setattr(simulated, "GRACE_S", 5.0)
     monkeypatch.setattr(simulated, "QUEUED", queued)
@@ -373,7 +358,7 @@ def test_what_waits_at_a_hot_disk_may_take_longer_than_the_benchmark(
     file = campaign_file(ground="sim", time_scale=1, parameters={}, grids=[grid])
     artifacts = file.parent / "artifacts"
     result = session.run(
-        Request(str(file), artifacts=artifacts), progress=Silent(), in_process=True
+        Request(str(file), artifacts=artifacts), progress=Progress(), in_process=True
     )
     assert result.ok == (queued > 0), result.sentence
     if not queued:

@@ -18,7 +18,7 @@ from schemas.campaign import Limits
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_power_is_the_half_width_of_a_paired_interval() -> None:
+def test_power_is_the_half_width_of_a_paired_interval():
     # t(0.975, 2) = 4.303, t(0.975, 5) = 2.571
     assert smallest_effect(3) == pytest.approx(4.3027 * 2**0.5 * 0.05 / 3**0.5, rel=1e-4)
     assert smallest_effect(3) == pytest.approx(0.17, abs=0.01)
@@ -29,14 +29,14 @@ def test_power_is_the_half_width_of_a_paired_interval() -> None:
 
 
 @pytest.mark.parametrize(("ended", "seconds"), [("12:02", 125), ("14:02", 120), ("10:02", 120)])
-def test_a_run_takes_what_its_phases_say_if_the_clock_was_set(ended: str, seconds: float) -> None:
+def test_a_run_takes_what_its_phases_say_if_the_clock_was_set(ended, seconds):
     asked = job({}).model_copy(update={"started_at": "2026-01-01T12:00:00+00:00"})
     made = asked.record("interrupted", None, {"clean": 20.0, "workload": 100.0})
     ended_at = f"2026-01-01T{ended}:05+00:00"
     assert took_s(made.model_copy(update={"ended_at": ended_at})) == seconds
 
 
-def test_the_estimate_learns_from_finished_cells() -> None:
+def test_the_estimate_learns_from_finished_cells():
     plan = plan_of(tiny())
     estimator = Estimator()
     planned = estimator.left(plan.cells)
@@ -44,7 +44,7 @@ def test_the_estimate_learns_from_finished_cells() -> None:
     assert estimator.left(plan.cells) == pytest.approx(2 * planned)
 
 
-def test_a_quiet_machine_does_not_spoil_and_an_unknown_one_neither() -> None:
+def test_a_quiet_machine_does_not_spoil_and_an_unknown_one_neither():
     limits = Limits()
     assert spoiled(MachineLoad(0.3, 0.02, 0.8), limits) is None
     assert spoiled(MachineLoad(), limits) is None
@@ -55,7 +55,7 @@ def test_a_quiet_machine_does_not_spoil_and_an_unknown_one_neither() -> None:
     assert "19 %" in (spoiled(MachineLoad(stalled=0.19), limits) or "")
 
 
-def test_a_machine_that_stands_still_shows_in_the_recording() -> None:
+def test_a_machine_that_stands_still_shows_in_the_recording():
     quiet = [1000.0 + 1.01 * number for number in range(50)]
     assert stalled(quiet, 1.0) == 0.0
     halted = [wall + (8.0 if wall > 1020 else 0.0) for wall in quiet]
@@ -66,7 +66,7 @@ def test_a_machine_that_stands_still_shows_in_the_recording() -> None:
     assert stalled([], 1.0) is None
 
 
-def test_load_is_read_from_the_nodes_where_the_site_cannot_tell() -> None:
+def test_load_is_read_from_the_nodes_where_the_site_cannot_tell():
     before = {"a": "cpu 0 0 0 0 0 0 0 0 0 0\n", "b": "cpu 0 0 0 0 0 0 0 0 0 0\n", "gone": ""}
     after = {
         "a": "cpu 50 0 10 30 5 0 0 5 0 0\ncpu0 1",
@@ -78,7 +78,7 @@ def test_load_is_read_from_the_nodes_where_the_site_cannot_tell() -> None:
     assert load_between({}, {}, "a") == MachineLoad()
 
 
-def test_the_engine_needs_no_librados_nor_what_is_slow_to_import() -> None:
+def test_the_engine_needs_no_librados_nor_what_is_slow_to_import():
     code = (
         "import sys, campaigns.engine.session, campaigns.grounds.testbed; "
         "import campaigns.papers.dlr.live; "

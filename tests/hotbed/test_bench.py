@@ -30,7 +30,7 @@ def _row(value: float | None, limit: float | None, **more: object) -> dict[str, 
     return {"name": "a", "value": value, "unit": "s", "limit": limit, "n": 1, "note": "", **more}
 
 
-def test_a_bench_runs_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bench_runs_with_its_parts(tmp_path, monkeypatch):
     for name in ("a", "a_part", "ab"):
         row = json.dumps([_row(1.0, None) | {"name": name}])
         (tmp_path / f"bench_{name}.py").write_text(f"print({row!r})\n")
@@ -52,21 +52,12 @@ def test_a_bench_runs_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (_row(1.0, 2.0, at_least=True), False, 1),
     ],
 )
-def test_limits_are_the_most_or_the_least(
-    *,
-    row: dict[str, Any],
-    within: bool | None,
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_limits_are_the_most_or_the_least(*, row, within, code, tmp_path, monkeypatch):
     ended, (result,) = _run(tmp_path, monkeypatch, row)
     assert (ended, result["within"]) == (code, within)
 
 
-def test_what_went_to_other_machines_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_went_to_other_machines_is_told(tmp_path, monkeypatch):
     stat = tmp_path / "stat"
     monkeypatch.setattr(verb, "PROC_STAT", stat)
 

@@ -22,8 +22,8 @@ from tests.hotbed.tiny_bundle import pack
 
 
 def test_a_bundle_of_other_code_is_noted_and_its_brackets_are_no_markup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, monkeypatch, capsys
+):
     body = {"report": "x", "campaigns": ("x",), "libraries": {}, "files": ()}
     made = Manifest.model_validate(body | {"hotbed_version": "0.1.0", "commit": "a" * 40})
     monkeypatch.setattr("campaigns.engine.provenance.hotbed_version", lambda: "0.1.0")
@@ -58,7 +58,7 @@ def with_spec(folder: Path) -> Path:
     return pack(folder / "mine.zip", {name: text.encode() for name, text in texts.items()})
 
 
-def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path: Path) -> None:
+def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path):
     archive = with_spec(tmp_path)
     with (
         pytest.raises(UserError) as answer,
@@ -88,7 +88,7 @@ def hotbed(*words: object, code: int = 0) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_simulated_campaign_comes_out_the_same(tmp_path: Path) -> None:
+def test_a_simulated_campaign_comes_out_the_same(tmp_path):
     file = tmp_path / "twochoice-tiny.yaml"
     file.write_text(yaml.safe_dump(dict(TWOCHOICE)))
     artifacts, archive = tmp_path / "artifacts", tmp_path / "tiny.zip"
@@ -140,7 +140,7 @@ def recorded_beside(folder: Path, **otherwise: Any) -> Path:
     return folder
 
 
-def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path: Path) -> None:
+def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path):
     """`hotbed rerun` runs this file, and a matching hash is no proof of its contents."""
     assert not list(contained.otherwise(recorded_beside(tmp_path / "as"), ["dlr-tiny"]))
     more = recorded_beside(tmp_path / "more", grids=[], setup="rm")

@@ -45,13 +45,7 @@ def _app_raising(error: BaseException) -> typer.Typer:
         (SiteError("it failed", retry_after_s=30.0), 1, "it failed. Try again in 30 s.\n"),
     ],
 )
-def test_exit_codes(
-    error: BaseException,
-    code: int,
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_exit_codes(error, code, said, monkeypatch, capsys):
     monkeypatch.setattr(cli, "build", lambda: _app_raising(error))
     assert hotbed() == code
     captured = capsys.readouterr()
@@ -82,9 +76,7 @@ NO_PLACE = {"a file": Path(cli.__file__), "not ours": Path("/sys")}
         ("not ours", "pm trace standin A PLACE"),
     ],
 )
-def test_a_place_that_cannot_be_written_is_one_sentence(
-    place: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_place_that_cannot_be_written_is_one_sentence(place, words, capsys):
     where = NO_PLACE[place] / "x"
     assert hotbed(*words.replace("PLACE", str(where)).split()) in (1, 2)
     said = capsys.readouterr().err.splitlines()
@@ -93,7 +85,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(
     assert str(NO_PLACE[place]) in said[0]
 
 
-def test_a_full_standard_output_is_one_sentence() -> None:
+def test_a_full_standard_output_is_one_sentence():
     words = [sys.executable, "-m", "hotbed.cli", "doctor", "--json"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -104,7 +96,7 @@ def test_a_full_standard_output_is_one_sentence() -> None:
     assert done.stderr.startswith("hotbed: ")
 
 
-def test_termination_runs_the_cleanup(tmp_path: Path) -> None:
+def test_termination_runs_the_cleanup(tmp_path):
     script = tmp_path / "verb.py"
     script.write_text(
         "import signal, sys, time, typer\n"
@@ -131,7 +123,7 @@ def test_termination_runs_the_cleanup(tmp_path: Path) -> None:
         assert (out, process.returncode) == ("cleaned\n", code)
 
 
-def test_every_verb_registers_and_explains_itself() -> None:
+def test_every_verb_is_found_and_explains_itself():
     group = typer.main.get_command(cli.build())
     verbs = Path(cli.__file__).parent / "verbs"
     assert "doctor" in group.commands
@@ -140,7 +132,7 @@ def test_every_verb_registers_and_explains_itself() -> None:
         assert command.help, f"hotbed {name} has no help"
 
 
-def test_the_command_line_imports_nothing_heavy() -> None:
+def test_the_command_line_imports_nothing_heavy():
     """This keeps `hotbed --help` quick on any machine."""
     code = (
         "import sys, hotbed.cli\n"
@@ -167,9 +159,7 @@ class _Row:
     path: Path
 
 
-def test_emit_json_of_models_dataclasses_and_what_is_no_number(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_emit_json_of_models_dataclasses_and_what_is_no_number(capsys):
     data = {
         "model": _Model(name="x", value=float("nan")),
         "rows": [_Row("osd0", float("inf"), Path("a/b"))],
@@ -183,9 +173,7 @@ def test_emit_json_of_models_dataclasses_and_what_is_no_number(
     }
 
 
-def test_a_table_is_not_cut_when_piped_and_text_is_printed_as_it_is(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_table_is_not_cut_when_piped_and_text_is_printed_as_it_is(capsys):
     table = Table("a", "b")
     table.add_row("x" * 60, "[y]" * 30)
     output.emit([], False, lambda: table)
@@ -194,7 +182,7 @@ def test_a_table_is_not_cut_when_piped_and_text_is_printed_as_it_is(
     assert capsys.readouterr().out == "[bold]not markup[/bold]\n"
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
+def test_a_closed_pipe_is_no_traceback():
     words = [sys.executable, "-m", "hotbed.cli", "doctor", "--json"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None

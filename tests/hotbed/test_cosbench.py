@@ -24,7 +24,7 @@ from workloads.errors import WorkloadError
 REAL = Path(__file__).parents[1] / "data" / "cosbench" / "real"
 
 APP = typer.Typer()
-cosbench.register(APP)
+APP.add_typer(cosbench.group, name="cosbench")
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -43,7 +43,7 @@ def refused(*arguments: str) -> str:
     return text
 
 
-def test_a_workload_is_printed_or_written(tmp_path: Path) -> None:
+def test_a_workload_is_printed_or_written(tmp_path):
     options = ("--scale", "0.125", "--storage", "swift", "--runtime", "30s", "--workers", "8")
     text = run("xml", "c", *options)
     assert 'sizes=u(1,16)MB"' in text
@@ -57,7 +57,7 @@ def test_a_workload_is_printed_or_written(tmp_path: Path) -> None:
     assert "is there already" in refused("xml", "C", "--out", str(out))
 
 
-def test_an_archive_is_shown() -> None:
+def test_an_archive_is_shown():
     text = run("show", str(REAL), "--workload", "w1", "--series")
     assert "mos-A" in text
     assert "200.1" in text
@@ -69,7 +69,7 @@ def test_an_archive_is_shown() -> None:
     assert "say which one" in refused("show", str(REAL))
 
 
-def test_two_archives_are_compared() -> None:
+def test_two_archives_are_compared():
     one, other = str(REAL / "w1-mos-A"), str(REAL / "w8-s3u")
     assert "same" in run("compare", one, one)
     text = run("compare", one, other, "--main-only", code=1)
@@ -78,7 +78,7 @@ def test_two_archives_are_compared() -> None:
     assert facts["same_shape"] is True
 
 
-def test_a_run_by_the_embedded_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_by_the_embedded_driver(tmp_path, monkeypatch):
     seen: dict[str, str] = {}
 
     def fake(xml: str, where: str, archive: Path, options: Any, *_: Any) -> driver.DriverResult:
@@ -113,7 +113,7 @@ def test_a_run_by_the_embedded_driver(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(not driver.PROGRAM.exists(), reason="cosdrive: `make setup` builds it")
-def test_a_failed_login_is_said_once_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_login_is_said_once_and_leaves_nothing(tmp_path):
     asked: list[str] = []
 
     class Refusing(BaseHTTPRequestHandler):
@@ -144,7 +144,7 @@ def test_a_failed_login_is_said_once_and_leaves_nothing(tmp_path: Path) -> None:
         server.shutdown()
 
 
-def test_a_run_on_a_client_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_a_client_node(tmp_path, monkeypatch):
     nodes = [Node(n, n, frozenset({r}), r) for n, r in (("a", "admin"), ("c0", "client"))]
     found = Testbed("t", "fake", tuple(nodes), tmp_path, tmp_path, tmp_path, "")
     asked: list[driver.ClientWorkload] = []
@@ -180,7 +180,7 @@ def test_a_run_on_a_client_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def test_a_run_by_a_real_cosbench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_by_a_real_cosbench(tmp_path, monkeypatch):
     asked: dict[str, Any] = {}
 
     def fake(controller: Any, source: Any, xml: str, out: Path, *_: Any) -> Any:

@@ -48,9 +48,7 @@ def archive(tmp_path: Path, marked: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_verify_and_a_dry_run_list_code_and_load_none(
-    archive: Path, marked: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_and_a_dry_run_list_code_and_load_none(archive, marked, capsys):
     code = spy(marked).encode()
     digest = hashlib.sha256(code).hexdigest()
     for words in (["verify", archive], ["rerun", archive, "--dry-run"]):
@@ -64,9 +62,7 @@ def test_verify_and_a_dry_run_list_code_and_load_none(
     assert not marked.exists()
 
 
-def test_code_runs_after_consent_only(
-    archive: Path, marked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_code_runs_after_consent_only(archive, marked, tmp_path, capsys):
     new = tmp_path / "new"
     assert hotbed("rerun", archive, "--artifacts", new) == 2
     said = capsys.readouterr().err
@@ -83,9 +79,7 @@ def test_code_runs_after_consent_only(
 
 
 @pytest.mark.parametrize(("typed", "runs"), [("yes\n", True), ("no\n", False), ("\n", False)])
-def test_at_a_terminal_consent_can_be_typed(
-    typed: str, runs: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_at_a_terminal_consent_can_be_typed(typed, runs, monkeypatch, capsys):
     for stream in (io.StringIO(typed), sys.stderr):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
         if stream is not sys.stderr:
@@ -94,9 +88,7 @@ def test_at_a_terminal_consent_can_be_typed(
     assert "what it is" in capsys.readouterr().err
 
 
-def test_a_strangers_policy_is_confined(
-    archive: Path, marked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strangers_policy_is_confined(archive, marked, tmp_path, monkeypatch):
     if confine.outlook().network:
         pytest.skip("this machine allows no network namespace")
     monkeypatch.setenv("OS_PASSWORD", "hunter22")
@@ -119,7 +111,7 @@ def test_a_strangers_policy_is_confined(
     assert available([tmp_path / "node"])["shy"].foreign  # the mark also reaches the admin node
 
 
-def test_ones_own_code_is_not_confined(tmp_path: Path) -> None:
+def test_ones_own_code_is_not_confined(tmp_path):
     write_shy(tmp_path)
     (tmp_path / "shy" / "policy.py").write_text(spy(tmp_path / "marked"))
     decider = ChildDecider("shy", {}, 0, [tmp_path])
@@ -128,7 +120,7 @@ def test_ones_own_code_is_not_confined(tmp_path: Path) -> None:
     assert (tmp_path / "marked").read_text() == "loaded"
 
 
-def test_a_replay_loads_no_strangers_code_in_the_engine(tmp_path: Path) -> None:
+def test_a_replay_loads_no_strangers_code_in_the_engine(tmp_path):
     write_shy(tmp_path)
     (tmp_path / "shy" / "policy.py").write_text(spy(tmp_path / "marked"))
     (tmp_path / "shy" / FOREIGN).touch()
@@ -138,7 +130,7 @@ def test_a_replay_loads_no_strangers_code_in_the_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["print('x')", "print('[' * 100000)", "print('{}')"])
-def test_an_answer_that_is_none_is_an_error_of_the_policy(tmp_path: Path, answer: str) -> None:
+def test_an_answer_that_is_none_is_an_error_of_the_policy(tmp_path, answer):
     write_shy(tmp_path)
     text = f"import os, sys\nsys.stdout = os.fdopen(3, 'w')\n{answer}\nsys.stdout.flush()\n{SHY}"
     (tmp_path / "shy" / "policy.py").write_text(text)

@@ -129,7 +129,7 @@ def files(tmp_path: Path) -> Files:
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_file_is_named_before_it_is_read(what: str, files: Files, tmp_path: Path) -> None:
+def test_a_hostile_file_is_named_before_it_is_read(what, files, tmp_path):
     (found,) = HOSTILE[what](files).items()
     name, data = found
     file = tmp_path / "file"
@@ -141,7 +141,7 @@ def test_a_hostile_file_is_named_before_it_is_read(what: str, files: Files, tmp_
     assert "\n" not in str(refused.value)
 
 
-def test_files_of_honest_runs_may_be_read(tmp_path: Path) -> None:
+def test_files_of_honest_runs_may_be_read(tmp_path):
     rng = np.random.default_rng(1)
     count = 200_000
     table = pa.table(
@@ -165,7 +165,7 @@ def test_files_of_honest_runs_may_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["PDF", "blanks", "notes"])
-def test_looking_for_secrets_takes_moderate_time(what: str, files: Files, tmp_path: Path) -> None:
+def test_looking_for_secrets_takes_moderate_time(what, files, tmp_path):
     """Worst known inputs, in a process with a limit on its processor time."""
     (found,) = HARMLESS[what](files).items()
     file = tmp_path / "file"
@@ -180,7 +180,7 @@ def test_looking_for_secrets_takes_moderate_time(what: str, files: Files, tmp_pa
 
 
 @pytest.mark.parametrize("mib", [70, pytest.param(1900, marks=pytest.mark.soak)])
-def test_a_bomb_is_not_unpacked(tmp_path: Path, mib: int) -> None:
+def test_a_bomb_is_not_unpacked(tmp_path, mib):
     with (
         zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as made,
         made.open("artifacts/x.log", "w") as sink,
@@ -228,9 +228,7 @@ def refused(bundle: Path, *verb: str) -> None:
     ("what", "verb"),
     [("aliases", ["verify"]), ("lists", ["rerun", "--dry-run"]), ("rows", ["rerun", "--dry-run"])],
 )
-def test_it_is_refused_at_a_moderate_cost(
-    what: str, verb: list[str], files: Files, tmp_path: Path
-) -> None:
+def test_it_is_refused_at_a_moderate_cost(what, verb, files, tmp_path):
     hostile = {**HOSTILE, **GREEDY}[what]
     refused(pack(tmp_path / "x.zip", files | hostile(files)), *verb)
 
@@ -238,7 +236,7 @@ def test_it_is_refused_at_a_moderate_cost(
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("what", [*HOSTILE, *GREEDY])
-def test_each_is_refused_at_a_moderate_cost(what: str, files: Files, tmp_path: Path) -> None:
+def test_each_is_refused_at_a_moderate_cost(what, files, tmp_path):
     bundle = pack(tmp_path / "x.zip", files | {**HOSTILE, **GREEDY}[what](files))
     refused(bundle)
     refused(bundle, "rerun", "--dry-run")
@@ -247,7 +245,7 @@ def test_each_is_refused_at_a_moderate_cost(what: str, files: Files, tmp_path: P
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("what", HARMLESS)
-def test_verify_ends_with_each(what: str, files: Files, tmp_path: Path) -> None:
+def test_verify_ends_with_each(what, files, tmp_path):
     code, said, _, memory_mib = checked(pack(tmp_path / "x.zip", files | HARMLESS[what](files)))
     assert code in (1, 2)
     assert "Traceback" not in said
@@ -263,9 +261,7 @@ def test_verify_ends_with_each(what: str, files: Files, tmp_path: Path) -> None:
         ("os.kill(os.getpid(), signal.SIGSEGV)", "memory or processor time"),
     ],
 )
-def test_what_nobody_thought_of_ends_at_the_limits(
-    waste: str, what: str, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_thought_of_ends_at_the_limits(waste, what, files, tmp_path, monkeypatch):
     """A defect in the reading code, injected when the process starts."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal, zipfile\n"
@@ -279,9 +275,7 @@ def test_what_nobody_thought_of_ends_at_the_limits(
         contained.verify(bundle)
 
 
-def test_a_defect_is_one_sentence(
-    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_is_one_sentence(files, tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['hotbed.contained'] = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with raises(HotbedError, "could not be checked"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from hotbed import frontend, live_view
+from hotbed import live_view
 from hotbed.live_view import LiveView
 from hotbed.top_view import pressure_bar, top_view
 from schemas.errors import RemoteError
@@ -65,9 +65,7 @@ def stream() -> Iterator[Stream]:
     yield Stream()
 
 
-def test_one_look_is_text_and_coloured_html(
-    stream: Stream, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_look_is_text_and_coloured_html(stream, capsys):
     stream.free(4)
     view = LiveView(stream).look()
     assert (stream.asked, stream.closed) == ([1], 1)
@@ -76,7 +74,7 @@ def test_one_look_is_text_and_coloured_html(
     assert view.html.startswith("<pre")
     assert "color: #800000" in view.html  # the hot node's bar
     assert "[node] is down" in view.html
-    assert not frontend.has_widgets()
+    assert not live_view.has_widgets()
     assert set(view._repr_mimebundle_()) == {"text/plain", "text/html"}  # no kernel: no widget
     view._sample = {**SAMPLE, "testbed": "<script>"}
     assert "<script>" not in view.html
@@ -85,9 +83,7 @@ def test_one_look_is_text_and_coloured_html(
     assert [f"look{number}" in out for number in range(4)] == [True, True, True, False]
 
 
-def test_the_widget_follows_until_it_is_stopped(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_widget_follows_until_it_is_stopped(stream, monkeypatch):
     monkeypatch.setattr(live_view, "has_widgets", lambda: True)
     stream.free(1)
     view = LiveView(stream, most=5).look()
@@ -117,7 +113,7 @@ def test_the_widget_follows_until_it_is_stopped(
     assert "look4" in page.value
 
 
-def test_a_testbed_that_goes_is_told_in_the_view(stream: Stream) -> None:
+def test_a_testbed_that_goes_is_told_in_the_view(stream):
     stream.free(1)
     view = LiveView(stream, most=5).look()
     stream.problem = RemoteError("node admin is down.")
@@ -131,7 +127,7 @@ def test_a_testbed_that_goes_is_told_in_the_view(stream: Stream) -> None:
     assert "look0" in view.text  # the last view stays
 
 
-def test_top_shows_every_number_and_colours_by_the_controllers_thresholds() -> None:
+def test_top_shows_every_number_and_colours_by_the_controllers_thresholds():
     out = io.StringIO()
     Console(file=out, width=160, color_system=None).print(top_view(SAMPLE))
     text = out.getvalue()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -16,15 +15,12 @@ from campaigns.engine.display import Lines
 from controllers.journal import read_journal
 from schemas.campaign import Limits
 from testbed.deploy.roles import spec_of
-from testbed.sites.contract import Testbed
 from tests.drawing import texts_by_figure, texts_of
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(900)]
 
 
-def test_it_is_in_figure_table_and_claims_of_a_real_cluster(
-    tmp_path: Path, deployed: Testbed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_in_figure_table_and_claims_of_a_real_cluster(tmp_path, deployed, monkeypatch):
     drawn = texts_by_figure(monkeypatch)
     folder = write_shy(tmp_path / "own")
     spec = tmp_path / "spec.yaml"

@@ -131,9 +131,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "said"),
     [(f"{verb} {rest}", said) for verb, all_ in MISTAKES.items() for rest, said in all_.items()],
 )
-def test_a_mistake_is_one_sentence(
-    words: str, said: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_sentence(words, said, here, capsys):
     assert hotbed(*shlex.split(words.replace("HERE", str(here)))) == EXIT_USER
     captured = capsys.readouterr()
     assert captured.out == ""

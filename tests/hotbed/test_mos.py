@@ -12,8 +12,9 @@ import typer
 import yaml
 from click.testing import CliRunner
 
+from controllers.microstores.performance import PiecewiseLinear
 from controllers.registry import create, find
-from hotbed.verbs.mos import _read, register
+from hotbed.verbs.mos import _read, group
 from schemas.errors import UserError
 from tests.controllers.mos_stores import MODEL
 
@@ -47,7 +48,7 @@ def write(folder: Path, data: object) -> Path:
 def command() -> Any:
     """Return the command, built once because building takes longer than these tests."""
     app = typer.Typer()
-    register(app)
+    app.add_typer(group, name="mos")
     return typer.main.get_command(app)
 
 
@@ -55,7 +56,7 @@ def hotbed(*words: object) -> Any:
     return CliRunner().invoke(command(), ["mos", *map(str, words)])
 
 
-def test_a_plan_for_people_and_for_programs(tmp_path: Path) -> None:
+def test_a_plan_for_people_and_for_programs(tmp_path):
     path = write(tmp_path, spec())
     shown = hotbed("plan", path)
     assert shown.exit_code == 0, shown.output
@@ -73,7 +74,7 @@ def test_a_plan_for_people_and_for_programs(tmp_path: Path) -> None:
     )
 
 
-def test_the_controller_takes_what_is_written_for_it(tmp_path: Path) -> None:
+def test_the_controller_takes_what_is_written_for_it(tmp_path):
     path, out = write(tmp_path, spec()), tmp_path / "mos-pp.yaml"
     assert hotbed("plan", path, "--parameters-out", out).exit_code == 0
     parameters = yaml.safe_load(out.read_text())
@@ -89,6 +90,19 @@ def test_the_controller_takes_what_is_written_for_it(tmp_path: Path) -> None:
     ended = hotbed("plan", none)
     assert isinstance(ended.exception, UserError)
     assert "none.yaml: cannot be read" in str(ended.exception)
+
+
+@pytest.mark.slow
+def test_a_profile_has_errors_and_a_model_for_planning(tmp_path):
+    path = tmp_path / "profile.json"
+    shown = hotbed("profile", "local", "--out", path)
+    assert shown.exit_code == 0, shown.output
+    assert "errors on configurations held out" in shown.output
+    assert "8 runs, cospurf of 10 others" in shown.output
+    written = json.loads(path.read_text())
+    assert set(PiecewiseLinear.from_json(written).tables) == {"A", "C"}
+    assert json.loads(hotbed("profile", "local", "--json").stdout) == written
+    assert "overwritten" in str(hotbed("profile", "local", "--out", path).exception)
 
 
 def _with(path: str, value: object) -> dict[str, Any]:
@@ -128,7 +142,7 @@ def _with(path: str, value: object) -> dict[str, Any]:
         (_with("headroom", 0.5), "headroom: 0.5"),
     ],
 )
-def test_a_bad_file_is_told_in_one_sentence(tmp_path: Path, data: object, words: str) -> None:
+def test_a_bad_file_is_told_in_one_sentence(tmp_path, data, words):
     with pytest.raises(UserError) as report:
         _read(write(tmp_path, data))
     assert words in str(report.value)

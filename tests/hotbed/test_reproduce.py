@@ -79,15 +79,7 @@ def prepared(
         ({"done": 24}, [], 0, ["report"]),
     ],
 )
-def test_the_steps_in_order(
-    *,
-    monkeypatch: pytest.MonkeyPatch,
-    state: dict[str, Any],
-    arguments: list[str],
-    code: int,
-    order: list[str],
-    tmp_path: Path,
-) -> None:
+def test_the_steps_in_order(*, monkeypatch, state, arguments, code, order, tmp_path):
     steps = prepared(monkeypatch, **state)
     ended = CliRunner().invoke(build(), ["reproduce", "--artifacts", str(tmp_path), *arguments])
     assert ended.exit_code == code, ended.output
@@ -95,9 +87,7 @@ def test_the_steps_in_order(
     assert "Report: " in ended.output
 
 
-def test_nothing_is_built_for_a_place_that_cannot_be_written(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nothing_is_built_for_a_place_that_cannot_be_written(monkeypatch):
     steps = prepared(monkeypatch)
     ended = CliRunner().invoke(build(), ["reproduce", "--artifacts", __file__])
     assert isinstance(ended.exception, OSError)

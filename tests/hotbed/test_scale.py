@@ -24,9 +24,7 @@ def scale(tmp_path: Path, *arguments: str) -> Result:
 
 @built
 @pytest.mark.slow
-def test_a_small_sweep_with_a_controller_of_one_s_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_sweep_with_a_controller_of_one_s_own(tmp_path, monkeypatch):
     drawn = texts_by_figure(monkeypatch)
     folder = write_shy(tmp_path / "own")
     words = ["--quick", "--figure", "osds", "--osds", "8,16", "--blocks", "2", "--workers", "1"]

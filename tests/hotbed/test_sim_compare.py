@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from own_controllers import write_shy
 from typer.testing import Result
 
+from campaigns import comparison
+from campaigns.engine.display import CampaignResult
 from controllers.journal import read_journal
 from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
@@ -50,7 +53,7 @@ def compare(tmp_path: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.slow
-def test_it_is_in_figure_table_and_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_in_figure_table_and_claims(tmp_path, monkeypatch):
     drawn = texts_by_figure(monkeypatch)
     write_shy(tmp_path / "own")
     ended = compare(tmp_path, "--controllers", "shy,dlr", "--blocks", "3")
@@ -75,7 +78,7 @@ def test_it_is_in_figure_table_and_claims(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path: Path) -> None:
+def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path):
     folder = write_shy(tmp_path / "own")
     for name, decide in BROKEN.items():
         (folder / name).mkdir()
@@ -97,14 +100,10 @@ def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path: Pa
     assert {name: verdicts[name] for name in BROKEN} == dict.fromkeys(BROKEN, "not run")
 
 
-def made(artifacts: Path) -> dict[str, bytes]:
-    """Return the results of a comparison: runs by cell and file, the table and the claims."""
-    folder = artifacts / "compare-sim"
-    names = ("summary.json", "journal.jsonl", "samples.parquet", "latency.parquet")
-    found = {
-        f"{record.parent.parent.name}: {name}": (record.parent / name).read_bytes()
-        for record in folder.glob("*/attempt-1/run.json")
-        for name in names
-    }
-    tables = ("comparison.csv", "comparison.md", "claims.json")
-    return found | {name: (folder / name).read_bytes() for name in tables}
+def test_interrupted_it_draws_nothing_and_says_how_to_resume(tmp_path, monkeypatch):
+    result = CampaignResult("compare-sim", 4, 1, 1, interrupted=True)
+    made = SimpleNamespace(result=result, folder=tmp_path)
+    monkeypatch.setattr(comparison, "compare", lambda ask, **_: made)
+    ended = compare(tmp_path, "--json")
+    assert ended.exit_code == 130
+    assert "give the same command again to resume" in json.loads(ended.stdout)["sentence"]

@@ -65,11 +65,11 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
 
 def hotbed(*arguments: str) -> Any:
     app = typer.Typer()
-    verbs.register(app)
+    app.add_typer(verbs.group, name="swift")
     return CliRunner().invoke(app, ["swift", *arguments])
 
 
-def test_status_shows_shares_use_tenants_and_what_is_amiss(agent: FakeAgent) -> None:
+def test_status_shows_shares_use_tenants_and_what_is_amiss(agent):
     said = hotbed("status").output
     row = next(line for line in said.splitlines() if line.strip().startswith("small"))
     assert row.split() == ["small", "0.40", "0.60", "200", "50%", "-", "25%", "-", "proxy0"]
@@ -80,7 +80,7 @@ def test_status_shows_shares_use_tenants_and_what_is_amiss(agent: FakeAgent) -> 
     assert json.loads(hotbed("status", "--json").output) == STATUS
 
 
-def test_changes_are_asked_for_in_the_agents_units(agent: FakeAgent) -> None:
+def test_changes_are_asked_for_in_the_agents_units(agent):
     def act(**action: Any) -> tuple[str, Any]:
         return "swift-act", {"actions": [action]}
 

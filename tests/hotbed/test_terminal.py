@@ -6,8 +6,6 @@ import json
 import sys
 import unicodedata
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,11 +57,7 @@ def fail() -> None:
     ],
     ids=["print", "stderr", "echo", "table", "text", "error"],
 )
-def test_nothing_printed_acts_on_the_terminal(
-    say: Callable[[], object],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_nothing_printed_acts_on_the_terminal(say, monkeypatch, capsys):
     app = typer.Typer()
     app.command()(lambda: say() and None)
     monkeypatch.setattr(cli, "build", lambda: app)
@@ -75,9 +69,7 @@ def test_nothing_printed_acts_on_the_terminal(
     assert "[/red]" in printed.replace("\n", "")  # brackets are no markup
 
 
-def test_bars_on_a_terminal_hold_no_sequence_but_their_own(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bars_on_a_terminal_hold_no_sequence_but_their_own(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "300")
     plan: Any = SimpleNamespace(campaign=SimpleNamespace(name=HOSTILE), cells=())
@@ -95,9 +87,7 @@ def test_bars_on_a_terminal_hold_no_sequence_but_their_own(
     assert not [each for each in ("\x1b[2J", "\x1b]0", *"\x07\x9b\u202e\x00") if each in printed]
 
 
-def test_json_holds_the_text_itself_and_no_raw_control_character(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_holds_the_text_itself_and_no_raw_control_character(monkeypatch, capsys):
     app = typer.Typer()
     app.command()(lambda: output.emit({HOSTILE: ["größer \U000e0041"]}, True, table))
     monkeypatch.setattr(cli, "build", lambda: app)
@@ -109,9 +99,7 @@ def test_json_holds_the_text_itself_and_no_raw_control_character(
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_bundle_does_not_speak(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
-) -> None:
+def test_a_bundle_does_not_speak(tmp_path, capsys, as_json):
     """The manifest may name files that do not exist."""
     name = HOSTILE.replace("\udc80", "")
     entry = {"path": f"{name}\nbundle.zip: as stated.", "sha256": "0" * 64, "bytes": 1}

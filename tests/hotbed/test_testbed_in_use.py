@@ -71,7 +71,7 @@ def verbs_of_testbeds(command: Any, name: str = "") -> Iterator[str]:
         yield name
 
 
-def test_no_verb_of_testbeds_is_forgotten() -> None:
+def test_no_verb_of_testbeds_is_forgotten():
     found = set(verbs_of_testbeds(cli.command(cli.build())))
     assert found == (CHANGING.keys() | OTHERS) - {"up", "down"}
 
@@ -104,13 +104,7 @@ def holder(site: FakeSite, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("verb", sorted(CHANGING))
-def test_it_is_refused_and_says_who_holds_the_testbed(
-    verb: str,
-    site: FakeSite,
-    holder: subprocess.Popen[bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_it_is_refused_and_says_who_holds_the_testbed(verb, site, holder, monkeypatch, capsys):
     from campaigns.papers.prioritymeister import apply
     from campaigns.papers.twochoice import bench
 
@@ -133,17 +127,13 @@ def test_it_is_refused_and_says_who_holds_the_testbed(
     ]
 
 
-def test_down_by_force_ends_the_holder_cleanly_first(
-    site: FakeSite, holder: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_down_by_force_ends_the_holder_cleanly_first(site, holder, tmp_path):
     assert hotbed("down", "--force") == 0
     assert (tmp_path / "ended").read_text() == "put back"
     assert site.names() == []
 
 
-def test_it_goes_ahead_after_a_holder_that_was_killed(
-    site: FakeSite, holder: subprocess.Popen[bytes]
-) -> None:
+def test_it_goes_ahead_after_a_holder_that_was_killed(site, holder):
     holder.kill()
     holder.wait()
     assert hotbed("snapshot", "delete", "clean") == 0

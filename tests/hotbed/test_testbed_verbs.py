@@ -66,7 +66,7 @@ def spec_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_up_status_snapshots_down(site: FakeSite, spec_file: Path, ask: Ask) -> None:
+def test_up_status_snapshots_down(site, spec_file, ask):
     def report(*words: object) -> Any:
         return json.loads(ask(*words, "--json").out)
 
@@ -86,9 +86,7 @@ def test_up_status_snapshots_down(site: FakeSite, spec_file: Path, ask: Ask) -> 
     assert "nothing to remove" in ask("down", "--all").out
 
 
-def test_what_was_interrupted_says_in_a_line_how_to_resume(
-    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_interrupted_says_in_a_line_how_to_resume(site, spec_file, ask, monkeypatch):
     ask("up", spec_file)
     site.snapshot("small", "clean")
     for ending, code in ((KeyboardInterrupt(), 130), (SystemExit(143), 143)):
@@ -101,9 +99,7 @@ def test_what_was_interrupted_says_in_a_line_how_to_resume(
             assert last.endswith(shlex.join(["hotbed", *words]))
 
 
-def test_down_all_goes_on_after_one_that_cannot_be_removed(
-    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_down_all_goes_on_after_one_that_cannot_be_removed(site, spec_file, ask, monkeypatch):
     for name in ("first", "away", "last"):
         ask("up", spec_file, "--name", name)
     release = site.release
@@ -121,9 +117,7 @@ def test_down_all_goes_on_after_one_that_cannot_be_removed(
     assert ask("down", code=1).err.count("host h1 does not answer") == 1
 
 
-def test_doctor_looks_for_open_back_ends_where_a_testbed_is_up(
-    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_looks_for_open_back_ends_where_a_testbed_is_up(site, spec_file, ask, monkeypatch):
     opened = {"osd0": CheckResult("peers", "ports 873", False, "no rule for 873", "hotbed deploy")}
     monkeypatch.setattr(doctor, "diagnose", lambda *_: [])
     monkeypatch.setattr(doctor, "peer_findings", lambda testbed: opened)
@@ -135,9 +129,7 @@ def test_doctor_looks_for_open_back_ends_where_a_testbed_is_up(
     ask("doctor", "--site", spec_file)
 
 
-def test_one_that_cannot_be_asked_does_not_hide_the_others(
-    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_cannot_be_asked_does_not_hide_the_others(site, spec_file, ask, monkeypatch):
     for name in ("away", "there"):
         ask("up", spec_file, "--name", name)
     status = site.status
@@ -154,9 +146,7 @@ def test_one_that_cannot_be_asked_does_not_hide_the_others(
     assert "Try again in 30 s" in ask("status", "away", code=1).err
 
 
-def test_a_users_mistakes_are_one_sentence(
-    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_users_mistakes_are_one_sentence(site, spec_file, ask, monkeypatch):
     for words, said in (
         (("down", "gone"), "no testbed 'gone'"),
         (("down", "gone", "--all"), "not both"),
@@ -175,9 +165,7 @@ def test_a_users_mistakes_are_one_sentence(
     assert site.names() == []
 
 
-def test_exec_prefixes_lines_and_fails_when_one_does(
-    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exec_prefixes_lines_and_fails_when_one_does(site, spec_file, ask, monkeypatch):
     ask("up", spec_file)
     lines = ask("exec", "osd", "--", "echo", "two  words", "$HOME").out.splitlines()
     assert sorted(lines) == ["osd0 | two  words $HOME", "osd1 | two  words $HOME"]
@@ -188,9 +176,7 @@ def test_exec_prefixes_lines_and_fails_when_one_does(
     assert ask("exec", "all", "--", "true", code=1).err.strip() == "osd1  | exit code 3"
 
 
-def test_ssh_hands_over(
-    site: FakeSite, spec_file: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ssh_hands_over(site, spec_file, ask, monkeypatch):
     ask("up", spec_file)
     seen: list[str] = []
 
@@ -213,9 +199,7 @@ def test_ssh_hands_over(
     "words",
     [("top", "--once"), *(("control", *verb) for verb in (["stop"], ["status"], ["log", "dlr"]))],
 )
-def test_looking_and_stopping_work_on_what_is_there(
-    site: FakeSite, spec_file: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
+def test_looking_and_stopping_work_on_what_is_there(site, spec_file, monkeypatch, words):
     site.fail_after = 2
     assert hotbed("up", spec_file) == 1
     assert hotbed("exec", "admin", "--", "true") == 0
@@ -268,7 +252,7 @@ def kind_of(testbed: Testbed) -> str:
     return spec_of(testbed).ceph().deployer.kind
 
 
-def test_a_dry_run_of_a_deployment_does_nothing(up: Testbed, ask: Ask) -> None:
+def test_a_dry_run_of_a_deployment_does_nothing(up, ask):
     plan = json.loads(ask("deploy", "--deployer", "cephadm", "--dry-run", "--json").out)
     assert plan["deployer"] == "cephadm" and "untested on a live cluster" in plan["notes"][0]
     assert "own: Ceph" in ask("deploy", "--dry-run").out
@@ -287,18 +271,14 @@ def test_a_dry_run_of_a_deployment_does_nothing(up: Testbed, ask: Ask) -> None:
         ("--packages", ("--packages", "--remove")),
     ],
 )
-def test_mistakes_in_a_deployment(
-    up: Testbed, ask: Ask, arguments: str, facts: tuple[str, ...]
-) -> None:
+def test_mistakes_in_a_deployment(up, ask, arguments, facts):
     error = " ".join(ask("deploy", *arguments.split(), code=2).err.split())
     assert all(fact in error for fact in facts)
     assert not deployers.begun(up)
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
-def test_a_deployer_that_the_site_refuses_changes_nothing(
-    up: Testbed, site: FakeSite, monkeypatch: pytest.MonkeyPatch, dry_run: tuple[str, ...]
-) -> None:
+def test_a_deployer_that_the_site_refuses_changes_nothing(up, site, monkeypatch, dry_run):
     def plan(spec: TestbedSpec) -> None:
         raise UserError(f"not {spec.ceph().deployer.kind}")
 
@@ -308,9 +288,7 @@ def test_a_deployer_that_the_site_refuses_changes_nothing(
     assert not deployers.begun(up)
 
 
-def test_the_choice_of_a_deployer_is_kept_and_removal_is_by_the_same(
-    up: Testbed, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_choice_of_a_deployer_is_kept_and_removal_is_by_the_same(up, ask, monkeypatch):
     log: list[tuple[str, str]] = []
     monkeypatch.setattr(deployers, "deployer", lambda kind: Scripted(kind, log))
     ask("deploy", "--deployer", "cephadm", "--no-snapshot")
@@ -338,7 +316,7 @@ def leased(monkeypatch: pytest.MonkeyPatch, lease_s: float | None) -> FakeSite:
     return site
 
 
-def test_more_hours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_hours(ask, monkeypatch):
     site = leased(monkeypatch, 3600)
     report = json.loads(ask("extend", "small", "2.5", "--json").out)
     ends = {"ends_at_s": NOW + 12600, "ends_in_s": 12600, "node_hours_left": 10.5}
@@ -353,9 +331,7 @@ def test_more_hours(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is building (there is no lease yet)" in ask("extend", "small", "1", code=2).err
 
 
-def test_status_tells_when_it_ends_and_what_is_still_to_come(
-    ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_tells_when_it_ends_and_what_is_still_to_come(ask, monkeypatch):
     leased(monkeypatch, 7200)
     assert "2027-01-15 10:00 UTC, in 2 h 00 min" in ask("status").out
     assert "lease ends 2027-01-15 10:00 UTC" in ask("status", "small").out
@@ -365,7 +341,7 @@ def test_status_tells_when_it_ends_and_what_is_still_to_come(
     assert row["ends_in_s"] == 7200
 
 
-def test_a_campaign_that_a_lease_ended_has_an_exit_code_of_its_own() -> None:
+def test_a_campaign_that_a_lease_ended_has_an_exit_code_of_its_own():
     missing = (("seq none default (block 0)", "not started"),)
     ended = CampaignResult("tiny", 8, 0, 7, missing, lease="the lease ends soon")
     assert stopped(ended) == EXIT_LEASE == 75

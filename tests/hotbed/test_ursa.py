@@ -14,7 +14,7 @@ from controllers.ursa.io import load_instance
 from schemas.errors import UserError
 
 
-def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_and_check(tmp_path, capsys):
     path, out = write(tmp_path / "a.npz"), tmp_path / "plans" / "plan.npz"
     summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out)
     names = ("hot_before", "hot_after_swaps", "hot_after", "swaps", "moves")
@@ -41,7 +41,7 @@ def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (code, "hot after swaps" in text) == (0, True)
 
 
-def test_what_is_infeasible_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_infeasible_is_told(tmp_path, capsys):
     tight = np.array([6, 0, 0, 0, 0, 0], np.float32)
     path, out = write(tmp_path / "a.npz", capacity=tight), tmp_path / "plan.npz"
     summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out, code=3)
@@ -61,7 +61,7 @@ def test_what_is_infeasible_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "still hot" in report["violations"][0]
 
 
-def test_no_file_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_file_is_overwritten(tmp_path, capsys):
     path = write(tmp_path / "a.npz")
     held = path.read_bytes()
     size = ("--nodes", 50, "--partitions", "1K")
@@ -120,9 +120,7 @@ BAD: dict[str, tuple[Arrays, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_malformed_instance_gets_one_sentence(
-    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_malformed_instance_gets_one_sentence(case, tmp_path, capsys):
     changes, says = BAD[case]
     assert says in refused(capsys, "plan", write(tmp_path / "bad.npz", **changes))
 
@@ -144,16 +142,14 @@ def _files(folder: Path) -> dict[str, Path]:
     return paths | {"no file": folder / "no.npz", "folder": folder, "npy": folder / "array.npy"}
 
 
-def test_what_is_no_archive_gets_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_archive_gets_one_sentence(tmp_path, capsys):
     good = write(tmp_path / "good.npz")
     for name, path in _files(tmp_path).items():
         for words in (["plan", path], ["check", path, path], ["check", good, path]):
             assert str(path) in refused(capsys, *words), name
 
 
-def test_damaged_files_never_end_in_a_traceback(tmp_path: Path) -> None:
+def test_damaged_files_never_end_in_a_traceback(tmp_path):
     whole = write(tmp_path / "whole.npz").read_bytes()
     path = tmp_path / "damaged.npz"
     rng = np.random.Generator(np.random.PCG64(1))
@@ -197,9 +193,7 @@ WRONG: dict[str, tuple[Arrays, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_check_finds_what_is_wrong(
-    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_finds_what_is_wrong(case, tmp_path, capsys):
     path, out = write(tmp_path / "a.npz"), tmp_path / "plan.npz"
     np.savez(out, **_plan())
     assert answer(capsys, "check", path, out)["valid"] is True
@@ -211,9 +205,7 @@ def test_check_finds_what_is_wrong(
     assert says in " ".join(report["violations"])
 
 
-def test_generate_plan_check(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generate_plan_check(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["--nodes", "60", "--partitions", "6K", "--seed", "1", "--kind", "s2"]
     facts = answer(capsys, "generate", *words)

@@ -21,9 +21,7 @@ SMALL = ["--nodes", "60", "--partitions", "6K", "--seed", "1", "--kind", "s2"]
         ["--group-size", "4", "--racks", "12", "--domain", "nested"],
     ],
 )
-def test_generate_plan_check(
-    more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_generate_plan_check(more, tmp_path, capsys):
     path, out = tmp_path / "a.npz", tmp_path / "plan.npz"
     facts = answer(capsys, "generate", *SMALL, *more, "--out", path)
     summary = answer(capsys, "plan", path, "--out", out)
@@ -50,9 +48,7 @@ def test_generate_plan_check(
         (["--max-moves", "1", "--method", "joint"], "method joint is for"),
     ],
 )
-def test_wrong_options_get_one_sentence(
-    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_options_get_one_sentence(words, says, tmp_path, capsys):
     code, _, err = run(capsys, "ursa", "plan", write(tmp_path / "a.npz"), *words)
     assert code == 2
     assert says in err
@@ -60,7 +56,7 @@ def test_wrong_options_get_one_sentence(
 
 
 @pytest.mark.slow
-def test_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget(tmp_path, capsys):
     one = {"capacity": np.array([1, 12, 12, 12, 12, 12], np.float32)}
     path, out = write(tmp_path / "a.npz", **one), tmp_path / "plan.npz"
     words = ["plan", path, "--method", "greedy", "--max-moves", "1", "--out", out]
@@ -93,7 +89,7 @@ def _changes(path: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.slow
-def test_rounds_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rounds_of_files(tmp_path, capsys):
     path, out = write(tmp_path / "a.npz"), tmp_path / "plans"
     change = _changes(tmp_path / "change.npz")
     back = _changes(tmp_path / "back.npz", primary_load=np.array([2], np.float32))
@@ -130,9 +126,7 @@ def test_rounds_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["LACKS"], "lacks partition"),
     ],
 )
-def test_wrong_rounds_get_one_sentence(
-    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_rounds_get_one_sentence(words, says, tmp_path, capsys):
     files = {
         "CHANGE": str(_changes(tmp_path / "change.npz")),
         "LACKS": str(_changes(tmp_path / "lacks.npz", partition=None)),
@@ -142,7 +136,7 @@ def test_wrong_rounds_get_one_sentence(
 
 
 @pytest.mark.slow
-def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare(tmp_path, capsys):
     path = tmp_path / "a.npz"
     tight = ["--ratio-median", "0.6", "--ratio-sigma", "0.5"]
     few = ["--nodes", "20", "--partitions", "600", "--seed", "2"]

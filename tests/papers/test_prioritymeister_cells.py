@@ -25,7 +25,7 @@ from analysis.core.report import build as build_report
 from campaigns.engine import session
 from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign
 from campaigns.engine.dask import Workers
-from campaigns.engine.display import Silent
+from campaigns.engine.display import Progress
 from campaigns.engine.plan import Cell, raw_cells
 from campaigns.engine.session import Request
 from campaigns.papers.prioritymeister.cell import (
@@ -541,10 +541,10 @@ def test_simulated_cells_keep_their_bounds_and_have_a_report(tmp_path: Path) -> 
     file = tmp_path / "pm-small.yaml"
     file.write_text(yaml.safe_dump(SMALL))
     request = Request(str(file), artifacts=tmp_path / "artifacts")
-    result = session.run(request, progress=Silent(), workers=Workers(count=1))
+    result = session.run(request, progress=Progress(), workers=Workers(count=1))
     assert result.ok, result.sentence
     assert result.ran == 5
-    again = session.run(request, progress=Silent(), workers=Workers(count=1))
+    again = session.run(request, progress=Progress(), workers=Workers(count=1))
     assert (again.already_done, again.ran) == (5, 0)
     extras = {
         (run.run.parameters["scenario"], run.run.parameters["policy"]): run.summary.extra

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 import pytest
 
-from schemas.cells import Cells, SizedCell
+from schemas.cells import SizedCell
 from schemas.cells.dlr import DLR, OpenLoopWrites
 from schemas.cells.mos import COSPERF, MOS
 from schemas.cells.prioritymeister import PM
@@ -21,7 +20,7 @@ ALL |= {"mos": MOS, "cosperf": COSPERF}
 
 
 @pytest.mark.parametrize("cells", ALL.values(), ids=ALL)
-def test_no_two_models_fit_one_cell(cells: Cells[Any]) -> None:
+def test_no_two_models_fit_one_cell(cells):
     for one, other in combinations(cells.members, 2):
         by = [name for name in one.model_fields if name in ("op", "scenario", "experiment")]
         by += [name for name in one.model_fields if name in ("method", "scheduler", "policy")]
@@ -35,7 +34,7 @@ def test_no_two_models_fit_one_cell(cells: Cells[Any]) -> None:
 
 
 @pytest.mark.parametrize("cells", ALL.values(), ids=ALL)
-def test_the_names_of_a_kind_are_those_of_its_models(cells: Cells[Any]) -> None:
+def test_the_names_of_a_kind_are_those_of_its_models(cells):
     fields = {name for model in cells.members for name in model.model_fields}
     assert set(cells.fields) == fields
     assert set(cells.names) - fields <= {"size"}
@@ -53,15 +52,13 @@ def test_the_names_of_a_kind_are_those_of_its_models(cells: Cells[Any]) -> None:
         ({"op": "seq", "hot_nodes": True}, "x: hot_nodes", ["True", "a whole "]),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(
-    values: dict[str, Any], where: str, facts: list[str]
-) -> None:
+def test_what_is_wrong_is_told_with_its_place(values, where, facts):
     with raises(UserError, *facts) as raised:
         DLR.check(values, "x")
     assert str(raised.value).startswith(f"{where}: ")
 
 
-def test_what_a_campaign_says_of_all_cells_may_be_idle() -> None:
+def test_what_a_campaign_says_of_all_cells_may_be_idle():
     """For example `hot_nodes` for a grid of open-loop writes, and defaults of other models."""
     plain = DLR.of(op="open", scenario="skew", rate=5)
     assert isinstance(plain, OpenLoopWrites)

@@ -14,7 +14,6 @@ from schemas.names import UnsafeNameError
 
 CLAUSES = st.text(alphabet="ab1'`/-=()\n\t .,;:", max_size=30)
 PLACES = st.text(alphabet="ab1/-.", max_size=30)
-WORDS = st.from_regex(r"[a-z0-9`'/-]+( [a-z0-9`'/-]+){0,4}", fullmatch=True)
 
 
 @pytest.mark.parametrize(
@@ -34,19 +33,12 @@ WORDS = st.from_regex(r"[a-z0-9`'/-]+( [a-z0-9`'/-]+){0,4}", fullmatch=True)
         (UserError("is empty", where="/a  b/trace."), "/a  b/trace.: is empty."),
     ],
 )
-def test_sentences(error: UserError, said: str) -> None:
+def test_sentences(error, said):
     assert str(error) == said
 
 
-@given(WORDS, WORDS, WORDS, WORDS)
-def test_all_parts_are_there_once_in_order(what: str, where: str, allowed: str, do: str) -> None:
-    said = str(UserError(what, where=where, allowed=allowed, do=do))
-    assert said == f"{where}: {what}; allowed: {allowed}; {do}."
-    assert UserError(what).at(where).at(do).where == f"{do}: {where}"
-
-
 @given(CLAUSES, PLACES, CLAUSES, CLAUSES)
-def test_any_parts_make_one_line_with_one_end(what: str, where: str, allowed: str, do: str) -> None:
+def test_any_parts_make_one_line_with_one_end(what, where, allowed, do):
     said = sentence(what, where, allowed, do)
     assert said == " ".join(said.split()) or said == "."
     assert said.endswith(".") and not said.endswith((",.", ";.", ":."))
@@ -54,14 +46,13 @@ def test_any_parts_make_one_line_with_one_end(what: str, where: str, allowed: st
     assert sentence(said) == said
 
 
-@given(CLAUSES, CLAUSES, CLAUSES, CLAUSES)
-def test_fields_survive_another_process(what: str, where: str, allowed: str, do: str) -> None:
-    error = UserError(what, where=where, allowed=allowed, do=do)
-    again = pickle.loads(pickle.dumps(error))
-    assert (str(again), vars(again)) == (str(error), vars(error))
-
-
-def test_errors_with_arguments_of_their_own_survive_another_process() -> None:
-    error = UnsafeNameError("../x", "node a", "leaves its folder")
+@pytest.mark.parametrize(
+    "error",
+    [
+        UserError("-5 B/s", where="osd.disk", allowed="above 0", do="give 150MB/s"),
+        UnsafeNameError("../x", "node a", "leaves its folder"),
+    ],
+)
+def test_fields_survive_another_process(error):
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

@@ -27,7 +27,7 @@ HOLDERS: dict[str, Callable[[Path], AbstractContextManager[object]]] = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_no_lock_is_taken_through_a_link(holder: str, tmp_path: Path) -> None:
+def test_no_lock_is_taken_through_a_link(holder, tmp_path):
     link, target = tmp_path / "lock", tmp_path / "theirs"
     link.symlink_to(target)
     with pytest.raises((OSError, HotbedError)), HOLDERS[holder](link):
@@ -35,7 +35,7 @@ def test_no_lock_is_taken_through_a_link(holder: str, tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_a_lock_has_one_holder_and_ends_with_its_descriptor(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_and_ends_with_its_descriptor(tmp_path):
     handle = take(tmp_path / "deep" / "lock")
     with pytest.raises(BlockingIOError):
         take(tmp_path / "deep" / "lock", wait_s=0.0)
@@ -43,7 +43,7 @@ def test_a_lock_has_one_holder_and_ends_with_its_descriptor(tmp_path: Path) -> N
     os.close(take(tmp_path / "deep" / "lock", wait_s=0.0))
 
 
-def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
+def test_a_lock_is_not_inherited(tmp_path):
     handle = open_lock(tmp_path / "lock")
     code = f"import os; os.fstat({handle})"
     child = [sys.executable, "-c", code]
@@ -51,7 +51,7 @@ def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
     os.close(handle)
 
 
-def test_locks_of_the_machine_are_closed_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_of_the_machine_are_closed_to_others(monkeypatch):
     path = machine_lock("subnet")
     for folder in (path.parent, path.parent.parent):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -63,7 +63,7 @@ def test_locks_of_the_machine_are_closed_to_others(monkeypatch: pytest.MonkeyPat
         own_folder(path.parent)
 
 
-def test_nobody_s_folder_is_in_one_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_s_folder_is_in_one_of_all(tmp_path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert run_folder() == locks.RUN
     monkeypatch.setattr("os.geteuid", lambda: 12345)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -25,7 +24,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("file", OLDER, ids=lambda file: file.stem)
-def test_an_older_run_is_read_as_one_of_its_kind(file: Path) -> None:
+def test_an_older_run_is_read_as_one_of_its_kind(file):
     assert {one.stem.split("-")[0] for one in OLDER} == set(KINDS)
     run = Run.model_validate_json(file.read_bytes())
     assert run.kind == KINDS[file.stem.split("-")[0]]
@@ -51,7 +50,7 @@ def test_an_older_run_is_read_as_one_of_its_kind(file: Path) -> None:
     ],
     ids=str,
 )
-def test_a_run_of_no_known_kind_or_version_is_refused(changes: dict[str, Any]) -> None:
+def test_a_run_of_no_known_kind_or_version_is_refused(changes):
     older = json.loads(OLDER[0].read_text())
     with pytest.raises(ValidationError):
         Run.model_validate(older | changes)

@@ -124,7 +124,7 @@ CASES: list[tuple[Mapping[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("data", "said"), CASES)
-def test_words(data: Mapping[str, Any], said: str) -> None:
+def test_words(data, said):
     with pytest.raises(ValidationError) as error:
         Site.model_validate(data)
     assert str(mistake(error.value, Site).error("a.yaml")).startswith(f"a.yaml: {said}")
@@ -213,12 +213,7 @@ FILES: list[tuple[Callable[[Path, Mapping[str, Any]], None], Mapping[str, Any], 
 
 
 @pytest.mark.parametrize(("write_and_read", "body", "said"), FILES)
-def test_every_file_says_what_is_allowed(
-    tmp_path: Path,
-    write_and_read: Callable[[Path, Mapping[str, Any]], None],
-    body: Mapping[str, Any],
-    said: str,
-) -> None:
+def test_every_file_says_what_is_allowed(tmp_path, write_and_read, body, said):
     path = tmp_path / "mine.yaml"
     with raises(UserError, said) as error:
         write_and_read(path, body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -23,12 +22,12 @@ UNSAFE = (
 
 
 @pytest.mark.parametrize("name", SAFE)
-def test_a_relative_path_is_returned(name: str) -> None:
+def test_a_relative_path_is_returned(name):
     assert safe_path(name, "node n1") == name
 
 
 @pytest.mark.parametrize("name", UNSAFE)
-def test_an_unsafe_name_is_refused_with_its_source(name: str) -> None:
+def test_an_unsafe_name_is_refused_with_its_source(name):
     with pytest.raises(UnsafeNameError) as caught:
         safe_path(name, "node n1")
     assert (caught.value.name, caught.value.source) == (name, "node n1")
@@ -36,7 +35,7 @@ def test_an_unsafe_name_is_refused_with_its_source(name: str) -> None:
 
 
 @given(st.text(alphabet="ab1._-/ \\:\n\u00e9~", max_size=12))
-def test_the_quick_check_accepts_nothing_that_the_whole_one_refuses(name: str) -> None:
+def test_the_quick_check_accepts_nothing_that_the_whole_one_refuses(name):
     if names._PLAIN.fullmatch(name):
         assert names._unsafe(name) is None
 
@@ -65,9 +64,7 @@ def _special(kind: bytes, target: str = "") -> tarfile.TarInfo:
         *(_special(kind) for kind in (tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE)),
     ],
 )
-def test_a_tar_archive_that_leads_out_leaves_nothing(
-    tmp_path: Path, bad: tarfile.TarInfo | str
-) -> None:
+def test_a_tar_archive_that_leads_out_leaves_nothing(tmp_path, bad):
     (tmp_path / "in").mkdir()
     with pytest.raises(UnsafeNameError):
         unpack_tar(_tar("good", bad), tmp_path / "in", "node n1")
@@ -80,8 +77,8 @@ def test_a_tar_archive_that_leads_out_leaves_nothing(
     ids=["replaces", "empty", "text", "cut off", "large"],
 )
 def test_a_tar_archive_that_is_damaged_large_or_replaces_a_file_is_refused(
-    tmp_path: Path, data: bytes, most_bytes: int
-) -> None:
+    tmp_path, data, most_bytes
+):
     (tmp_path / "a").write_bytes(b"mine")
     with pytest.raises(UserError):
         unpack_tar(data, tmp_path, "node n1", most_bytes=most_bytes)
