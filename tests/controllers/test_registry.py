@@ -33,6 +33,9 @@ def test_an_unknown_name_is_told_with_the_known_ones():
         ("dlr-pg", {"max_swaps": 1.5}, "allowed: a whole number"),
         ("default", {"x": 1}, "allowed: none"),
         ("oracle", {"affinity": -1}, "allowed: 0 to 1"),
+        ("ursa", {"capacity": -1}, "'capacity'"),
+        ("htoc", {"fault_domain": "room"}, "allowed: host, rack"),
+        ("ursa", {"dry_run": "maybe"}, "allowed: true, false"),
     ],
 )
 def test_parameters_are_checked(name, parameters, words):
