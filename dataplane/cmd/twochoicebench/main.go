@@ -31,7 +31,7 @@ import (
 )
 
 var verbs = map[string]func(context.Context, []string) error{"write": write, "verify": verify, "probe": probe,
-	"status": status, "apps": applications, "process": process, "table": table}
+	"status": status}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -272,6 +272,10 @@ func statusOf(ctx context.Context, c server.Cluster, p *server.Prober) ([]agentS
 		}
 	}
 	return out, nil
+}
+
+func init() {
+	verbs["apps"], verbs["process"], verbs["table"] = applications, process, table
 }
 
 // applications runs a plan: many applications in parallel, each client process a real process.

@@ -128,7 +128,7 @@ func (c *client) flush() {
 		c.w.send(c.peer, s)
 		if call := s.Call; call != 0 && s.Kind != protocol.Decide {
 			c.w.after(c.w.plan.patience+time.Duration(c.w.network.Exp()*float64(c.w.plan.patience)/4), func() {
-				if c.w.clients[c.peer] == c {
+				if c.w.clients[c.peer] == c && c.machine.Waiting(call) {
 					c.machine.Timeout(c.w.k.Now(), call)
 					c.flush()
 				}

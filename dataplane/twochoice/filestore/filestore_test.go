@@ -189,6 +189,29 @@ func TestAFolderIsOneAgentsAndHasNoLeftovers(t *testing.T) {
 	}
 }
 
+func TestATornTailIsCutOffAndRecorded(t *testing.T) {
+	d, path := mustOpen(t)
+	for i := range uint64(5) {
+		must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
+			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
+	}
+	torn, err := os.ReadFile(filepath.Join(path, LogName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A kill during a call leaves the beginning of an append in the first copy. A separate record
+	// marks that it was cut off: without it, acknowledged fragments could be swept.
+	other := t.TempDir()
+	copy(torn[len(bytes.TrimRight(torn[:4096], "\x00"))+8:], "RFRM")
+	if err := os.WriteFile(filepath.Join(other, LogName), torn, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, found, err := open(t, other)
+	if err != nil || found.Recovery.TornBytes == 0 || len(found.Records) != 6 || found.Records[5] != protocol.CutRecord() {
+		t.Fatalf("a torn log: %+v, %v", found, err)
+	}
+}
+
 // met is a folder that runs `before` just before a base is opened or created, and just before names
 // are made durable.
 type met struct {

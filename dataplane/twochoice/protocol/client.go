@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -85,6 +84,7 @@ type operation struct {
 	home     Node
 	from, to uint64
 	timeouts int
+	calls    []uint64
 
 	// of a write
 	data    []byte
@@ -121,6 +121,9 @@ func (c *Client) Take() ([]Send, []Finished) {
 	c.sends, c.finished = nil, nil
 	return sends, finished
 }
+
+// Waiting reports whether a request is unanswered.
+func (c *Client) Waiting(call uint64) bool { return c.calls[call] != nil }
 
 // Request returns an unanswered request, for its driver to resend.
 func (c *Client) Request(call uint64) (Send, bool) {
@@ -206,12 +209,16 @@ func (c *Client) ask(o *operation, to Node, piece int, m Message) {
 	m.Call = c.call
 	x := &exchange{op: o, send: Send{Peer(to), m}, piece: piece}
 	c.calls[c.call] = x
+	o.calls = append(o.calls, c.call)
 	c.sends = append(c.sends, x.send)
 }
 
 // hush forgets the operation's requests, so that their answers are ignored.
 func (c *Client) hush(o *operation) {
-	maps.DeleteFunc(c.calls, func(_ uint64, x *exchange) bool { return x.op == o })
+	for _, call := range o.calls {
+		delete(c.calls, call)
+	}
+	o.calls = o.calls[:0]
 }
 
 func (c *Client) finish(o *operation, f Finished) {
@@ -593,7 +600,13 @@ func (c *Client) retarget(o *operation, from Node) {
 
 // hushTarget forgets the requests to target i.
 func (c *Client) hushTarget(o *operation, i int) {
-	maps.DeleteFunc(c.calls, func(_ uint64, x *exchange) bool { return x.op == o && x.piece == i })
+	o.calls = slices.DeleteFunc(o.calls, func(call uint64) bool {
+		x := c.calls[call]
+		if x != nil && x.piece == i {
+			delete(c.calls, call)
+		}
+		return x == nil || x.piece == i
+	})
 }
 
 // register asks the home to order the write (step 4 of figure 8).

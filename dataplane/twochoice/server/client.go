@@ -126,7 +126,8 @@ func (c *Client) step(do func(now time.Duration)) {
 		if s.Kind == protocol.Probe {
 			patience = time.Duration(c.cluster.ProbePatience)
 		}
-		time.AfterFunc(patience, func() { c.step(func(now time.Duration) { c.machine.Timeout(now, s.Call) }) })
+		call := s.Call
+		time.AfterFunc(patience, func() { c.late(call) })
 	}
 	for _, f := range finished {
 		c.waiting[f.Op] <- f
@@ -151,6 +152,16 @@ func (c *Client) later(call uint64) {
 			delete(c.busy, call)
 		}
 	})
+}
+
+// late reports an unanswered request to the machine.
+func (c *Client) late(call uint64) {
+	c.mu.Lock()
+	late := c.machine.Waiting(call)
+	c.mu.Unlock()
+	if late {
+		c.step(func(now time.Duration) { c.machine.Timeout(now, call) })
+	}
 }
 
 // do begins an operation and waits for its end.
