@@ -59,6 +59,7 @@ NETWORK = [
     ({"congestion_control": "no such"}, "congestion_control"),
     # A name that becomes part of a command.
     ({"congestion_control": "reno\n"}, "congestion_control"),
+    ({"congestion_control": "reno\ncubic"}, "congestion_control"),
     ({"priority_levels": 8}, "network.priority_levels"),
 ]
 RACKS = [
@@ -117,6 +118,8 @@ STORES = [
     ({"kind": "nfs4"}, "store"),
     ({"kind": "nfs", "pools": []}, "store.pools"),
     ({"kind": "nfs", "export": "/../etc"}, "store"),
+    ({"kind": "nfs", "export": "/a b"}, "store"),
+    ({"kind": "twochoice", "copies": 3}, "store.copies"),
     ({"kind": "nfs", "port": 111, "mount_port": 111}, "mount_port"),
     ({"kind": "nfs", "port": 0}, "store.port"),
     ({"kind": "nfs", "profile": "no.json"}, "profile"),

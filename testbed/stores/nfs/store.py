@@ -141,7 +141,7 @@ class NfsStore:
 def _node_of(action: Mapping[str, Any]) -> str:
     """Return the node of a well-formed action."""
     kind = action.get("action")
-    if kind not in ACTIONS:
+    if not isinstance(kind, str) or kind not in ACTIONS:
         raise UserError(f"action {kind!r} is not the NFS store's", allowed=", ".join(ACTIONS))
     for name in ACTIONS[kind]:
         if name not in action:

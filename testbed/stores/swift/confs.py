@@ -66,7 +66,7 @@ def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> tuple[dict[str, str]
             f"/usr/bin/memcached -u nobody -l {wanted['memcached']} -p {MEMCACHE_PORT} -U 0 -m 32",
         )
     if wanted.get("rsync"):
-        files[f"{ETC}/rsyncd.conf"] = _rsyncd(wanted["rsync"], wanted["rsync_peers"])
+        files[f"{ETC}/rsyncd.conf"] = _rsyncd(wanted["rsync"], wanted.get("rsync_peers", ()))
         units["hotbed-swift-rsync.service"] = _plain_unit(
             "Copies of Swift's databases between storage nodes",
             f"/usr/bin/rsync --daemon --no-detach --config={ETC}/rsyncd.conf",

@@ -133,6 +133,26 @@ def test_a_load_that_cannot_start_is_told_and_not_called_hot(tmp_path):
     assert hot(tmp_path) == ["osd0"]
 
 
+def test_a_state_is_never_half_written(tmp_path):
+    stop = threading.Event()
+    subject = disturber(Nodes(), tmp_path)
+
+    def churn() -> None:
+        while not stop.is_set():
+            subject.at_once()
+            subject.finish()
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        for _ in range(300):
+            state = read_state(tmp_path)
+            assert state is not None and set(state["hot_nodes"]) <= {"osd0", "osd1"}
+    finally:
+        stop.set()
+        thread.join(10)
+
+
 @pytest.mark.parametrize(
     ("plan", "message"),
     [

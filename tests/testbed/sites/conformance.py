@@ -23,10 +23,17 @@ from testbed.sites.contract import (
 from testbed.spec import TestbedSpec, renamed
 from tests.errors import raises
 
+ABILITIES: dict[str, tuple[type, ...]] = {
+    "fake": (SnapshotSite, ShapingSite, FaultSite, UsageSite),
+    "local": (SnapshotSite, ShapingSite, FaultSite, UsageSite),
+}
+
 
 def needs(site: Site, ability: type) -> None:
-    if not isinstance(site, ability):
+    """Skip a test of an ability that the site's kind does not have."""
+    if ability not in ABILITIES.get(site.kind, (UsageSite,)):
         pytest.skip(f"site {site.kind} is no {ability.__name__}")
+    assert isinstance(site, ability)
 
 
 class Heard:

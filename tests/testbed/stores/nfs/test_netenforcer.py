@@ -333,6 +333,8 @@ def printed(data):
             ("classes", "rate 10Mbit ceil 20Mbit", "rate 11Mbit ceil 20Mbit"),
             "class 1001:1 has rate",
         ),
+        (("classes", "burst 256Kb", "burst 200Kb"), "class 1001:1 has burst 204800, not 262144"),
+        (("table", '"10.99.0.3"', '"10.99.0.9"'), "mark 10.99.0.3/32 8 is missing"),
         (("filters", "0a630003", "0a630004"), "filter ip 0a630003/ffffffff at 16 1:101 is missing"),
         (("qdiscs", '"handle":"1001:"', '"handle":"1009:"'), "qdisc 1001: 1000:1 htb is missing"),
         (("table", '"cs7"', '"cs6"'), "mark 10.99.0.1/32 10.99.0.2/32 56 is missing"),
