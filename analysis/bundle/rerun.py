@@ -131,8 +131,8 @@ class RerunComparison:
         intervals on both sides."""
         if not self.matched:
             return False
-        told = any(one.outcome in _HELD for one in self.claims)
-        return told or self.exact or self.identical == self.matched
+        compared = any(one.outcome in _HELD for one in self.claims)
+        return compared or self.exact or self.identical == self.matched
 
     @property
     def ok(self) -> bool:

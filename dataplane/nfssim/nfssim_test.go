@@ -202,7 +202,7 @@ func TestAWorkloadContinuesItsOwnRequests(t *testing.T) {
 	}
 }
 
-func TestTheEnforcerChargesWhatItIsTold(t *testing.T) {
+func TestTheEnforcerChargesTheGivenCost(t *testing.T) {
 	s := one(enforcer.PM, "w")
 	s.Profiles["flat"] = json.RawMessage(`{"type": "storageConstant", "base": 0.002, "readBandwidth": 1e15, "writeBandwidth": 1e15}`)
 	s.Devices[0].Charged = Estimate{"flat", 4}

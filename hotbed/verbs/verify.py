@@ -100,6 +100,6 @@ def _say(made: Verification, published: bool) -> None:
         place = f" {one.where}" if one.where else ""
         print(line(f"{one.file}{place}: in the bundle {one.bundled}, here {one.derived or '-'}"))
     if len(made.differences) > SHOWN:
-        print(f"... and {len(made.differences) - SHOWN} more differences (--json tells all).")
+        print(f"... and {len(made.differences) - SHOWN} more differences (--json lists all).")
     print(f"SHA-256 {made.sha256}{'' if published else ' is not the published one'}")
     print(line(made.sentence))

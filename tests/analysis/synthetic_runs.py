@@ -39,7 +39,7 @@ def record(
     hosts: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> Run:
-    """Return a finished run without a folder; `name` tells runs of equal parameters apart."""
+    """Return a finished run without a folder; `name` distinguishes runs of equal parameters."""
     text = json.dumps([parameters, block, *([name] if name else [])], sort_keys=True)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     return Run.model_validate(

@@ -71,7 +71,7 @@ def made(tmp_path: Path, gains: Mapping[str, float], **changes: Any) -> Ranking:
     return read(*make(tmp_path, gains, **changes))
 
 
-def test_the_true_order_is_found_with_ties_told(tmp_path):
+def test_the_true_order_is_found_with_its_ties(tmp_path):
     gains = {"default": 1.0, "mine": 1.3, "dlr": 1.2, "twin": 1.2, "bad": 0.8}
     ranking = made(tmp_path, gains)
     for panel in ranking.panels:
@@ -138,7 +138,7 @@ def test_the_figure_table_and_claims_name_everybody(tmp_path):
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_what_cannot_be_told_is_inconclusive(tmp_path, blocks):
+def test_an_unresolved_order_is_inconclusive(tmp_path, blocks):
     gain = 1.4 if blocks == 1 else 1.0
     ranking = made(tmp_path, {"default": 1.0, "mine": gain}, blocks=blocks, noise=0.05)
     for panel in ranking.panels:

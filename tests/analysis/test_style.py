@@ -11,7 +11,7 @@ import pytest
 from analysis.core import aside, style
 
 
-def test_ordinary_intervals_set_the_axis_and_an_enormous_one_is_cut_and_told():
+def test_ordinary_intervals_set_the_axis_and_an_enormous_one_is_cut_and_marked():
     with style.figure(1, 2) as (_, (axes, other)):
         style.limit_intervals(axes, [1.0, 1.6], [(0, 1.0), (1, 2.4)])
         low, high = axes.get_ylim()

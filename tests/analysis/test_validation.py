@@ -33,7 +33,7 @@ def both(artifacts: Path, *, model: float = 1.2, blocks: int = 3) -> None:
                 write_run(artifacts / campaign, parameters, block, value, ground=ground)
 
 
-def test_the_model_s_error_is_told_from_pairs_of_one_seed(tmp_path):
+def test_the_model_s_error_differs_from_pairs_of_one_seed(tmp_path):
     both(tmp_path)
     made = validate([tmp_path])
     assert made.pairs == 9

@@ -26,7 +26,7 @@ CELLS = {
 }
 
 
-def test_a_terminal_s_ctrl_c_is_told_in_one_sentence(campaign_file, tmp_path):
+def test_a_terminal_s_ctrl_c_is_reported_in_one_sentence(campaign_file, tmp_path):
     file = campaign_file(
         name="sweep",
         paper="dlr-scale",

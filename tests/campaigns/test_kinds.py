@@ -86,7 +86,7 @@ def test_a_cell_survives_being_written(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_dry_run_tells_cells_and_time_and_writes_nothing(name, tmp_path):
+def test_a_dry_run_reports_cells_and_time_and_writes_nothing(name, tmp_path):
     artifacts = tmp_path / "artifacts"
     request = Request(str(written(tmp_path, TINY[name])), artifacts=artifacts)
     report = session.dry_run(request)

@@ -232,7 +232,7 @@ def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_tha
 @pytest.mark.parametrize(
     "error", [SiteError("the API is down", retry_after_s=60.0), OSError("the API is down")]
 )
-def test_a_look_that_fails_changes_nothing_and_is_told_once(error):
+def test_a_look_that_fails_changes_nothing_and_is_reported_once(error):
     world = leased(10 * CELL_S + 100)
     lease = world.lease()
 

@@ -116,7 +116,7 @@ def test_a_real_cell_is_ended_with_its_lease_and_made_on_the_next(
     assert len({run.run_id for run in found}) == 1
 
 
-def test_a_dry_run_tells_of_the_lease_and_the_command_line_may_extend_it(
+def test_a_dry_run_reports_the_lease_and_the_command_line_may_extend_it(
     campaign_file, tmp_path, monkeypatch
 ):
     file = tmp_path / "lease.json"

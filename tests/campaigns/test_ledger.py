@@ -81,7 +81,7 @@ def holder(path: Path, orphan_s: str) -> tuple[subprocess.Popen[bytes], int]:
     return process, int(process.stdout.readline())
 
 
-def test_a_second_engine_is_refused_and_told_which_process(tmp_path):
+def test_a_second_engine_is_refused_with_the_process_named(tmp_path):
     process, child = holder(tmp_path / ".lock", "60")
     try:
         with (

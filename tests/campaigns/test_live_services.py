@@ -396,7 +396,7 @@ def test_a_load_outlives_a_lost_engine_by_minutes_at_most(tmp_path, site, testbe
     assert asked["wait_for_go"]
 
 
-def test_a_node_that_the_admin_node_cannot_reach_is_told_before_anything_starts(site, testbed):
+def test_a_node_that_the_admin_node_cannot_reach_is_reported_before_anything_starts(site, testbed):
     agent = ScriptedAgent()
     agent.on_versions = lambda given: {"ceph": "16"}  # type: ignore[attr-defined]
     agent.on_facts = lambda given: {"osd0": {"error": "no key."}}  # type: ignore[attr-defined]

@@ -56,7 +56,7 @@ def edit(path, number, change):
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_the_first_difference_is_told(tmp_path):
+def test_the_first_difference_is_reported(tmp_path):
     path = make(tmp_path, "dlr")
 
     def change(data):

@@ -19,7 +19,7 @@ def write(folder, name, text):
     return folder
 
 
-def test_an_unknown_name_is_told_with_the_known_ones():
+def test_an_unknown_name_is_reported_with_the_known_ones():
     with raises(UserError, "no controller 'drl'"):
         find("drl")
 
@@ -79,7 +79,7 @@ def test_a_controller_outside_is_found_and_may_import_its_neighbours(tmp_path):
         ("def create(p, s): return object()", "lacks name"),
     ],
 )
-def test_a_broken_controller_is_told_in_one_sentence(tmp_path, text, words):
+def test_a_broken_controller_is_reported_in_one_sentence(tmp_path, text, words):
     with raises(UserError, words) as report:
         create(find("mine", [write(tmp_path, "mine", text)]), {}, 1)
     assert "\n" not in str(report.value)

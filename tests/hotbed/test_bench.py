@@ -57,7 +57,7 @@ def test_limits_are_the_most_or_the_least(*, row, within, code, tmp_path, monkey
     assert (ended, result["within"]) == (code, within)
 
 
-def test_what_went_to_other_machines_is_told(tmp_path, monkeypatch):
+def test_what_went_to_other_machines_is_reported(tmp_path, monkeypatch):
     stat = tmp_path / "stat"
     monkeypatch.setattr(verb, "PROC_STAT", stat)
 

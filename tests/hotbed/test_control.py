@@ -34,7 +34,7 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal.jsonl"
 
 
-def test_replay_tells_how_many_are_equal_and_fails_at_a_difference(capsys, journal):
+def test_replay_reports_how_many_are_equal_and_fails_at_a_difference(capsys, journal):
     code, out, _ = hotbed(capsys, "control", "replay", str(journal))
     assert (code, "dlr: all 5 decisions are equal" in out) == (0, True)
     code, out, _ = hotbed(capsys, "control", "replay", str(journal), "--json")
@@ -127,7 +127,7 @@ def test_start_sends_typed_parameters_also_from_a_file(capsys, agent, tmp_path):
         ("", ["--interval", "0"], "allowed: 0.1 to 86400"),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_sent(*, capsys, agent, tmp_path, text, words, said):
+def test_mistakes_are_reported_and_nothing_is_sent(*, capsys, agent, tmp_path, text, words, said):
     path = tmp_path / "mos.yaml"
     if text is not None:
         path.write_text(text)
@@ -139,7 +139,7 @@ def test_mistakes_are_told_and_nothing_is_sent(*, capsys, agent, tmp_path, text,
 
 
 @pytest.mark.parametrize("name", ["ursa", "htoc"])
-def test_what_moves_data_only_journals_unless_told_to_act(capsys, agent, name):
+def test_what_moves_data_only_journals_without_act(capsys, agent, name):
     code, out, _ = hotbed(capsys, "control", "start", name, "-p", "capacity=24")
     assert code == 0
     assert "without --act" in out

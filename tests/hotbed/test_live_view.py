@@ -113,7 +113,7 @@ def test_the_widget_follows_until_it_is_stopped(stream, monkeypatch):
     assert "look4" in page.value
 
 
-def test_a_testbed_that_goes_is_told_in_the_view(stream):
+def test_a_testbed_that_goes_is_reported_in_the_view(stream):
     stream.free(1)
     view = LiveView(stream, most=5).look()
     stream.problem = RemoteError("node admin is down.")

@@ -142,7 +142,7 @@ def _with(path: str, value: object) -> dict[str, Any]:
         (_with("headroom", 0.5), "headroom: 0.5"),
     ],
 )
-def test_a_bad_file_is_told_in_one_sentence(tmp_path, data, words):
+def test_a_bad_file_is_reported_in_one_sentence(tmp_path, data, words):
     with pytest.raises(UserError) as report:
         _read(write(tmp_path, data))
     assert words in str(report.value)

@@ -90,8 +90,8 @@ def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path):
     report = json.loads(ended.stdout)
     rows = {row["controller"]: row for row in report["ranking"]}
     assert rows["shy"]["n"] == 2
-    told_by = {"raises": "by hand", "unknown": "99", "nan": "nan", "lots": "step 0"}
-    for name, said in told_by.items():
+    said_by = {"raises": "by hand", "unknown": "99", "nan": "nan", "lots": "step 0"}
+    for name, said in said_by.items():
         assert rows[name]["verdict"] == "failed"
         assert rows[name]["n"] == 0
         assert "of 2 runs missing" in rows[name]["notes"]

@@ -331,7 +331,7 @@ def test_more_hours(ask, monkeypatch):
     assert "is building (there is no lease yet)" in ask("extend", "small", "1", code=2).err
 
 
-def test_status_tells_when_it_ends_and_what_is_still_to_come(ask, monkeypatch):
+def test_status_reports_when_it_ends_and_what_is_still_to_come(ask, monkeypatch):
     leased(monkeypatch, 7200)
     assert "2027-01-15 10:00 UTC, in 2 h 00 min" in ask("status").out
     assert "lease ends 2027-01-15 10:00 UTC" in ask("status", "small").out

@@ -41,7 +41,7 @@ def test_plan_and_check(tmp_path, capsys):
     assert (code, "hot after swaps" in text) == (0, True)
 
 
-def test_what_is_infeasible_is_told(tmp_path, capsys):
+def test_what_is_infeasible_is_reported(tmp_path, capsys):
     tight = np.array([6, 0, 0, 0, 0, 0], np.float32)
     path, out = write(tmp_path / "a.npz", capacity=tight), tmp_path / "plan.npz"
     summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out, code=3)

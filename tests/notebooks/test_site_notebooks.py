@@ -79,8 +79,8 @@ def test_a_testbed_comes_and_goes(tmp_path: Path) -> None:
     assert "15.0" in made.shown  # node-hours: three nodes, five hours
     assert "2001:db8:1::2" in made.shown
     assert "3 of 3 nodes run" in made.shown
-    told = re.findall(r"ends (\S+ \S+) UTC", made.shown)
-    first, last = (datetime.strptime(text, "%Y-%m-%d %H:%M") for text in dict.fromkeys(told))
+    reported = re.findall(r"ends (\S+ \S+) UTC", made.shown)
+    first, last = (datetime.strptime(text, "%Y-%m-%d %H:%M") for text in dict.fromkeys(reported))
     assert last - first == timedelta(hours=2)
     assert "there is no testbed" in made.shown
     assert "vnd.jupyter.widget-view" in made.shown  # the bar

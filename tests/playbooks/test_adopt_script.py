@@ -108,6 +108,6 @@ def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be
         ({"osd0": [0, 1], "osd1": [2], "x": [3]}, "there are OSDs on x"),
     ],
 )
-def test_a_device_that_was_not_taken_is_told_by_its_node(adopt, tools, numbers, said):
+def test_a_device_that_was_not_taken_is_reported_by_its_node(adopt, tools, numbers, said):
     with raises(tools.Refused, said):
         adopt.adopt(tools, tools.Cluster(Others(numbers)), WANTED)

@@ -224,7 +224,7 @@ def test_pools_are_made_with_their_numbers_and_then_left_alone(cluster_script):
     assert cluster_script.pools(cluster, more)["changed"] == ["pool bench: min_size = 2"]
 
 
-def test_osds_that_stay_down_and_errors_of_the_monitors_are_told(cluster_script):
+def test_osds_that_stay_down_and_errors_of_the_monitors_are_reported(cluster_script):
     monitors = Monitors()
     cluster = cluster_script.Cluster(monitors)
     monitors.osds[0], monitors.up = "u", False

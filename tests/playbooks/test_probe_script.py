@@ -181,7 +181,7 @@ def test_a_partition_that_hotbed_made_may_have_bytes_of_an_earlier_life(
     assert "holds an ext2/3/4 file system" in probe.check_osds(wanted)[1][0]
 
 
-def test_devices_too_small_missing_or_too_many_are_told(probe, put, wanted):
+def test_devices_too_small_missing_or_too_many_are_reported(probe, put, wanted):
     path = put({}, bytes=2**29)
     (problem,) = probe.check_osds(wanted)[1]
     assert all(fact in problem for fact in (str(path), "osd3", "0.5 GiB", "1.0 GiB"))
@@ -205,7 +205,7 @@ def test_our_scratch_file_system_is_known_by_its_label(probe, put, wanted):
     assert f"scratch device {path} of node osd3 holds an ext2/3/4" in problem
 
 
-def test_missing_and_plain_paths_are_told(probe, tmp_path):
+def test_missing_and_plain_paths_are_reported(probe, tmp_path):
     missing = probe.BlockDevice("n", "OSD", str(tmp_path / "none"), None)
     assert "cannot be found" in missing.problem
     plain = tmp_path / "file"
@@ -243,7 +243,7 @@ def test_packages_and_release(*, probe, wanted, monkeypatch, release, changes, s
     assert all(fact in problem for fact, problem in zip(said, problems, strict=True))
 
 
-def test_a_package_nobody_offers_is_told_and_one_to_come_is_not(probe, wanted, monkeypatch):
+def test_a_package_nobody_offers_is_reported_and_one_to_come_is_not(probe, wanted, monkeypatch):
     monkeypatch.setattr(probe.shutil, "which", lambda name: f"/usr/bin/{name}")
     dpkg = "ceph-osd 16.2.15 ii \nfio 3.33 un \n"
     monkeypatch.setattr(probe, "output", answer(dpkg, APT.format("3.33-3")))
@@ -274,7 +274,7 @@ UNIT = "ceph-osd@3.service loaded active running Ceph object storage daemon osd.
         ({}, UNIT, "ceph-osd@3.service runs"),
     ],
 )
-def test_another_cluster_is_told_by_what_it_has_on_the_machine(
+def test_another_cluster_is_reported_by_what_it_has_on_the_machine(
     *, probe, wanted, tmp_path, monkeypatch, files, units, said
 ):
     """Its configuration may name no cluster, and cephadm's has its own folder."""

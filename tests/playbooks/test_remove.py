@@ -66,7 +66,7 @@ def test_an_installed_cosbench_goes_with_its_units_and_account(remove, tmp_path)
     assert other.is_dir()
 
 
-def test_an_account_of_ours_is_told_only_where_there_was_one(remove, monkeypatch):
+def test_an_account_of_ours_is_reported_only_where_there_was_one(remove, monkeypatch):
     codes, ran = iter((0, 6)), []
 
     def run(argv: list[str], **options: object) -> object:
@@ -216,7 +216,7 @@ def test_the_testbeds_ceph_goes_and_keyrings_that_it_did_not_bring_stay(remove, 
     of_cephadm = f"var/log/ceph/{STRANGE}/ceph-osd.1.log"
     write(tmp_path, of_cephadm)
     changed = remove.remove_files(WANTED)
-    assert changed[-1] == f"{tmp_path}/etc/ceph/ceph.conf removed", "what tells that it is ours"
+    assert changed[-1] == f"{tmp_path}/etc/ceph/ceph.conf removed", "the mark of our deployment"
     assert left(tmp_path) == {"etc/ceph/ceph.client.lab.keyring", of_cephadm}
     assert remove.remove_files(WANTED) == []
 

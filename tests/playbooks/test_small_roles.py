@@ -106,7 +106,7 @@ def test_users_are_made_once(users):
     assert not any("S0" in word for asked in admin.asked for word in asked)
 
 
-def test_what_fails_is_told(users):
+def test_what_fails_is_reported(users):
     admin = FakeAdmin()
     admin.code = 5
     for name, said in (("small", "user small cannot be asked"), ("Big one", "'Big one'")):
@@ -125,7 +125,7 @@ def test_what_fails_is_told(users):
     users.wait("http://x:7480/", -1.0, lambda url: None)
 
 
-def test_users_are_made_when_gateways_serve_and_clients_are_told_after(root):
+def test_users_are_made_when_gateways_serve_and_clients_are_reported_after(root):
     """This is the order of the plays; only clients of a Ceph receive a key."""
     plays = yaml.safe_load((root / "playbooks" / "site.yml").read_text())
     used = [

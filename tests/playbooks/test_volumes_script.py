@@ -192,7 +192,9 @@ def test_a_physical_volume_stays_where_lvm_cannot_tell_whose_it_is(volumes, lvm,
     assert lvm.done == []
 
 
-def test_a_kernel_without_lvm_and_a_container_are_told_with_the_way_out(volumes, lvm, monkeypatch):
+def test_a_kernel_without_lvm_and_a_container_are_reported_with_the_way_out(
+    volumes, lvm, monkeypatch
+):
     assert volumes.machine_problems(wanted(volumes=[], engine="podman")) == []
     monkeypatch.setattr(lvm, "systemd_detect_virt", lambda *_: "systemd-nspawn\n")
     monkeypatch.setattr(volumes, "has_mapper", lambda: False)
@@ -201,7 +203,7 @@ def test_a_kernel_without_lvm_and_a_container_are_told_with_the_way_out(volumes,
     assert "no device mapper" in second and second.endswith("or deployer own.")
 
 
-def test_a_path_that_is_no_device_is_told(script, tmp_path):
+def test_a_path_that_is_no_device_is_reported(script, tmp_path):
     module = script("volumes", "volumes")
     file = tmp_path / "file"
     file.touch()

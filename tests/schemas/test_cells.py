@@ -52,7 +52,7 @@ def test_the_names_of_a_kind_are_those_of_its_models(cells):
         ({"op": "seq", "hot_nodes": True}, "x: hot_nodes", ["True", "a whole "]),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(values, where, facts):
+def test_what_is_wrong_is_reported_with_its_place(values, where, facts):
     with raises(UserError, *facts) as raised:
         DLR.check(values, "x")
     assert str(raised.value).startswith(f"{where}: ")

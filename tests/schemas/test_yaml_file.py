@@ -110,6 +110,6 @@ def test_what_is_dumped_has_no_aliases_and_is_read_back():
         *((f"{tag} a: 1\n", ["line 1"]) for tag in ("!!map", "!!set", "!!seq")),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_what_is_there(read, text, facts):
+def test_a_mistake_is_reported_with_its_line_and_what_is_there(read, text, facts):
     with raises(UserError, *facts):
         read(text)

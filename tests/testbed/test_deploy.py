@@ -93,7 +93,7 @@ def play(tmp_path, bed):
 
 
 @pytest.mark.slow
-def test_a_run_tells_how_far_it_is_and_what_it_changed(play, bed):
+def test_a_run_reports_how_far_it_is_and_what_it_changed(play, bed):
     report: list[tuple[str, float]] = []
     changed = play(
         task("First", "true", changed_when=True),

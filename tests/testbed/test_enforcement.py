@@ -113,7 +113,7 @@ def test_what_fails_at_one_host_is_taken_away_from_all(enforcement, agent):
     assert {parameters for _, _, parameters in agent.actions()} == {None}
 
 
-def test_differences_are_told_by_node(enforcement, agent):
+def test_differences_are_reported_by_node(enforcement, agent):
     assert enforcement.network_check(NETWORK) == {}
     assert agent.calls[-1][1]["network"] == {"c0": NETWORK["hosts"]["c0"]}  # type: ignore[index]
     agent.differences = {"c0": ["class 1:100 is missing"]}
@@ -121,7 +121,7 @@ def test_differences_are_told_by_node(enforcement, agent):
     assert agent.calls[-1][1]["network"] == {}
 
 
-def test_names_that_the_testbed_does_not_have_are_told(enforcement):
+def test_names_that_the_testbed_does_not_have_are_reported(enforcement):
     with raises(UserError, "'web0'"):
         enforcement.network_apply({"mode": "priority", "hosts": {"web0": {"flows": [FLOW]}}})
     with raises(UserError, "s0"):

@@ -167,7 +167,7 @@ def test_pools_settings_and_tenants_come_from_the_spec():
     assert make_spec(store={"tenants": []}).digest() == spec.digest() != named.digest()
 
 
-def test_what_cannot_be_deployed_is_told():
+def test_what_cannot_be_deployed_is_reported():
     spec = make_spec(store=None)
     with raises(UserError, "nothing to deploy"):
         build_inventory(make_testbed(spec), spec)

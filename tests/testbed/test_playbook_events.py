@@ -31,7 +31,7 @@ def follow(events: Events, tasks: list[str]) -> tuple[Tracker, list[tuple[str, f
     return tracker, [(tracker.phase, tracker.share) for e in events if tracker.follow(e)]
 
 
-def test_a_failed_command_is_told_by_node_task_and_its_own_last_words(recorded):
+def test_a_failed_command_is_reported_by_node_task_and_its_own_last_words(recorded):
     tracker, _ = follow(recorded("failing"), [])
     said = explain(tracker.failures)
     assert said == (
@@ -94,7 +94,7 @@ def test_the_real_playbooks_tasks_are_known_before_they_run(playbook):
     assert all(tasks)
 
 
-def test_a_loop_tells_why_its_first_item_failed():
+def test_a_loop_reports_why_its_first_item_failed():
     items = [{"changed": False}, {"failed": True, "msg": "vg/lv doesn't exist"}, {"failed": True}]
     assert message_of({"msg": "One or more items failed", "results": items}) == (
         "vg/lv doesn't exist"

@@ -37,7 +37,7 @@ def _on_the_node(argv: list[str], **environment: str) -> int:
 @pytest.mark.parametrize(
     ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)]
 )
-def test_a_command_ended_by_a_signal_is_told_from_a_node_that_does_not_answer(script, code):
+def test_a_command_ended_by_a_signal_differs_from_a_node_that_does_not_answer(script, code):
     assert _on_the_node(["sh", "-c", script]) == code
     assert _on_the_node(attended(["sh", "-c", script])) == code
 

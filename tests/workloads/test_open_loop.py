@@ -87,7 +87,7 @@ def test_when_the_store_became_stable_for_good(
         (printed(pgs=3), "cannot be read"),
     ],
 )
-def test_what_is_no_result_is_told(text: str, said: str) -> None:
+def test_what_is_no_result_is_reported(text: str, said: str) -> None:
     with raises(WorkloadError, said):
         parse_open_loop(text)
 

@@ -102,7 +102,7 @@ func TestWritesOfAPoolAreItsObjectsAndAreReadBack(t *testing.T) {
 	}
 }
 
-func TestAPoolsFailuresAreTold(t *testing.T) {
+func TestAPoolsFailuresAreReported(t *testing.T) {
 	c := agents(t, 1)
 	t.Setenv(childVariable, "1")
 	ceph := &memory{objects: map[string][]byte{}, refuse: "front/5"}

@@ -10,7 +10,7 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-func TestASummaryTellsWhatWasAcknowledged(t *testing.T) {
+func TestASummaryReportsWhatWasAcknowledged(t *testing.T) {
 	r := Result{Took: 2 * time.Second, Processes: []time.Duration{time.Second, 0},
 		Failed: []Failure{{Object: "f/9", Undecided: true}, {Object: "f/8"}}}
 	for i := range 40 {

@@ -112,7 +112,7 @@ func TestTheAlarmRingsAtItsTimeAndOnlyThen(t *testing.T) {
 	}
 }
 
-func TestARefusedConnectionIsTold(t *testing.T) {
+func TestARefusedConnectionIsReported(t *testing.T) {
 	l := looped(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -108,7 +108,7 @@ func TestALongRecordTakesNoMoreThanItNeeds(t *testing.T) {
 	}
 }
 
-func TestTheFollowerTellsTheSameRecords(t *testing.T) {
+func TestTheFollowerReportsTheSameRecords(t *testing.T) {
 	var stream []byte
 	var want []uint32
 	for i := range uint32(50) {

@@ -110,8 +110,8 @@ def differences(want: ShapingState, found: ShapingState) -> list[str]:
     said = []
     for kind in ("qdiscs", "filters", "marks"):
         wanted_ones, there = getattr(want, kind), getattr(found, kind)
-        said += [f"{kind[:-1]} {_told(one)} is missing" for one in sorted(wanted_ones - there)]
-        said += [f"{kind[:-1]} {_told(one)} is not ours" for one in sorted(there - wanted_ones)]
+        said += [f"{kind[:-1]} {_words(one)} is missing" for one in sorted(wanted_ones - there)]
+        said += [f"{kind[:-1]} {_words(one)} is not ours" for one in sorted(there - wanted_ones)]
     have = {one.classid: one for one in found.classes}
     for one in sorted(want.classes, key=lambda c: order_of(c.classid)):
         other = have.pop(one.classid, None)
@@ -119,7 +119,7 @@ def differences(want: ShapingState, found: ShapingState) -> list[str]:
     return said + [f"class {classid} is not ours" for classid in sorted(have)]
 
 
-def _told(one: tuple[object, ...]) -> str:
+def _words(one: tuple[object, ...]) -> str:
     return " ".join(str(part) for part in one if part != "")
 
 

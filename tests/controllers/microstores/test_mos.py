@@ -181,7 +181,7 @@ def test_a_tenant_that_drifts_is_mapped():
         ({"detect": "no JSON"}, "'detect': is no JSON"),
     ],
 )
-def test_bad_parameters_are_told(parameters, words):
+def test_bad_parameters_are_reported(parameters, words):
     with raises(UserError, words):
         policy(**parameters)
 
@@ -255,6 +255,6 @@ def test_whatever_comes_moves_are_bounded(cycle, times, p):
         ({"bands": {"small": [0, 1], "large": [1, None]}, "fad": 1}, "unknown parameter 'fad'"),
     ],
 )
-def test_bad_detectors_are_told(data, words):
+def test_bad_detectors_are_reported(data, words):
     with raises(UserError, words):
         detector_from_json(data, "mos")

@@ -245,6 +245,6 @@ def test_it_runs_in_the_loop_and_its_journal_replays(tmp_path):
         ({"prices": {"proxy_core": 1}}, "storage_core"),
     ],
 )
-def test_bad_parameters_are_told(parameters, words):
+def test_bad_parameters_are_reported(parameters, words):
     with raises(UserError, words):
         policy(**parameters)

@@ -182,7 +182,7 @@ def test_value_for_money_is_no_worse_than_the_cheapest_plan():
         ({"pool": ResourcePool(STEP, STEP), "demands": [WEB, VIDEO]}, "pool is too small for 2"),
     ],
 )
-def test_what_cannot_be_planned_is_told(change, words):
+def test_what_cannot_be_planned_is_reported(change, words):
     arguments = {"demands": [WEB], "pool": POOL} | change
     demands, pool = arguments.pop("demands"), arguments.pop("pool")
     with raises(UserError, words):
@@ -221,7 +221,7 @@ IN_A = ("classes", "A")
         ((*IN_A, "curves", "network"), [[0, 0], [1, 5], [2, 4]], "never cost throughput"),
     ],
 )
-def test_malformed_models_are_told(path, value, words):
+def test_malformed_models_are_reported(path, value, words):
     with raises(UserError, words):
         PiecewiseLinear.from_json(_broken(path, value), "profile.json")
 

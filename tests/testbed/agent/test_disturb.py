@@ -123,7 +123,7 @@ def test_everything_is_stopped_on_the_way_out_even_before_go(tmp_path):
     assert sorted(event["node"] for event in unplanned) == ["osd0", "osd1"]
 
 
-def test_a_load_that_cannot_start_is_told_and_not_called_hot(tmp_path):
+def test_a_load_that_cannot_start_is_reported_and_not_called_hot(tmp_path):
     nodes = Nodes(broken="osd1")
     subject = disturber(nodes, tmp_path)
     subject.at_once()

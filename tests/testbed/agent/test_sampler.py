@@ -203,7 +203,7 @@ class _Kept:
     def __exit__(self, *_: object) -> None: ...
 
 
-def test_clean_puts_right_and_tells(store, raw, monkeypatch):
+def test_clean_repairs_and_reports(store, raw, monkeypatch):
     refused = RemoteError("gone")
     monkeypatch.setattr(clean, "on_each", lambda names, call: {"a": True, "b": False, "c": refused})
     raw.osd(1)["primary_affinity"] = 0.1

@@ -152,7 +152,7 @@ def test_a_stray_is_found_and_a_unit_of_ours_is_none(shell, tmp_path):
     stdout=st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
     stderr=st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
 )
-def test_any_output_is_told_apart(stdout, stderr):
+def test_any_output_is_distinguished(stdout, stderr):
     out, err = stdout.encode(), stderr.encode()
     head = f"started 1.5\nended 7 8\nexit 0\ntimes 0m0.0s 0m0.0s 1m2.5s 0m0.5s\nstdout {len(out)}"
     raw = f"{head}\nstderr {len(err)}\n\n".encode() + out + err

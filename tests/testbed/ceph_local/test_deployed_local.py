@@ -42,7 +42,7 @@ def test_keys_are_needed(deployed):
     assert "refused" in said
 
 
-def test_a_daemons_lives_are_told_apart_by_more_than_its_process_id(deployed):
+def test_a_daemons_lives_are_distinguished_by_more_than_its_process_id(deployed):
     """By process id alone, a restarted OSD with the same id would never be included again."""
     osds = json.loads(run(deployed, "admin", "ceph osd dump --format json"))["osds"]
     for osd in osds:

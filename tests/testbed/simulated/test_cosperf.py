@@ -167,7 +167,7 @@ def test_what_is_added_serves_when_it_is_ready_and_what_is_taken_is_gone_at_once
 # --- the store ----------------------------------------------------------------------------------
 
 
-def test_it_tells_what_a_controller_needs():
+def test_it_reports_what_a_controller_needs():
     store = _store()
     assert _seen(store).stores[0].utilization == {}  # nothing has happened yet
     store.advance_to(180)
@@ -226,7 +226,7 @@ def test_advancing_in_pieces_comes_to_the_same():
 # --- loads --------------------------------------------------------------------------------------
 
 
-def test_four_stages_as_section_8_2_tells():
+def test_four_stages_of_section_8_2():
     """The test uses means over seeds, because single seeds are noisy."""
     minutes = np.arange(0, 840.0, 5)
     mean = {

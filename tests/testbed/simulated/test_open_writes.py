@@ -103,7 +103,7 @@ def test_what_crosses_racks_takes_longer_where_their_way_out_is_narrow(spec):
     assert moving_s(slow) > moving_s(flat) + 5
 
 
-def test_groups_and_results_that_there_are_not_are_told(spec):
+def test_groups_and_results_that_there_are_not_are_reported(spec):
     with SimulatedCeph(spec, seed=1) as ceph:
         ceph.prefill_each(1, SIZE)
         with raises(UserError, "no placement group '9.9'"):

@@ -29,7 +29,7 @@ from tests.errors import raises
 EVERYTHING = frozenset({PRESSURE, OSDS, PGS, HOT})
 
 
-def test_pressure_tells_the_disturbed_nodes(make):
+def test_pressure_reports_the_disturbed_nodes(make):
     ceph = make()
     ceph.start_disturbance([(0.0, {"osd2": None, "osd5": 0.25})])
     ceph.advance(1)

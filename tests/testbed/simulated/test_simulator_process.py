@@ -128,7 +128,7 @@ def test_another_build_is_refused(spec, monkeypatch):
     SimulatedCeph(spec, program=PROGRAM).close()  # a user's own program is not checked
 
 
-def test_a_program_tells_what_it_was_built_from(tmp_path):
+def test_a_program_reports_what_it_was_built_from(tmp_path):
     assert sources.built_from(PROGRAM) == sources.digest()
     silent = tmp_path / "hotbedsim"
     silent.write_text("#!/bin/sh\necho 1\n")

@@ -59,7 +59,7 @@ NOOUT = {"OSD_FLAGS": {"summary": {"message": "noout flag(s) set"}}}
         ),
     ],
 )
-def test_what_a_cluster_lacks_is_told(health, states, osds, said):
+def test_what_a_cluster_lacks_is_reported(health, states, osds, said):
     status = STATUS | ({"health": health} if health else {})
     assert what_is_missing(cluster(status, **states), osds) == said
 

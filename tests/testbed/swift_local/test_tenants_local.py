@@ -58,15 +58,15 @@ def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(b
     before = bed.agent.call("swift-status")["state"]
     # No Swift answers within a millisecond, so small's SLA is missed in every epoch.
     parameters = MOS.of(experiment="load", setup="mos-pp", latency_sla_ms=1)
-    told = tmp_path / "mos-pp.yaml"
+    reported = tmp_path / "mos-pp.yaml"
     given = controller_parameters(parameters, MicrostorePool().total)
-    told.write_text(yaml.safe_dump(given | {"either": False}))
+    reported.write_text(yaml.safe_dump(given | {"either": False}))
     stored = Stored(bed.client("small"), "controlled")
     greedy = Stored(bed.client("large"), "controlled")
     with stored.load(), greedy.load(threads=6, size=500_000):
         failed = stored.failed
         bed.hotbed("control", "start", "mos-pp", "--act", "--interval", "2",
-                   "--parameters", str(told))  # fmt: skip
+                   "--parameters", str(reported))  # fmt: skip
         until(lambda: bed.steps("mos-pp") >= 6)
         stopped = json.loads(bed.hotbed("control", "stop", "--json"))
         assert stored.failed == failed
@@ -113,7 +113,7 @@ def test_cosbench_runs_as_a_tenant_and_its_key_is_in_nothing_that_is_kept(bed, t
     assert not any(key in kept for key in secrets["keys"].values())
 
 
-def test_a_driver_that_is_gone_is_told_and_loses_nothing(bed, tmp_path):
+def test_a_driver_that_is_gone_is_reported_and_loses_nothing(bed, tmp_path):
     stored = Stored(bed.client("small"), "beside")
     for number in range(10):
         assert stored.put(f"first-{number}", 1000 * number)

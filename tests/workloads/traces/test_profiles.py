@@ -75,7 +75,7 @@ def test_every_measurement_is_a_job_of_the_file() -> None:
     assert made.total_s == pytest.approx(0.1 * len(made.measurements))
 
 
-def test_plans_that_cannot_be_and_what_fio_left_out_or_failed_are_told() -> None:
+def test_plans_that_cannot_be_and_what_fio_left_out_or_failed_are_reported() -> None:
     with raises(WorkloadError, "left no result"):
         build(plan("by-size"), "fio: no such device\n")
     with raises(WorkloadError, "512"):
@@ -115,7 +115,7 @@ def test_all_files_are_read_and_written_at_random_one_request_at_a_time() -> Non
     assert PLAN.total_s == pytest.approx(0.5 * 2 * len(FILE_SIZES))
 
 
-def test_what_is_missing_or_not_fit_is_told() -> None:
+def test_what_is_missing_or_not_fit_is_reported() -> None:
     with raises(WorkloadError, "1048576"):
         build_files(PLAN, report(PLAN, last=1))
     with raises(UserError, allowed="at least 16 MiB"):

@@ -207,7 +207,7 @@ def test_malformed_rows_are_counted_with_their_line_or_stop(
         ("x" * 70_000, {}, "has no end"),
     ],
 )
-def test_what_is_no_trace_is_told(
+def test_what_is_no_trace_is_reported(
     tmp_path: Path, text: str, options: dict[str, object], reason: str
 ) -> None:
     path = written(tmp_path, text)

@@ -116,7 +116,7 @@ def test_the_program_runs_alone_and_what_it_prints_is_read(shell):
         ({"rates": {"1.8": 1.0}}, "PG 1.8"),
     ],
 )
-def test_what_cannot_be_written_is_told_and_leaves_no_unit(shell, plan, said):
+def test_what_cannot_be_written_is_reported_and_leaves_no_unit(shell, plan, said):
     with raises(UserError, said):
         openloop_verbs.start(CONFIG, payload(WritePlan(**{**PLAN.to_json(), **plan})))
     assert units.live(shell) == []
@@ -192,7 +192,7 @@ def test_ballast_is_written_once_into_every_group_and_never_again():
 
 
 @pytest.mark.parametrize("codes", [(0, -errno.ENOSPC, 0), (0, errno.ENOSPC, 0)])
-def test_a_prefill_that_fails_is_told(codes):
+def test_a_prefill_that_fails_is_reported(codes):
     with raises(StoreError, "1 of 4", "28"):
         PoolObjects(Ioctx(*codes), object_names(PLAN, 1, 8), b"x").fill()
 

@@ -111,7 +111,7 @@ def test_poisson_arrivals_have_the_rate_and_the_spread_of_poisson():
         ({"prefill": 1}, "prefill must be of type"),
     ],
 )
-def test_a_wrong_plan_is_told_in_a_sentence(change, said):
+def test_a_wrong_plan_is_reported_in_a_sentence(change, said):
     with raises(UserError, said):
         plan_from_json(PLAN.to_json() | change)
 

@@ -26,7 +26,7 @@ def agent(found):
     return agent_client(found)
 
 
-def test_health_tells_every_osd_and_pg(agent):
+def test_health_reports_every_osd_and_pg(agent):
     health = agent.call("health")
     assert health["up"] == health["in"] == health["osds"] > 0
     assert set(health["pgs"]) == {"active+clean"}

@@ -219,7 +219,7 @@ def test_on_a_host_with_several_osds_the_others_weigh_nothing_for_the_pool(raw, 
         pinned.pin(connection, "twochoice.", [1])
 
 
-def test_an_upmap_that_moves_a_pool_is_told(raw, connection):
+def test_an_upmap_that_moves_a_pool_is_reported(raw, connection):
     pinned.pin(connection, "twochoice.", [0])
     raw.maps[f"{raw.pool('twochoice.0')['pool']}.1"] = [2]
     with raises(StoreError, "twochoice.0", "osd.0"):

@@ -62,7 +62,7 @@ def test_swaps_are_sent_together_and_waited_for(store, raw):
     assert all(set(a.up) == set(b.up) and b.upmap for a, b in zip(pgs, swapped, strict=True))
 
 
-def test_a_pg_that_does_not_come_back_is_told(store, raw, monkeypatch):
+def test_a_pg_that_does_not_come_back_is_reported(store, raw, monkeypatch):
     monkeypatch.setattr("testbed.stores.ceph.steps.STALL_TIMEOUT_S", 0.1)
     pgs = store.sense(ALL).pgs
     raw.states[pgs[1].id] = "peering"

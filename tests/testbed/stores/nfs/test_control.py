@@ -85,7 +85,7 @@ def test_parameters_are_put_read_and_refused_with_the_proxys_sentence():
         control.carry_out("status", [], b"")
 
 
-def test_a_proxy_that_does_not_answer_is_told(tmp_path):
+def test_a_proxy_that_does_not_answer_is_reported(tmp_path):
     with raises(StoreError, "does not answer at"):
         control.ask(str(tmp_path / "none"), "GET", "/status")
     with socket.socket() as closed:

@@ -155,7 +155,7 @@ def test_what_the_kernel_refuses_leaves_nothing(kernel, keep, refused):
     assert not keep.exists()
 
 
-def test_what_did_not_come_into_force_is_told_and_taken_away(kernel, keep):
+def test_what_did_not_come_into_force_is_reported_and_taken_away(kernel, keep):
     kernel.lose = True
     with raises(EnforcerError, "after it was applied qdisc"):
         netenforcer.apply(HOST, kernel, keep)
@@ -170,7 +170,7 @@ def test_what_did_not_come_into_force_is_told_and_taken_away(kernel, keep):
         ({"rate": 1, "flows": 3}, "not iterable"),
     ],
 )
-def test_parameters_that_are_none_are_told(kernel, keep, host, said):
+def test_parameters_that_are_none_are_reported(kernel, keep, host, said):
     with raises(UserError, said):
         netenforcer.apply(host, kernel, keep)
 
@@ -281,7 +281,7 @@ def test_the_commands_of_a_flow_with_three_buckets():
         ([flow(destination=[f"10.0.{n}.1"]) for n in range(250)] * 2, "500"),
     ],
 )
-def test_a_mistake_is_told(flows, said):
+def test_a_mistake_is_reported(flows, said):
     with raises(ValueError, said):
         shaping.flows_of(host(*flows))
 
@@ -348,7 +348,7 @@ def test_a_change_is_seen(wanted, printed, change, said):
     assert any(one.startswith(said) for one in found), found
 
 
-def test_what_is_missing_or_too_much_is_told(wanted, printed):
+def test_what_is_missing_or_too_much_is_reported(wanted, printed):
     nothing = readback.installed("[]", "", "", "")
     assert nothing == shaping.ShapingState(*(frozenset(),) * 4)
     said = readback.differences(wanted, nothing)
