@@ -58,15 +58,15 @@ def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(b
     before = bed.agent.call("swift-status")["state"]
     # No Swift answers within a millisecond, so small's SLA is missed in every epoch.
     parameters = MOS.of(experiment="load", setup="mos-pp", latency_sla_ms=1)
-    reported = tmp_path / "mos-pp.yaml"
+    options_file = tmp_path / "mos-pp.yaml"
     given = controller_parameters(parameters, MicrostorePool().total)
-    reported.write_text(yaml.safe_dump(given | {"either": False}))
+    options_file.write_text(yaml.safe_dump(given | {"either": False}))
     stored = Stored(bed.client("small"), "controlled")
     greedy = Stored(bed.client("large"), "controlled")
     with stored.load(), greedy.load(threads=6, size=500_000):
         failed = stored.failed
         bed.hotbed("control", "start", "mos-pp", "--act", "--interval", "2",
-                   "--parameters", str(reported))  # fmt: skip
+                   "--parameters", str(options_file))  # fmt: skip
         until(lambda: bed.steps("mos-pp") >= 6)
         stopped = json.loads(bed.hotbed("control", "stop", "--json"))
         assert stored.failed == failed
