@@ -22,6 +22,19 @@ func each(t *testing.T, trial func(t *testing.T, random *rand.Rand)) {
 	}
 }
 
+func TestTheSameInputGivesTheSameOrder(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		for _, policy := range Policies {
+			p := randomParameters(random, policy, 4)
+			jobs := randomJobs(random, 4, 60)
+			first := drive(t, mustNew(t, p), jobs)
+			if second := drive(t, mustNew(t, p), jobs); !slices.Equal(first, second) {
+				t.Errorf("%s: served in the order %v and %v", policy, order(first), order(second))
+			}
+		}
+	})
+}
+
 func TestEveryPolicyServesEverythingOnceInTheOrderOfItsWorkload(t *testing.T) {
 	each(t, func(t *testing.T, random *rand.Rand) {
 		for _, policy := range Policies {

@@ -31,6 +31,18 @@ func (r *rig) works(host int) {
 	c.Close()
 }
 
+func TestAClientThatGoesWithHalfARecord(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
+	handle := r.file("f", 4096)
+	conn := r.raw(2)
+	record := readCall(1, handle, 0, 100)
+	_, _ = conn.Write(record[:len(record)/2])
+	r.eventually("it is there", func(s Status) bool { return s.Clients == 1 })
+	_ = conn.Close()
+	r.eventually("it is gone", func(s Status) bool { return s.Clients == 0 })
+	r.works(2)
+}
+
 func TestAClientThatGoesMidRequest(t *testing.T) {
 	g := newGate()
 	r := newRig(t, &memnfs.Server{Delay: g.delay}, `{"policy": "pm", "depth": 2}`)

@@ -558,7 +558,7 @@ def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     for gaps in shapes:
         for workload in workloads:
             here = _of_shape(rows, workload, gaps)
-            title = f"C_A² = {C2[workload]}, {SHAPES[gaps]} ({blocks(here)})"
+            title = f"C_A² = {C2[workload]}, {SHAPES[shape_of(workload, gaps)]} ({blocks(here)})"
             panels.append((title, partial(content, here=here)))
     size = (4.0 * len(workloads), 3.4)
     return draw(folder, name, panels, size, columns=len(workloads), small=True, slo=True, alike=3.0)

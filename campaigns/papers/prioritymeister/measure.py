@@ -124,7 +124,7 @@ def fio(shell: Shell, jobs: str, total_s: float, name: str) -> str:
     )
     if done.returncode != 0:
         words = " ".join(done.stderr.decode(errors="replace").split())
-        raise WorkloadError(f"fio failed on {name}: {words[:300]}")
+        raise WorkloadError(f"fio failed on {name}: {words[:300]}.")
     return done.text
 
 

@@ -166,9 +166,12 @@ func Connect(ctx context.Context, clients []*server.Client) error {
 	var all sync.WaitGroup
 	for i, client := range clients {
 		all.Go(func() {
-			room <- struct{}{}
-			defer func() { <-room }()
-			errs[i] = client.Ready(ctx)
+			select {
+			case room <- struct{}{}:
+				defer func() { <-room }()
+				errs[i] = client.Ready(ctx)
+			case <-ctx.Done(): // the client that was waited for has the error
+			}
 		})
 	}
 	all.Wait()
@@ -177,7 +180,7 @@ func Connect(ctx context.Context, clients []*server.Client) error {
 			return err
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // write writes one stripe. A process's stripes are `total` (the number of processes) apart, as if
