@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -20,7 +21,7 @@ from analysis.core.evidence import quotient
 from analysis.core.figures import Missing
 from analysis.core.load import LoadedRun
 from analysis.core.report import build
-from analysis.papers.prioritymeister import FIGURES, LOCAL_FIGURES, PARTS
+from analysis.papers.prioritymeister import FIGURES, LOCAL_FIGURES, PARTS, figures
 from analysis.papers.prioritymeister.claims import CAUSES, CLAIMS, LOCAL_CLAIMS
 from analysis.papers.prioritymeister.figures import bound_tables, causes, known_percent
 from analysis.papers.prioritymeister.runs import (
@@ -357,6 +358,16 @@ def test_a_figure_without_runs_on_a_testbed_names_its_campaigns_k(tmp_path: Path
         of = [cell for g in campaign.grids if figure in g.figures for cell in typed[g.name]]
         assert made.runs.endswith(f"all of one k (pm-local: {of[0].k:g})"), made.runs
         assert len({cell.k for cell in of}) == 1
+
+
+def test_figure_7_names_the_gaps_of_each_workload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F is a Poisson process: its gaps are balanced in every row."""
+    of = [run for run in all_runs() if run.run.parameters["scenario"] == "burst"]
+    monkeypatch.setattr(figures, "draw", lambda _folder, _name, panels, *_, **__: panels)
+    panels: Any = figures.burstiness(evidence_of(*of), Path(), "7")
+    titles = [title for title, _ in panels]
+    assert len(titles) == 6
+    assert ["sharp bursts" in title for title in titles] == [False] * 4 + [True] * 2
 
 
 # 84 s with one parallel job: every figure of the paper is drawn, with its intervals.
