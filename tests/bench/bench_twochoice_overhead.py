@@ -74,6 +74,7 @@ def overhead(clusters: dict[str, Path]) -> Row:
                 *("twochoicebench", "write", "--cluster", str(clusters[name])),
                 *("--processes", "1", "--writes", str(WRITES), "--size", "4MiB"),
                 *("--file", f"overhead-{turn}"),
+                failed=True,
             )
             took[name].append(found["seconds"] / found["writes"])
             redirected += found["redirected"]
@@ -100,7 +101,9 @@ def probing(cluster: Path, folder: Path) -> Row:
     plan = folder / "plan.json"
     app = {"name": "probing", "writes": ROUNDS * WRITES // 2, "size": 4 << 20}
     plan.write_text(json.dumps({"nodes": 1, "processes": 1, "apps": [app]}))
-    found = answer("twochoicebench", "apps", "--cluster", str(cluster), "--plan", str(plan))
+    found = answer(
+        "twochoicebench", "apps", "--cluster", str(cluster), "--plan", str(plan), failed=True
+    )
     probe, write = found["steps"]["probe"], found["apps"][0]["latency"]
     share = 100 * probe["mean"] / (write["mean"] - probe["mean"])
     note = (

@@ -89,6 +89,7 @@ def probes(cluster: Path) -> list[Row]:
             *("twochoicebench", "probe", "--cluster", str(cluster)),
             *("--servers", str(SERVERS), "--schedulers", str(schedulers)),
             *("--times", str(PROBES)),
+            failed=True,
         )
         p99 = found["p99_seconds"]
         note = f"mean, loopback, agents as processes; {found['lost']} unanswered"

@@ -71,6 +71,14 @@ def test_who_is_given_up_becomes_no_hotter_by_a_rounding(method: str) -> None:
     assert (after[left] <= before[left] * (1 + 1e-12)).all()
 
 
+def test_nothing_leaves_a_node_that_stays_hot() -> None:
+    """A move within a rack costs nothing here, and still relieves nobody."""
+    rack = Racks(np.zeros(3, np.int32), np.zeros((1, 1), np.float32))
+    case = instance([[0], [0]], [2.0, 2.0], [0.5, 2.1, 0.0], distance=rack)
+    found = made(case, "ilp")
+    assert found.still_hot.tolist() == [0] and not len(found.move_partition)
+
+
 @given(instances(max_nodes=5, max_partitions=8))
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_as_few_nodes_stay_hot_as_in_the_exact_model(case: Instance) -> None:

@@ -123,8 +123,10 @@ def fewest_hot(
     chosen = choose_partly(start, pairs, timer, closed=True)
     if chosen.taken is None:
         return move_to, False
+    # What leaves a node that stays hot would cost and relieve nobody.
+    taken = chosen.taken[~np.isin(pairs.source[chosen.taken], chosen.given_up)]
     made = np.full(len(problem), UNPLACED, dtype=np.int32)
-    made[found[chosen.taken]] = target[chosen.taken]
+    made[found[taken]] = target[taken]
     return made, chosen.proven
 
 
