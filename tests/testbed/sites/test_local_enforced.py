@@ -335,15 +335,14 @@ def test_load_that_hides_between_the_kernels_ticks_is_seen(site: LocalSite, up: 
 
 
 def test_what_keeps_processors_awake_is_no_load_and_stays_no_longer(site, up, monkeypatch):
-    """The processes get only idle time: a busy machine spoils windows, but not all of them."""
+    """The processes get only idle time, of which a busy machine has little."""
     monkeypatch.setenv("HOTBED_AWAKE", "yes")
     groups = Cgroups(detect(), site.places.awake_cgroup)
     end, spun = time.monotonic() + 60, 0.0
     with site.kept_awake() as awake:
         assert awake
         assert len(groups.pids()) == len(os.sched_getaffinity(0))
-        while spun <= 1.0:
-            assert time.monotonic() < end, f"{spun} s in 3 s"
+        while spun <= 1.0 and time.monotonic() < end:
             before = site.usage_counters("small")
             time.sleep(3.0)
             after = site.usage_counters("small")
@@ -352,7 +351,9 @@ def test_what_keeps_processors_awake_is_no_load_and_stays_no_longer(site, up, mo
     whole = site.usage_between(before, after)
     none = {"ours awake:here": 0.0}
     without = site.usage_between(before | none, after | none)
-    assert without.outside_cores - whole.outside_cores > 0.3
+    assert spun > 0
+    difference = without.outside_cores - whole.outside_cores
+    assert difference == pytest.approx(spun / 3.0, rel=0.3, abs=0.01)
     assert not groups.pids()
     assert groups.usage_s() == 0.0
 
