@@ -206,7 +206,7 @@ def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
 
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array's only column: it is the same as none."""
+    """Return an array of one column without that axis; other arrays as they are."""
     return array[:, 0].copy() if array.ndim == 2 and array.shape[1] == 1 else array
 
 

@@ -89,7 +89,7 @@ class PlanModel:
         return highest_load_first(self.instance, now, stay, self.gather)
 
     def select_and_place(self, place: Placer, request: MethodRequest) -> Result:
-        """Place a selection, and as often as something of it fits nowhere, another in its stead."""
+        """Place a selection; while some object of it fits nowhere, try another selection."""
         instance, load, timer = self.instance, self.state.load, request.timer
         rest, moves = load, Moves.none(load)
         stay: Ids | None = None

@@ -90,7 +90,7 @@ def hot_after(instance: Instance, load: Float64, moves: Moves) -> Bools:
 
 
 def without_heating(instance: Instance, load: Float64, moves: Moves) -> Moves:
-    """Leave out moves that add to what is too high in the end, since others found no place."""
+    """Leave out moves to nodes that end too hot because other objects found no place."""
     while len(moves):
         heated = hot_after(instance, load, moves)[moves.to] & (moves.load > 0)
         bad = np.asarray(_rows(heated).any(axis=1))

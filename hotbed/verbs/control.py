@@ -74,7 +74,7 @@ def start(
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Start a controller; what a killed one left is put back first."""
+    """Start a controller, after undoing the changes of a killed one."""
     from controllers import remote
 
     parameters = remote.cautious(

@@ -35,7 +35,7 @@ def plan(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say what each microstore should hold so that its tenants' SLAs are met.
+    """Plan each microstore's resources so that its tenants' SLAs are met.
 
     Exit code 3: the pool does not suffice for every SLA; the plan is the best that was found.
     """

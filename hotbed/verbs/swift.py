@@ -59,7 +59,7 @@ def share(
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Change what a microstore holds; what is left out stays."""
+    """Change a microstore's shares; a share that is not given stays."""
     fields: dict[str, float] = {}
     if proxy_cores is not None:
         fields["proxy_cores"] = proxy_cores

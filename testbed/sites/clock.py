@@ -18,5 +18,5 @@ class Clock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Return after so many seconds."""
+        """Wait for this many seconds."""
         time.sleep(max(seconds, 0.0))

@@ -72,7 +72,7 @@ def test_who_is_given_up_becomes_no_hotter_by_a_rounding(method: str) -> None:
 
 
 def test_nothing_leaves_a_node_that_stays_hot() -> None:
-    """A move within a rack costs nothing here, and still relieves nobody."""
+    """A move within a rack is free here, but node 0 stays hot with or without it."""
     rack = Racks(np.zeros(3, np.int32), np.zeros((1, 1), np.float32))
     case = instance([[0], [0]], [2.0, 2.0], [0.5, 2.1, 0.0], distance=rack)
     found = made(case, "ilp")

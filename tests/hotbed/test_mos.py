@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from controllers.microstores.performance import PiecewiseLinear
 from controllers.registry import create, find
+from hotbed.exit_codes import EXIT_MISSED
 from hotbed.verbs.mos import _read, group
 from schemas.errors import UserError
 from tests.controllers.mos_stores import MODEL
@@ -72,6 +73,14 @@ def test_a_plan_for_people_and_for_programs(tmp_path):
     assert sum(b["price_an_hour"] for b in report["highs"]["bills"]) == pytest.approx(
         report["highs"]["cost"]
     )
+
+
+def test_a_missed_sla_is_an_exit_code(tmp_path):
+    body = spec()
+    body["tenants"]["video"]["sla"] = {"bandwidth_mb_s": 2000}  # 16 Gbit/s of a pool of 0.4
+    ended = hotbed("plan", write(tmp_path, body), "--json")
+    assert json.loads(ended.stdout)["violated"]
+    assert ended.exit_code == EXIT_MISSED
 
 
 def test_the_controller_takes_what_is_written_for_it(tmp_path):

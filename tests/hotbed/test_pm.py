@@ -127,6 +127,16 @@ def test_plan_prints_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:
     assert {"s0:ssd", "c0->switch", "switch->s0", "s0->switch", "switch->c2"} <= set(queues)
 
 
+def test_a_missed_slo_is_an_exit_code(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    document["workloads"][0]["slo"] = {"latency": "10us"}  # shorter than one request takes
+    path = tmp_path / "t.yaml"
+    path.write_text(yaml.safe_dump(document))
+    ended = Runner().run(["pm", "plan", str(path), "--json"])
+    assert json.loads(ended.stdout)["met"] is False
+    assert ended.exit_code == EXIT_MISSED
+
+
 @pytest.mark.parametrize(("met", "code"), [(True, 0), (None, 0), (False, EXIT_MISSED)])
 def test_an_applied_plan_that_misses_an_slo_is_an_exit_code(
     met: bool | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

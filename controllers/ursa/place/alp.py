@@ -123,7 +123,7 @@ def fewest_hot(
     chosen = choose_partly(start, pairs, timer, closed=True)
     if chosen.taken is None:
         return move_to, False
-    # What leaves a node that stays hot would cost and relieve nobody.
+    # A move from a node that stays hot has a cost and cools no node.
     taken = chosen.taken[~np.isin(pairs.source[chosen.taken], chosen.given_up)]
     made = np.full(len(problem), UNPLACED, dtype=np.int32)
     made[found[taken]] = target[taken]

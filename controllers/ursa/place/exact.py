@@ -181,7 +181,7 @@ class _ExactProgramme:
             self.model.value[at[np.isin(self.model.row[at], rows)]] -= NARROWER
 
     def close(self, nodes: NDArray[np.integer], pairs: Moves, hot: Int32) -> None:
-        """Let nothing come to these of the `hot` nodes if they are given up."""
+        """Forbid moves to these `hot` nodes if they are given up."""
         for node in nodes:
             coming = np.flatnonzero(pairs.to == node)
             columns = np.r_[coming, len(pairs) + np.flatnonzero(hot == node)]

@@ -33,7 +33,7 @@ CODE = "POOL_NO_REDUNDANCY"
 
 
 def _warning(connection: Connection, pools: Sequence[str]) -> tuple[bool, bool] | None:
-    """Return whether the warning is muted, and names only `pools`; None if it is not raised."""
+    """Return (True if the warning is muted, True if it names only `pools`); None if not raised."""
     report = connection.mon("health", detail="detail").checked("health")
     check = report["checks"].get(CODE)
     if check is None:
