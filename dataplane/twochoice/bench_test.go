@@ -108,7 +108,7 @@ func BenchmarkSchedulers(b *testing.B) {
 			}
 			detectors := make([]*Detector, servers)
 			for i := range detectors {
-				detectors[i], _ = NewDetector(p, Server(i), 1)
+				detectors[i] = NewDetector(p, Server(i), 1)
 			}
 			writes := make([]Write, 10)
 			var probes []Probe

@@ -54,16 +54,14 @@ type remembered struct {
 
 // NewDetector returns the detector of a server with nothing in flight and the first ticket, above 0.
 // A restarted server takes a ticket far from those before the restart (for example from its start
-// time), so that a late answer matches no reservation.
-func NewDetector(p Parameters, self Server, first Ticket) (*Detector, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
+// time), so that a late answer matches no reservation. The caller has validated the parameters, once
+// for all servers of a simulation.
+func NewDetector(p Parameters, self Server, first Ticket) *Detector {
 	d := &Detector{p: p, self: self, acceptance: acceptance{p: p.Preassign}, head: first}
 	if p.Scheduler == Prequal {
 		d.latencies = &latencies{}
 	}
-	return d, nil
+	return d
 }
 
 // InFlight returns the operations and bytes in flight, without the expected load.

@@ -12,11 +12,10 @@ import (
 
 func newDetector(t *testing.T, p Parameters) *Detector {
 	t.Helper()
-	d, err := NewDetector(p, 3, 1)
-	if err != nil {
+	if err := p.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return NewDetector(p, 3, 1)
 }
 
 func TestPreassignmentIsTheExpectationUntilItIsDecided(t *testing.T) { // III.C
@@ -224,7 +223,7 @@ func TestParametersAreChecked(t *testing.T) {
 	if _, err := New(Defaults(Both), 0, rand.NewPCG(1, 1), nil); err == nil {
 		t.Error("a cluster without servers is taken")
 	}
-	if _, err := NewDetector(Parameters{Scheduler: "best"}, 0, 1); err == nil {
-		t.Error("a detector with bad parameters is taken")
+	if (Parameters{Scheduler: "best"}).Validate() == nil {
+		t.Error("an unknown scheduler is taken")
 	}
 }

@@ -93,12 +93,9 @@ type Scheduler interface {
 	Stats() Stats
 }
 
-// New returns a scheduler after checking its parameters. Schedulers may share random. queues is for
-// the oracle, nil for all other policies.
+// New returns a scheduler for parameters that the caller has validated, once for all nodes of a
+// simulation. Schedulers may share random. queues is for the oracle, nil for all other policies.
 func New(p Parameters, servers Servers, random Random, queues *Queues) (Scheduler, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
 	if servers < 1 {
 		return nil, errors.New("a scheduler needs at least one server")
 	}

@@ -175,9 +175,7 @@ func newModel(p Parameters) (*model, error) {
 		cluster: twochoice.Servers(p.Servers), writes: make([]twochoice.Write, p.Processes),
 		targets: make([]twochoice.Server, p.Processes), tickets: make([]twochoice.Ticket, p.Processes),
 	}
-	if err := m.forget(); err != nil {
-		return nil, err
-	}
+	m.forget()
 	if p.Scheduler == twochoice.Oracle {
 		m.queues = twochoice.NewQueues(m.cluster)
 	}
@@ -220,16 +218,11 @@ func (m *model) layOut() {
 }
 
 // forget gives the servers detectors that have learned nothing.
-func (m *model) forget() error {
+func (m *model) forget() {
 	for i := range m.detectors {
-		d, err := twochoice.NewDetector(m.core, twochoice.Server(i), 1)
-		if err != nil {
-			return err
-		}
-		m.detectors[i] = d
+		m.detectors[i] = twochoice.NewDetector(m.core, twochoice.Server(i), 1)
 		m.servers[i].reported, m.servers[i].arrivals = 0, nil
 	}
-	return nil
 }
 
 func (m *model) scheduler(node int) twochoice.Scheduler {

@@ -70,7 +70,7 @@ func (q plainQueue) Less(i, j int) bool {
 func newPlain(t *testing.T, m *model) *plain {
 	t.Helper()
 	r := &plain{m: m, servers: make([]plainServer, m.p.Servers)}
-	r.forget(t)
+	r.forget()
 	if m.p.Scheduler == twochoice.Oracle {
 		r.queues = twochoice.NewQueues(m.cluster)
 	}
@@ -85,14 +85,10 @@ func newPlain(t *testing.T, m *model) *plain {
 	return r
 }
 
-func (r *plain) forget(t *testing.T) {
+func (r *plain) forget() {
 	r.detectors = nil
 	for i := range r.servers {
-		d, err := twochoice.NewDetector(r.m.core, twochoice.Server(i), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.detectors = append(r.detectors, d)
+		r.detectors = append(r.detectors, twochoice.NewDetector(r.m.core, twochoice.Server(i), 1))
 	}
 }
 
@@ -292,10 +288,8 @@ func TestEveryBurstIsThatOfThePlainModel(t *testing.T) {
 			r := newPlain(t, m)
 			for round := range 4 {
 				if round == 2 && draws.Bernoulli(0.3) {
-					if err := m.forget(); err != nil {
-						t.Fatal(err)
-					}
-					r.forget(t)
+					m.forget()
+					r.forget()
 				}
 				if err := m.burst(sim.StreamOf(p.Seed, "burst", uint64(round))); err != nil {
 					t.Fatal(err)

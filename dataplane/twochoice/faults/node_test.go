@@ -96,10 +96,7 @@ func (n *node) restart() {
 }
 
 func (n *node) config() protocol.AgentConfig {
-	detector, err := twochoice.NewDetector(n.w.parameters(), twochoice.Server(n.id), twochoice.Ticket(n.epoch<<32))
-	if err != nil {
-		panic(err)
-	}
+	detector := twochoice.NewDetector(n.w.parameters(), twochoice.Server(n.id), twochoice.Ticket(n.epoch<<32))
 	p := n.w.plan
 	return protocol.AgentConfig{Node: n.id, Nodes: p.nodes, Home: n.w.home, Epoch: n.epoch, Size: 1 << 20,
 		Copies: p.copies, IdleOps: p.idleOps, Maintainer: twochoice.MaintainerParameters{Workers: 3, Bytes: 24},

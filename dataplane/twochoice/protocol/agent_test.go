@@ -25,10 +25,7 @@ type bench struct {
 
 func newAgent(t *testing.T, node Node, nodes int) *bench {
 	t.Helper()
-	detector, err := twochoice.NewDetector(twochoice.Defaults(twochoice.Both), twochoice.Server(node), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	detector := twochoice.NewDetector(twochoice.Defaults(twochoice.Both), twochoice.Server(node), 1)
 	a, err := NewAgent(AgentConfig{Node: node, Nodes: nodes, Home: func(string) Node { return 0 }, Epoch: 7, Size: 1000,
 		Copies: 1, Maintainer: twochoice.DefaultMaintainer(), Patience: time.Second, Orphans: time.Minute,
 		Detector: detector}, nil, nil)

@@ -182,18 +182,16 @@ func (s *Server) recover(found filestore.Found) error {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
 	epoch := binary.LittleEndian.Uint64(random[:])
-	detector, err := twochoice.NewDetector(s.cluster.Scheduler, twochoice.Server(s.node), twochoice.Ticket(epoch>>1|1))
-	if err != nil {
-		return err
-	}
+	detector := twochoice.NewDetector(s.cluster.Scheduler, twochoice.Server(s.node), twochoice.Ticket(epoch>>1|1))
 	m := s.cluster.Maintainer
-	s.agent, err = protocol.NewAgent(protocol.AgentConfig{Node: s.node, Nodes: len(s.cluster.Agents), Home: s.cluster.Home,
+	agent, err := protocol.NewAgent(protocol.AgentConfig{Node: s.node, Nodes: len(s.cluster.Agents), Home: s.cluster.Home,
 		Epoch: epoch, Size: s.cluster.ObjectSize, Copies: s.cluster.Copies, IdleOps: m.IdleOps,
 		Maintainer: m.MaintainerParameters, CompactAbove: compactAbove, Patience: pullPatience,
 		Orphans: time.Duration(m.Orphans), Detector: detector}, found.Fragments, found.Records)
 	if err != nil {
 		return err
 	}
+	s.agent = agent
 	s.agent.Pause(m.Off)
 	// The wall clock gives the time at a start, then a clock that is never set. If the wall clock
 	// went back while the agent was down, the agent's time must not.
