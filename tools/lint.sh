@@ -58,16 +58,12 @@ house_rules() {
         git ls-files -co --exclude-standard '*.py' '*.go' '*.y*ml' '*.sh' ':!tests/data' |
             xargs wc -l 2>/dev/null | awk '$1 > 1000 && $2 != "total"'
     }
-    unpaired() {
-        for file in notebooks/*.ipynb; do [ -f "${file%.ipynb}.py" ] || echo "$file"; done
-    }
     none "over 1000 lines; split it" long
     local site='\bsite(_kind|\.kind)?'
     none "only testbed/sites asks which site it is on" "${search[@]}" \
         "$site (==|!=|in|not in) *[\"'({[]|match .*$site:\$" -- '*.py' ':!testbed/sites' ':!tests'
     none "notebooks have no outputs; run nbstripout" \
         "${search[@]}" '"execution_count": [0-9]|"outputs": \[$' -- '*.ipynb'
-    none "notebooks have a text pair; run jupytext --sync" unpaired
     local clone=/home/[a-z] # a clone in /hotbed is nobody's own place
     [[ $PWD != /*/* ]] || clone=$PWD
     none "the path of a developer's machine" \
