@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from analysis.papers.mos.runs import REPORT_FILE
+from analysis.papers.mos.claims import REPORT_FILE
 from analysis.papers.mos.simulated import SERIES_FILE
 from schemas.cells.mos import COSPERF, MOS, PerfCell
 from schemas.run import OpSummary, Summary

@@ -11,7 +11,7 @@ import pytest
 from analysis.core.claims import Evidence, evaluate
 from analysis.core.figures import Missing
 from analysis.core.papers import SHORT_NAMES, Paper, Part, paper
-from analysis.papers.mos.runs import REPORT_FILE as MOS_REPORT
+from analysis.papers.mos.claims import REPORT_FILE as MOS_REPORT
 from analysis.papers.mos.simulated import SERIES_FILE, STAGES
 from analysis.papers.twochoice import runs as twochoice
 from campaigns.engine.campaign_file import FILES, load_campaign

@@ -13,9 +13,9 @@ from analysis.core.evidence import quotient
 from analysis.core.load import load_campaign
 from analysis.core.papers import Part
 from analysis.core.report import draw
+from analysis.papers.mos.claims import cells
 from analysis.papers.mos.figures import LOCAL, promised, windows
 from analysis.papers.mos.gateway import GATEWAY, bar_of
-from analysis.papers.mos.runs import cells
 from analysis.papers.mos.simulated import SIMULATED
 from schemas.claim import ClaimResult
 from tests.papers.mos_runs import (

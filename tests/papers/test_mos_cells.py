@@ -14,19 +14,15 @@ from hypothesis import strategies as st
 
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.session import typed_cells
-from campaigns.papers.mos.experiments import (
+from campaigns.papers.mos.cell import (
     COURSES,
-    LARGE,
-    MEGABIT,
-    SMALL,
-    MicrostorePool,
     Steps,
+    divided,
     division_of,
     layers,
     length_s,
     loads_of,
     measured,
-    problem,
 )
 from campaigns.papers.mos.kind import own
 from campaigns.papers.mos.profile import points as points_module
@@ -58,6 +54,7 @@ from campaigns.papers.mos.simulated import (
     policy_parameters,
     profiled,
 )
+from campaigns.papers.mos.swift import LARGE, MEGABIT, SMALL, MicrostorePool
 from controllers.journal import read_journal
 from controllers.microstores.performance import CURVES, PiecewiseLinear
 from schemas.campaign import MosCampaign
@@ -79,8 +76,7 @@ def test_campaigns_divide_a_pool_that_suffices(name: str) -> None:
     assert isinstance(campaign, MosCampaign)
     for cells in typed_cells(campaign, file).values():
         for cell in cells:
-            bounded = cell.experiment in ("load", "adaptation")
-            assert problem(division_of(cell, pool), pool, bounded=bounded) is None
+            divided(cell, pool, "mos")
 
 
 def workers_at(steps: Steps, minute: float) -> int:
@@ -98,10 +94,10 @@ def test_layers_are_as_many_workers_as_steps_say(steps: list[tuple[float, int]])
     ends = steps[-1][0] + 3
     found = layers(steps, ends)
     for minute in [at + 0.5 for at, _ in steps]:
-        there = sum(one.workers for one in found if one.begins <= minute < one.ends)
+        there = sum(workers for begin, end, workers in found if begin <= minute < end)
         assert there == workers_at(steps, minute)
-    assert all(one.begins < one.ends <= ends for one in found)
-    assert len({(one.begins, one.ends) for one in found}) == len(found)
+    assert all(begin < end <= ends for begin, end, _ in found)
+    assert len({(begin, end) for begin, end, _ in found}) == len(found)
 
 
 @pytest.mark.parametrize("name", list(COURSES))

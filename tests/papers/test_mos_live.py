@@ -13,12 +13,18 @@ import pandas as pd
 import pytest
 
 from campaigns.papers.mos import drives as driving
-from campaigns.papers.mos.cell import REPORT_FILE, make, model
+from campaigns.papers.mos.cell import REPORT_FILE, division_of, loads_of, make, model
 from campaigns.papers.mos.drives import ProxyDriver, ProxyLogin, drives_of, script, workload_of
-from campaigns.papers.mos.experiments import MEGABIT, MicrostorePool, Share, division_of, loads_of
 from campaigns.papers.mos.measure import Sent, held_of, numbers_of, promised
 from campaigns.papers.mos.profile.points import place
-from campaigns.papers.mos.swift import OBJECTS_FILE, Swift, layout_of
+from campaigns.papers.mos.swift import (
+    MEGABIT,
+    OBJECTS_FILE,
+    MicrostorePool,
+    Share,
+    Swift,
+    layout_of,
+)
 from controllers.microstores.performance import PiecewiseLinear
 from schemas.cells.mos import MOS
 from schemas.errors import HotbedError, UserError
@@ -156,11 +162,10 @@ def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
 
 
 def test_the_promise_to_c_follows_its_workers() -> None:
-    found = promised(MOS.of(experiment="adaptation", minute_s=1, bandwidth_sla_mb_s=2))
+    course = MOS.of(experiment="adaptation", minute_s=1)
+    found = promised(loads_of(course), 42, 2)
     at = (0, 9, 10, 18, 19, 32, 33, 41)
     assert [found[second] / 2e6 for second in at] == [12, 12, 2, 2, 4, 12, 6, 6]
-    load = MOS.of(experiment="load", large_workers=3, bandwidth_sla_mb_s=2)
-    assert set(promised(load)) == {6e6}
 
 
 def test_the_model_is_of_the_cell_s_objects() -> None:

@@ -31,20 +31,17 @@ from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
 from analysis.papers.mos.claims import (
     CLAIMS,
+    DEFAULT,
     DROP,
+    FAVORS_LARGE,
+    FAVORS_SMALL,
+    LARGE,
     LARGE_BUSY,
+    MOS_PP,
     NETWORK,
     PARTITION,
     PROXY_BUSY,
     SECOND_PROXY,
-)
-from analysis.papers.mos.gateway import GATEWAY
-from analysis.papers.mos.runs import (
-    DEFAULT,
-    FAVORS_LARGE,
-    FAVORS_SMALL,
-    LARGE,
-    MOS_PP,
     SMALL,
     Report,
     cells,
@@ -56,6 +53,7 @@ from analysis.papers.mos.runs import (
     shown,
     table,
 )
+from analysis.papers.mos.gateway import GATEWAY
 from analysis.papers.mos.simulated import SIMULATED
 
 if TYPE_CHECKING:

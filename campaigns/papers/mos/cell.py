@@ -1,16 +1,28 @@
-"""One cell on real microstores, from its parameters to the files of its run folder.
+"""One cell on real microstores, from its parameters to the files of its run folder (`make`).
 
 Steps in order, ended in reverse order: cleaning, objects to read, the pool's division, empty
-caches, recorder, the setup's controller if any, drivers.
+caches, recorder, the setup's controller if any, drivers. Then, for sections 1, 3 and 8.1: the load
+of the cell's tenants (`loads_of`), the division of the pool between the microstores
+(`division_of`), and the parameters of the controller.
+
+One microstore serves the tenant of small objects (workloads A and B), the other serves the tenant
+of large objects (C and D). The layout ``default`` has one store of everything: all proxies serve
+each tenant and keep their own shares. A controller starts from the division.
+
+Section 8.1's load over time (figures 11 and 12) consists of layers of workers that each run without
+a break. Large objects (workload C) dominate stage 1. At 40 minutes small objects (A) spike and then
+shift down until about 200 minutes, while C drops and slowly rises again. At 230 minutes A spikes
+once more and C drops by half. The paper gives no numbers of processes: these are Hotbed's.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,25 +32,36 @@ from campaigns.engine.judge import spoiled
 from campaigns.engine.write_cell import write_cell
 from campaigns.grounds.live import Recorder
 from campaigns.papers.mos import drives, measure
-from campaigns.papers.mos.experiments import (
+from campaigns.papers.mos.drives import KB, DriverLoad, StoredObjects
+from campaigns.papers.mos.profile.fit import fit, most_of
+from campaigns.papers.mos.profile.points import place, read_points
+from campaigns.papers.mos.swift import (
+    APART,
     LARGE,
+    MEGABIT,
     SMALL,
+    TOGETHER,
+    DiskClass,
     Division,
     MicrostorePool,
     Share,
-    division_of,
-    length_s,
-    loads_of,
-    measured,
-    problem,
-    unfit,
+    Swift,
+    even,
 )
-from campaigns.papers.mos.profile.fit import fit, most_of
-from campaigns.papers.mos.profile.points import place, read_points
-from campaigns.papers.mos.swift import Swift
 from controllers.journal import controller_summary, read_journal
 from controllers.microstores.performance import ClassTable
-from schemas.cells.mos import MOS, Adaptation, MosCell, TwoStores
+from schemas.cells.mos import (
+    MOS,
+    Adaptation,
+    Disks,
+    MosCell,
+    ObjectSizes,
+    OneStore,
+    OneWorkload,
+    Setups,
+    SteadyLoad,
+    TwoStores,
+)
 from schemas.errors import UserError
 from schemas.run import Run
 from testbed.simulated.cosperf.machines import local
@@ -63,8 +86,9 @@ def make(swift: Swift, job: Job, folder: Path) -> Run:
     phases = Phases()
     with phases("clean"):
         swift.live.quiet("controller", "recorder")
+    objects = [objects_of(parameters, letter) for letter in parameters.letters]
     with phases("objects"):
-        swift.ensure_objects(parameters)
+        swift.ensure_objects(objects)
     with phases("divide"):
         swift.divide(division)
         sent = drives.drives_of(loads_of(parameters), swift.access(), swift.clients)
@@ -76,20 +100,9 @@ def make(swift: Swift, job: Job, folder: Path) -> Run:
         try:
             found, why = cell.collect(division, pool)
         except measure.ObjectsGone:
-            swift.forget_objects(parameters)
+            swift.forget_objects(objects)
             raise
     return write_cell(folder, job, found, phases, spoiled=why, settings=cell.settings)
-
-
-def divided(parameters: MosCell, pool: MicrostorePool, testbed: str) -> Division:
-    """Return the initial division of a cell. UserError: the testbed's pool cannot be divided like
-    this."""
-    why = unfit(parameters, pool)
-    division = division_of(parameters, pool)
-    why = why or problem(division, pool, bounded=isinstance(parameters, TwoStores))
-    if why is not None:
-        raise UserError(why, where=f"{parameters.label()} on testbed {testbed}")
-    return division
 
 
 class _LoadedCell:
@@ -154,12 +167,16 @@ class _LoadedCell:
         found = measure.numbers_of(sent, *window)
         report: dict[str, Any] = self._report(sent, division, pool)
         if isinstance(parameters, Adaptation):
-            found |= measure.stage_numbers(parameters, sent)
-            report["course"] = measure.course_of(parameters)
+            report["course"] = course_of(parameters)
             report["minute_s"] = parameters.minute_s
             # Upper bound of A's mean latency, and lower bound of C's bytes in each second.
-            promised = measure.promised(parameters).tolist()
-            report["sla"] = {"latency_s": parameters.latency_sla_ms / 1e3, "bytes_s": promised}
+            promised = measure.promised(loads_of(parameters), length, parameters.bandwidth_sla_mb_s)
+            report["sla"] = {
+                "latency_s": parameters.latency_sla_ms / 1e3,
+                "bytes_s": promised.tolist(),
+            }
+            found |= measure.stage_numbers(sent, report["course"])
+            found |= measure.shares_within(sent, report["sla"], parameters.minute_s)
         samples = self._recorder.fetch(logs)
         proxies = sorted({one.access.proxy for one in self._drives})
         if pool.machines:  # proxies come and go
@@ -223,7 +240,275 @@ class _LoadedCell:
         return found
 
 
-# Parameters of a controller: the SLAs of both tenants (sections 6 and 8.1), and cospurf.
+# ---- Load ----
+
+Steps = Sequence[tuple[float, int]]
+"""Minutes of the paper, rising from 0, each with the number of workers from then on."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """Numbers of workers of A and C, and the beginnings of the stages, in the paper's minutes."""
+
+    steps: Mapping[str, Steps]
+    stages: tuple[float, float, float]
+    ends: float
+
+
+COURSES: Mapping[str, Course] = {
+    "paper": Course(
+        steps={
+            "A": ((0, 2), (40, 24), (80, 18), (110, 12), (140, 8), (170, 4), (230, 32)),
+            "C": ((0, 12), (40, 2), (80, 4), (110, 6), (140, 8), (170, 12), (230, 6)),
+        },
+        stages=(0, 40, 230),
+        ends=280,
+    ),
+    "short": Course(
+        steps={
+            "A": ((0, 2), (10, 24), (19, 18), (23, 12), (27, 8), (30, 4), (33, 32)),
+            "C": ((0, 12), (10, 2), (19, 4), (23, 6), (27, 8), (30, 12), (33, 6)),
+        },
+        stages=(0, 10, 33),
+        ends=42,
+    ),
+}
+"""``paper`` has the paper's lengths of stages; ``short`` omits most of the time without changes.
+A's first spike lasts three epochs of 3 minutes. A controller sees the spike in one of them, and its
+second half is measured."""
+
+
+def layers(steps: Steps, ends: float) -> list[tuple[float, float, int]]:
+    """Return the fewest layers (begin, end, workers) with the numbers of workers in `steps`."""
+    found: Counter[tuple[float, float]] = Counter()
+    begun: list[float] = []  # of every worker that is there, the earliest first
+    for at, count in (*steps, (ends, 0)):
+        while len(begun) > count:
+            found[begun.pop(), at] += 1
+        begun += [at] * (count - len(begun))
+    return [(*layer, workers) for layer, workers in sorted(found.items())]
+
+
+TENANT = {"A": "small", "B": "small", "C": "large", "D": "large"}
+"""Tenant of each workload."""
+MIX = {"A": (90, 5, 5), "B": (5, 90, 5), "C": (90, 5, 5), "D": (5, 90, 5)}
+"""Table 1: percent of GET, PUT and DELETE."""
+SMALL_KB = 128
+CONTAINERS = {"small": 4, "large": 2}
+MB = 1_000_000
+
+
+def objects_of(parameters: MosCell, letter: str) -> StoredObjects:
+    """Return the objects that a workload reads."""
+    tenant = TENANT[letter]
+    small = tenant == "small"
+    count = parameters.small_objects if small else parameters.large_objects
+    least, most = (KB, SMALL_KB * KB) if small else (MB, parameters.large_mb * MB)
+    prefix = letter.lower()
+    if not small:
+        prefix += f"{parameters.large_mb}mb"
+    if isinstance(parameters, ObjectSizes):
+        tenant, prefix = "large", f"s{parameters.object_kb}kb"
+        least = most = parameters.object_kb * KB
+        count = max(4, min(parameters.small_objects, 64 * MB // most))  # at most 64 MB
+    containers = min(CONTAINERS[tenant], count)
+    return StoredObjects(letter, tenant, prefix, containers, -(-count // containers), least, most)
+
+
+def loads_of(parameters: MosCell) -> tuple[DriverLoad, ...]:
+    """Return the load of every driver of a cell."""
+    if isinstance(parameters, Adaptation):
+        return _over_time(parameters)
+    assert isinstance(parameters, Setups | SteadyLoad | OneStore)
+    settle = 0.0
+    if isinstance(parameters, SteadyLoad):
+        settle = parameters.epoch_s * parameters.settle_epochs
+    found = []
+    for letter in parameters.letters:
+        objects = objects_of(parameters, letter)
+        if isinstance(parameters, OneStore):
+            workers = parameters.workers
+        else:
+            small = TENANT[letter] == "small"
+            workers = parameters.small_workers if small else parameters.large_workers
+        found.append(
+            DriverLoad(
+                name=letter.lower(),
+                objects=objects,
+                mix=(100, 0, 0) if isinstance(parameters, ObjectSizes) else MIX[letter],
+                workers=workers,
+                begins_s=0.0,
+                rampup_s=parameters.rampup_s + settle,
+                seconds=parameters.seconds,
+            )
+        )
+    return tuple(found)
+
+
+def _over_time(parameters: Adaptation) -> tuple[DriverLoad, ...]:
+    """Return figure 11's load: workers that come and go; their starting time counts."""
+    course, minute = COURSES[parameters.course], parameters.minute_s
+    return tuple(
+        DriverLoad(
+            name=f"{letter.lower()}-{number}",
+            objects=objects_of(parameters, letter),
+            mix=MIX[letter],
+            workers=workers,
+            begins_s=minute * begins,
+            rampup_s=0.0,
+            seconds=minute * (ends - begins),
+        )
+        for letter in parameters.letters
+        for number, (begins, ends, workers) in enumerate(layers(course.steps[letter], course.ends))
+    )
+
+
+def length_s(parameters: MosCell) -> float:
+    """Return the seconds of a cell's load."""
+    return max(load.ends_s for load in loads_of(parameters))
+
+
+def measured(parameters: MosCell) -> tuple[float, float]:
+    """Return begin and end of a cell's measured time, in seconds from the load's start."""
+    loads = loads_of(parameters)
+    return max(min(load.begins_s + load.rampup_s for load in loads), 0.0), length_s(parameters)
+
+
+def course_of(parameters: Adaptation) -> dict[str, Any]:
+    """Return the beginnings of the stages, the end of A's first spike and the end, in seconds."""
+    course, minute = COURSES[parameters.course], parameters.minute_s
+    spike_ends = next(at for at, _ in course.steps["A"] if at > course.stages[1])
+    return {
+        "stages": [minute * at for at in course.stages],
+        "spike_ends": minute * spike_ends,
+        "ends": minute * course.ends,
+    }
+
+
+# ---- Division of the pool ----
+
+STATIC_CPU, STATIC_NETWORK = 0.75, 0.30
+"""Shares of the pool for the small objects' store in section 8.1's Static; the other store has the
+rest."""
+
+SSD, HDD = DiskClass(0.0002, 15e6), DiskClass(0.012, 3e6)
+"""Disks of section 3: SATA SSDs and HDDs of about 500 and 100 MB/s, slowed down like the network
+(docs/mos-experiments.md). A hard disk still has its positioning time."""
+
+
+def division_of(parameters: MosCell, pool: MicrostorePool) -> Division:
+    """Return the initial division of a cell."""
+    if pool.machines:
+        return Division(APART, pool.machines)
+    if isinstance(parameters, Setups):
+        return _section_1(parameters, pool)
+    if isinstance(parameters, TwoStores):
+        return even(pool) if parameters.setup == "default" else static(pool)
+    assert isinstance(parameters, OneStore)
+    return _alone(parameters, pool)
+
+
+def _section_1(parameters: Setups, pool: MicrostorePool) -> Division:
+    """Return figure 1's division: equal storage, one proxy with many cores, one fast link."""
+    storage = parameters.storage_cores * pool.storage_servers
+    slim = Share(parameters.slim_cores, storage, parameters.slim_mbit * MEGABIT)
+    wide = Share(parameters.wide_cores, storage, parameters.wide_mbit * MEGABIT)
+    if parameters.setup == "favors-small":
+        return Division(APART, {SMALL: wide, LARGE: slim})
+    layout = TOGETHER if parameters.setup == "default" else APART
+    return Division(layout, {SMALL: slim, LARGE: wide})
+
+
+def static(pool: MicrostorePool) -> Division:
+    """Return section 8.1's Static: the best division by rules of thumb; MOS starts from it."""
+    total = pool.total
+
+    def of(cpu: float, network: float) -> Share:
+        return Share(
+            round(cpu * total.proxy_cores, 6),
+            round(cpu * total.storage_cores, 6),
+            round(network * total.network, 3),
+        )
+
+    return Division(
+        APART,
+        {SMALL: of(STATIC_CPU, STATIC_NETWORK), LARGE: of(1 - STATIC_CPU, 1 - STATIC_NETWORK)},
+    )
+
+
+def _alone(parameters: OneStore, pool: MicrostorePool) -> Division:
+    """Return section 3's division: one workload alone. A second proxy is the other microstore's."""
+    storage = parameters.storage_cores * pool.storage_servers
+    one = Share(
+        parameters.proxy_cores,
+        storage,
+        parameters.network_mbit * MEGABIT,
+        parameters.proxy_workers,
+    )
+    disks: tuple[DiskClass, ...] = ()
+    if isinstance(parameters, Disks):
+        disks = (SSD,) * parameters.ssds + (HDD,) * parameters.hdds
+    if parameters.proxies == 2:
+        half = Share(one.proxy_cores, storage / 2, one.network, one.proxy_workers)
+        return Division(TOGETHER, {SMALL: half, LARGE: half}, disks)
+    tenant = TENANT[parameters.workload] if isinstance(parameters, OneWorkload) else LARGE
+    idle = SMALL if tenant == LARGE else LARGE
+    return Division(APART, {tenant: one, idle: pool.step}, disks)
+
+
+def divided(parameters: MosCell, pool: MicrostorePool, testbed: str) -> Division:
+    """Return the initial division of a cell. UserError: the testbed's pool cannot be divided like
+    this."""
+    division = division_of(parameters, pool)
+    why = _unfit(parameters, pool) or _problem(division, pool, isinstance(parameters, TwoStores))
+    if why is not None:
+        raise UserError(why, where=f"{parameters.label()} on testbed {testbed}")
+    return division
+
+
+def _unfit(parameters: MosCell, pool: MicrostorePool) -> str | None:
+    """Return why a cell does not fit a pool of machines or of shares; None if it fits."""
+    if not pool.machines:
+        if not isinstance(parameters, TwoStores) or parameters.setup != "mos":
+            return None
+        return (
+            "the setup mos assigns whole machines, and the pool has none: the spec needs "
+            "pool.machine, as in testbed/specs/mos-machines.yaml"
+        )
+    if isinstance(parameters, TwoStores) and parameters.setup in ("static", "mos"):
+        return None
+    return (
+        "the pool consists of whole machines (pool.machine), which only load and adaptation with "
+        "the setups static and mos can use"
+    )
+
+
+def _problem(division: Division, pool: MicrostorePool, bounded: bool) -> str | None:
+    """Return why a pool cannot be divided like this; None if it can. `bounded`: True if the shares
+    must fit into the pool; else they are an experiment's own."""
+    if division.disks and len(division.disks) != pool.disks:
+        return (
+            f"it needs {len(division.disks)} disks in each storage server, which has {pool.disks}"
+        )
+    for name, text in (
+        ("proxy_cores", "cores of proxies"),
+        ("storage_cores", "cores of storage servers"),
+        ("network", "bytes a second"),
+    ):
+        total = getattr(pool.total, name)
+        given = sum(getattr(share, name) for share in division.shares.values())
+        if bounded and given > total * (1 + 1e-6):
+            return f"it needs {given:g} {text}, and the pool has {total:g}"
+        for store, share in division.shares.items():
+            if bounded and getattr(share, name) < getattr(pool.step, name) * (1 - 1e-6):
+                return (
+                    f"microstore {store} would get {getattr(share, name):g} {text}, less than a "
+                    f"step of {getattr(pool.step, name):g}"
+                )
+    return None
+
+
+# ---- Parameters of a controller: the SLAs of both tenants (sections 6 and 8.1), and cospurf ----
 
 
 def controller_parameters(parameters: TwoStores, pool: Share) -> dict[str, Any]:

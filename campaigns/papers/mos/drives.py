@@ -19,7 +19,6 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from campaigns.grounds.live import ShellTo
-from campaigns.papers.mos.experiments import KB, DriverLoad, StoredObjects
 from schemas.errors import HotbedError
 from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
@@ -44,6 +43,45 @@ SLACK_S = 60.0
 PREPARE_S = 600.0
 PREPARE_WORKERS = 8
 INTERVAL_S = 1
+KB = 1000
+
+
+@dataclass(frozen=True)
+class StoredObjects:
+    """Objects that one workload reads: `containers` of `each` objects of `least` to `most` bytes,
+    uniformly distributed; their names begin with `prefix`."""
+
+    letter: str
+    tenant: str
+    prefix: str
+    containers: int
+    each: int
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class DriverLoad:
+    """One run of a driver: `workers` of a workload. From `begins_s` on, `rampup_s` do not count,
+    and the next `seconds` do. `mix` is in percent: reads, writes, deletions."""
+
+    name: str
+    objects: StoredObjects
+    mix: tuple[int, int, int]
+    workers: int
+    begins_s: float
+    rampup_s: float
+    seconds: float
+
+    @property
+    def letter(self) -> str:
+        """Workload letter of Table 1."""
+        return self.objects.letter
+
+    @property
+    def ends_s(self) -> float:
+        """Second at which the workers end."""
+        return self.begins_s + self.rampup_s + self.seconds
 
 
 @dataclass(frozen=True)

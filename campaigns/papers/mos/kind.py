@@ -13,7 +13,6 @@ from campaigns.engine.job import Make
 from campaigns.engine.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.engine.provenance import Facts
 from campaigns.papers.mos import simulated
-from campaigns.papers.mos.experiments import length_s
 from campaigns.papers.mos.profile.points import place
 from controllers.registry import find
 from schemas.campaign import Campaign
@@ -31,6 +30,8 @@ CONTROLLER_S = 3.0
 
 def planned_s(parameters: MosCell) -> float:
     """Return the estimated seconds of a cell on a testbed; finished cells correct the estimate."""
+    from campaigns.papers.mos.cell import length_s
+
     return OTHER_S + length_s(parameters) + (CONTROLLER_S if parameters.controlled else 0.0)
 
 

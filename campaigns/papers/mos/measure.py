@@ -21,9 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from campaigns.engine.write_cell import write_latency, write_samples
-from campaigns.papers.mos.drives import ProxyDriver
-from campaigns.papers.mos.experiments import COURSES, length_s, loads_of
-from schemas.cells.mos import Adaptation
+from campaigns.papers.mos.drives import DriverLoad, ProxyDriver
 from schemas.errors import HotbedError
 from workloads.cosbench.archive import Archive, OperationSecond, read_archive
 
@@ -287,27 +285,9 @@ def held_of(steps: Sequence[Mapping[str, Any]], start: float) -> list[dict[str, 
 # A changing load: numbers by stage, at the spike, and shares of time within SLAs.
 
 
-def course_of(parameters: Adaptation) -> dict[str, Any]:
-    """Return the beginnings of the stages, the end of A's first spike and the end, in seconds."""
-    course, minute = COURSES[parameters.course], parameters.minute_s
-    return {
-        "stages": [minute * at for at in course.stages],
-        "spike_ends": minute * spike_of(parameters)[1],
-        "ends": minute * course.ends,
-    }
-
-
-def spike_of(parameters: Adaptation) -> tuple[float, float]:
-    """Return the beginning of A's spike and of its first shift down, in the paper's minutes."""
-    course = COURSES[parameters.course]
-    begins = course.stages[1]
-    return begins, next(at for at, _ in course.steps["A"] if at > begins)
-
-
-def stage_numbers(parameters: Adaptation, sent: Mapping[str, Sent]) -> dict[str, float]:
-    """Return A's QPS and mean latency and C's bandwidth by stage, and shares of time within SLAs.
+def stage_numbers(sent: Mapping[str, Sent], course: Mapping[str, Any]) -> dict[str, float]:
+    """Return A's QPS and mean latency and C's bandwidth by stage of a course (`cell.course_of`).
     A's QPS of the spike is of its second half, after the controller could react."""
-    course = course_of(parameters)
     small, large = sent["A"], sent["C"]
     found: dict[str, float] = {}
     edges = [*course["stages"], course["ends"]]
@@ -320,40 +300,35 @@ def stage_numbers(parameters: Adaptation, sent: Mapping[str, Sent]) -> dict[str,
             found[f"A_mean_s_stage{number}"] = mean
     begins, ends = course["stages"][1], course["spike_ends"]
     found["A_qps_spike"] = float(small.ops[round((begins + ends) / 2) : round(ends)].mean())
-    found["A_sla_met"] = _latency_held(small, parameters)
-    found["C_sla_met"] = _bandwidth_held(large, parameters)
     return found
 
 
-def _windows(values: Any, parameters: Adaptation) -> Any:
-    width = max(1, round(SLA_WINDOW_MINUTES * parameters.minute_s))
-    counted = len(values) // width * width
-    return np.asarray(values[:counted]).reshape(-1, width).sum(axis=1), width
-
-
-def _latency_held(sent: Sent, parameters: Adaptation) -> float:
-    """Return the share of windows with reads and a mean read latency within the SLA."""
-    total, _ = _windows(sent.read_s, parameters)
-    count, _ = _windows(sent.reads, parameters)
-    within = (count > 0) & (total <= parameters.latency_sla_ms / 1e3 * count)
-    return float(within.mean())
-
-
-def promised(parameters: Adaptation) -> Floats:
-    """Return the bytes promised to workload C in each second, in proportion to its workers."""
-    seconds = np.arange(int(np.ceil(length_s(parameters)))) + 0.5
-    workers = np.zeros(len(seconds))
-    for load in loads_of(parameters):
+def promised(loads: Sequence[DriverLoad], seconds: float, mb_s: float) -> Floats:
+    """Return the bytes promised to workload C in each second: `mb_s` for each of its workers."""
+    at = np.arange(int(np.ceil(seconds))) + 0.5
+    workers = np.zeros(len(at))
+    for load in loads:
         if load.letter == "C":
-            workers += load.workers * ((load.begins_s <= seconds) & (seconds < load.ends_s))
-    return workers * parameters.bandwidth_sla_mb_s * MEGA
+            workers += load.workers * ((load.begins_s <= at) & (at < load.ends_s))
+    return workers * mb_s * MEGA
 
 
-def _bandwidth_held(sent: Sent, parameters: Adaptation) -> float:
-    """Return the share of windows with the promised bandwidth."""
-    got, _ = _windows(sent.bytes, parameters)
-    wanted, _ = _windows(promised(parameters), parameters)
-    return float((got >= wanted).mean())
+def shares_within(
+    sent: Mapping[str, Sent], sla: Mapping[str, Any], minute_s: float
+) -> dict[str, float]:
+    """Return the shares of windows of `SLA_WINDOW_MINUTES` within the SLAs: with reads and a mean
+    read latency of at most A's, with the bandwidth promised to C."""
+    width = max(1, round(SLA_WINDOW_MINUTES * minute_s))
+
+    def summed(values: npt.ArrayLike) -> Floats:
+        each = np.asarray(values)
+        found: Floats = each[: len(each) // width * width].reshape(-1, width).sum(axis=1)
+        return found
+
+    total, count = summed(sent["A"].read_s), summed(sent["A"].reads)
+    within = (count > 0) & (total <= sla["latency_s"] * count)
+    enough = summed(sent["C"].bytes) >= summed(sla["bytes_s"])
+    return {"A_sla_met": float(within.mean()), "C_sla_met": float(enough.mean())}
 
 
 def write_tables(

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from campaigns.grounds.live import LiveTestbed, at_once
 from campaigns.papers.mos import drives
-from campaigns.papers.mos.drives import ProxyLogin
-from campaigns.papers.mos.experiments import (
-    APART,
-    LARGE,
-    SMALL,
-    DiskClass,
-    Division,
-    MicrostorePool,
-    Share,
-    even,
-    objects_of,
-)
-from schemas.cells.mos import MosCell
+from campaigns.papers.mos.drives import ProxyLogin, StoredObjects
 from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
 from testbed.spec import SwiftSpec
@@ -48,6 +36,62 @@ for path in pathlib.Path({DEVICES!r}).rglob("*"):
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(handle)
 """
+
+
+MEGABIT = 125_000.0
+"""A megabit in bytes."""
+SMALL, LARGE = "small", "large"
+TOGETHER, APART = "default", "static"
+"""Layouts: all proxies serve every tenant, or each tenant has its microstore's proxies."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Total resources of a microstore: cores of its proxies and storage servers, bytes a second
+    between its proxies and clients, and worker processes of each proxy."""
+
+    proxy_cores: float
+    storage_cores: float
+    network: float
+    proxy_workers: int = 1
+
+
+@dataclass(frozen=True)
+class MicrostorePool:
+    """Resources to divide, the smallest step of each, storage servers of each microstore, and disks
+    of each server. `machines`: each microstore's first resources, if whole machines are assigned
+    instead of shares."""
+
+    total: Share = Share(0.8, 0.8, 400 * MEGABIT)
+    step: Share = Share(0.1, 0.1, 20 * MEGABIT)
+    storage_servers: int = 2
+    disks: int = 3
+    machines: Mapping[str, Share] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DiskClass:
+    """A class of disks: mean positioning time in seconds, and bandwidth in bytes a second."""
+
+    positioning: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Division:
+    """A layout, each microstore's share, and the classes of the disks of every storage server.
+    Without classes, the disks are as in the spec."""
+
+    layout: str
+    shares: Mapping[str, Share]
+    disks: tuple[DiskClass, ...] = ()
+
+
+def even(pool: MicrostorePool) -> Division:
+    """Return section 8.1's Default: one store of everything with equal proxies."""
+    total = pool.total
+    half = Share(total.proxy_cores / 2, total.storage_cores / 2, total.network / 2)
+    return Division(TOGETHER, {SMALL: half, LARGE: half})
 
 
 @runtime_checkable
@@ -194,12 +238,11 @@ class Swift:
             shells = [self.live.shell_to(node) for node in self.storage]
             at_once(*(partial(shell.run, drop, timeout_s=CACHES_S) for shell in shells))
 
-    def ensure_objects(self, parameters: MosCell) -> None:
+    def ensure_objects(self, needed: Sequence[StoredObjects]) -> None:
         """Write a cell's missing objects, with disks and links unshaped. They are written once in a
         testbed's life, because every layout finds them. HotbedError: the store does not accept
         them."""
         stored = self._stored_objects()
-        needed = [objects_of(parameters, letter) for letter in parameters.letters]
         missing = [one for one in needed if asdict(one) not in stored]
         if not missing:
             return
@@ -213,9 +256,9 @@ class Swift:
                 stored.append(asdict(one))
                 self._write_stored(stored)
 
-    def forget_objects(self, parameters: MosCell) -> None:
+    def forget_objects(self, objects: Sequence[StoredObjects]) -> None:
         """Forget a cell's objects, because they are gone; its next attempt writes them again."""
-        gone = [asdict(objects_of(parameters, letter)) for letter in parameters.letters]
+        gone = [asdict(one) for one in objects]
         self._write_stored([one for one in self._stored_objects() if one not in gone])
 
     def _stored_objects(self) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from campaigns.papers.mos.cell import controller_parameters
-from campaigns.papers.mos.experiments import MicrostorePool
+from campaigns.papers.mos.swift import MicrostorePool
 from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.cells.mos import MOS
