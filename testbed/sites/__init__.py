@@ -26,7 +26,7 @@ def _inventory(options: Mapping[str, object]) -> Site:
 def _chameleon(options: Mapping[str, object]) -> Site:
     from testbed.sites.chameleon import ChameleonSite
 
-    return ChameleonSite(options)
+    return ChameleonSite()  # it reads the options of each spec
 
 
 _SITES: dict[str, Callable[[Mapping[str, object]], Site]] = {

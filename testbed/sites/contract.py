@@ -440,6 +440,14 @@ class SettingsSite(Site, Protocol):
 
 
 @runtime_checkable
+class CountedDisksSite(Protocol):
+    """A site that reports its disks' counters."""
+
+    def disks_stats(self, name: str, node: str) -> Sequence[Mapping[str, object]]:
+        """Return the counters of each of a node's disks, in order."""
+
+
+@runtime_checkable
 class AwakeSite(Site, Protocol):
     """A site with a possibly virtual machine that can be kept awake during a measurement."""
 

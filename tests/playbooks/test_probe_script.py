@@ -149,27 +149,23 @@ def test_without_wipefs_no_device_is_empty(probe, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("head", "said"),
+    ("parts", "said"),
     [
-        (b"", None),
-        (bluestore(MINE), None),
-        (bluestore(MINE[::-1]), "holds a BlueStore: if it may go, run `wipefs -a /"),
-        (ext4("data"), "holds an ext2/3/4 file system"),
-        (b"my own", "holds data of a kind that is not known"),
+        ({}, None),
+        ({0: bluestore(MINE)}, None),
+        # A permitted wipe empties the beginning and may be interrupted afterwards.
+        ({**zfs(), 0: bluestore(MINE)}, None),
+        ({0: bluestore(MINE[::-1])}, "holds a BlueStore: if it may go, run `wipefs -a /"),
+        ({0: ext4("data")}, "holds an ext2/3/4 file system"),
+        ({0: b"my own"}, "holds data of a kind that is not known"),
     ],
 )
-def test_only_an_empty_device_or_our_own_is_taken(probe, put, wanted, head, said):
-    put({0: head})
+def test_only_an_empty_device_or_our_own_is_taken(probe, put, wanted, parts, said):
+    put(parts)
     sizes, problems = probe.check_osds(wanted)
     assert sizes == [2**32]
     assert problems == [] if said is None else said in problems[0]
     assert probe.check_osds({**wanted, "wipe": True})[1] == []
-
-
-def test_our_own_is_taken_whatever_an_earlier_life_left_behind_it(probe, put, wanted):
-    """A permitted wipe empties the beginning and may be interrupted afterwards."""
-    put({**zfs(), 0: bluestore(MINE)})
-    assert probe.check_osds(wanted)[1] == []
 
 
 def test_a_partition_that_hotbed_made_may_have_bytes_of_an_earlier_life(

@@ -15,9 +15,10 @@ from testbed.deploy.inventory import agent_config, build_inventory, fio_file_byt
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import DiskSpec, TestbedSpec
 from tests.errors import raises
+from tests.testbed.deployers.beds import DISK, bed_of
 from tests.testbed.fake_site import FakeSite
 
-DISK = {"size": "8GiB", "scratch": "2560MiB"}
+KEYS = Path("/keys")
 
 
 def make_spec(**changes: object) -> TestbedSpec:
@@ -28,37 +29,15 @@ def make_spec(**changes: object) -> TestbedSpec:
     return TestbedSpec.model_validate({"name": "t", "groups": groups, **changes})
 
 
-def make_testbed(spec: TestbedSpec, name: str = "t", user: str = "root") -> Testbed:
-    nodes = [
-        Node(
-            node,
-            f"10.1.0.{number}",
-            frozenset(group.roles),
-            group.name,
-            ssh_user=user,
-            ssh_port=2200 + number,
-            devices={"osd": "/dev/x2", "scratch": "/dev/x1"} if group.disk else {},
-            signal="io_pressure",
-            pressure_file="/p",
-            memory_bytes=group.memory,
-        )
-        for number, (group, node) in enumerate(
-            (group, node) for group in spec.groups for node in group.node_names()
-        )
-    ]
-    keys = Path("/keys")
-    return Testbed(name, "site", tuple(nodes), keys / "k", keys / "known", Path("/d"), "h")
-
-
 def test_groups_are_ceph_ansibles_and_hold_the_right_nodes():
     spec = make_spec()
-    children = build_inventory(make_testbed(spec), spec)["all"]["children"]
+    children = build_inventory(bed_of(spec, KEYS), spec)["all"]["children"]
     hosts = {group: sorted(body["hosts"]) for group, body in children.items()}
     filled = {group: names for group, names in hosts.items() if names}
     assert filled.pop("osds") == ["osd0", "osd1", "osd2"]
     assert filled == {group: ["admin"] for group in ("mons", "mgrs", "clients", "admins")}
     assert {"rgws", "proxies", "storages", "servers", "objects", "twochoice"} <= set(hosts)
-    testbed = make_testbed(spec)
+    testbed = bed_of(spec, KEYS)
     config = agent_config(testbed, spec)
     assert osd_ids(testbed) == {"osd0": (0,), "osd1": (1,), "osd2": (2,)}
     assert [node.osds for node in config.nodes] == [(), (0,), (1,), (2,)]
@@ -68,16 +47,16 @@ def test_groups_are_ceph_ansibles_and_hold_the_right_nodes():
 
 def test_every_osd_has_its_device_number_and_lasting_identity():
     spec = make_spec()
-    hosts = build_inventory(make_testbed(spec), spec)["all"]["hosts"]
-    again = build_inventory(make_testbed(spec), spec)["all"]["hosts"]
-    other = build_inventory(make_testbed(spec, "u"), spec)["all"]["hosts"]
+    hosts = build_inventory(bed_of(spec, KEYS), spec)["all"]["hosts"]
+    again = build_inventory(bed_of(spec, KEYS), spec)["all"]["hosts"]
+    other = build_inventory(replace(bed_of(spec, KEYS), name="u"), spec)["all"]["hosts"]
     found = [hosts[f"osd{number}"]["hotbed_osds"][0] for number in range(3)]
     assert [osd["id"] for osd in found] == [0, 1, 2]
     assert len({uuid.UUID(osd["uuid"]) for osd in found}) == 3
     assert hosts == again
     assert other["osd0"]["hotbed_osds"][0]["uuid"] != found[0]["uuid"]
-    assert found[1]["device"] == "/dev/x2"
-    assert hosts["osd1"]["hotbed_scratch_device"] == "/dev/x1"
+    assert found[1]["device"] == "/dev/sdb2"
+    assert hosts["osd1"]["hotbed_scratch_device"] == "/dev/sdb1"
     assert "hotbed_osds" not in hosts["admin"]
 
 
@@ -109,39 +88,39 @@ def test_a_node_with_several_disks_has_an_osd_on_each():
 
 def test_ssh_checks_host_keys_and_reads_nothing_of_the_users():
     spec = make_spec()
-    inventory = build_inventory(make_testbed(spec, user="cc"), spec)["all"]
+    inventory = build_inventory(bed_of(spec, KEYS, user="cc"), spec)["all"]
     arguments = inventory["vars"]["ansible_ssh_common_args"]
     assert "StrictHostKeyChecking=yes" in arguments
-    assert "UserKnownHostsFile=/keys/known" in arguments
+    assert "UserKnownHostsFile=/keys/known_hosts" in arguments
     assert arguments.startswith("-F none")
-    assert inventory["hosts"]["osd2"]["ansible_port"] == 2203
+    assert inventory["hosts"]["osd2"]["ansible_port"] == 22
     assert inventory["hosts"]["osd2"]["ansible_become"] is True
     assert inventory["vars"]["ansible_python_interpreter"] == "/usr/bin/python3"
 
 
 def test_nodes_are_reached_at_their_public_address_or_through_another():
     spec = make_spec()
-    plain = make_testbed(spec)
+    plain = bed_of(spec, KEYS)
     nodes = tuple(
         replace(node, public_address="192.0.2.1")
         if "admin" in node.roles
-        else replace(node, via="admin")
+        else replace(node, via="admin", ssh_port=2201)
         for node in plain.nodes
     )
     testbed = replace(plain, nodes=nodes)
     hosts = build_inventory(testbed, spec)["all"]["hosts"]
     assert hosts["admin"]["ansible_host"] == "192.0.2.1"
-    assert hosts["admin"]["hotbed_address"] == "10.1.0.0"
+    assert hosts["admin"]["hotbed_address"] == "10.1.0.10"
     assert "ansible_ssh_common_args" not in hosts["admin"]
-    assert hosts["osd0"]["ansible_host"] == hosts["osd0"]["hotbed_address"] == "10.1.0.1"
+    assert hosts["osd0"]["ansible_host"] == hosts["osd0"]["hotbed_address"] == "10.1.0.11"
     words = shlex.split(hosts["osd0"]["ansible_ssh_common_args"])
     assert "StrictHostKeyChecking=yes" in words
     (proxy,) = (word for word in words if word.startswith("ProxyCommand="))
     through = shlex.split(proxy.removeprefix("ProxyCommand="))
-    assert through[-3:] == ["-W", "10.1.0.1:2201", "root@192.0.2.1"]
-    assert "UserKnownHostsFile=/keys/known" in through
+    assert through[-3:] == ["-W", "10.1.0.11:2201", "root@192.0.2.1"]
+    assert "UserKnownHostsFile=/keys/known_hosts" in through
     # Nodes use the addresses between nodes.
-    assert agent_config(testbed, spec).nodes[0].address == "10.1.0.0"
+    assert agent_config(testbed, spec).nodes[0].address == "10.1.0.10"
 
 
 def test_pools_settings_and_tenants_come_from_the_spec():
@@ -151,16 +130,16 @@ def test_pools_settings_and_tenants_come_from_the_spec():
         "config": {"osd": {"osd_max_backfills": 4}},
     }
     spec = make_spec(store=store)
-    variables = build_inventory(make_testbed(spec), spec)["all"]["vars"]
+    variables = build_inventory(bed_of(spec, KEYS), spec)["all"]["vars"]
     assert variables["hotbed_objectstore"] == "filestore"
     assert variables["ceph_pools"] == [{"name": "a", "pg_num": 8, "size": 3, "min_size": 2}]
     assert variables["ceph_settings"] == {"osd": {"osd_max_backfills": 4}}
     spec = make_spec()
-    assert "radosgw_tenants" not in build_inventory(make_testbed(spec), spec)["all"]["vars"]
+    assert "radosgw_tenants" not in build_inventory(bed_of(spec, KEYS), spec)["all"]["vars"]
     groups = [group.model_dump() for group in spec.groups]
     groups[0]["roles"] = [*groups[0]["roles"], "rgw"]
     named = make_spec(groups=groups, store={"tenants": ["web", "video"]})
-    assert build_inventory(make_testbed(named), named)["all"]["vars"]["radosgw_tenants"] == [
+    assert build_inventory(bed_of(named, KEYS), named)["all"]["vars"]["radosgw_tenants"] == [
         "web",
         "video",
     ]
@@ -170,9 +149,9 @@ def test_pools_settings_and_tenants_come_from_the_spec():
 def test_what_cannot_be_deployed_is_reported():
     spec = make_spec(store=None)
     with raises(UserError, "nothing to deploy"):
-        build_inventory(make_testbed(spec), spec)
+        build_inventory(bed_of(spec, KEYS), spec)
     spec = make_spec()
-    testbed = make_testbed(spec)
+    testbed = bed_of(spec, KEYS)
     bare = [
         Node(node.name, node.address, node.roles, node.group, devices={}) for node in testbed.nodes
     ]

@@ -113,26 +113,21 @@ def testbed(tmp_path, monkeypatch):
     return Testbed("t", "fake", (), tmp_path / "key", tmp_path / "known", tmp_path, "hash")
 
 
-def test_the_folder_is_closed_to_others_and_a_link_is_not_followed(testbed):
+def test_the_folder_is_closed_to_others_and_a_link_is_not_followed(testbed, tmp_path):
     folder = reach.make_control_dir(testbed)
     assert folder == reach.control_dir("t", testbed.directory)
     for each in (folder, folder.parent):
         assert stat.S_IMODE(each.stat().st_mode) == 0o700
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    with raises(UserError, "is no folder of yours"):
+        reach.make_control_dir(testbed)
 
 
 def test_what_it_lies_in_may_be_nobody_elses(testbed, monkeypatch, tmp_path):
     """Its owner could replace the folder by one with other connections."""
     monkeypatch.setattr(reach, "control_dir", lambda *_: tmp_path / "theirs" / "t")
     with raises(UserError, do="XDG_RUNTIME_DIR"):
-        reach.make_control_dir(testbed)
-
-
-def test_a_link_is_not_followed(testbed, tmp_path):
-    folder = reach.control_dir("t", testbed.directory)
-    folder.parent.mkdir(parents=True)
-    (tmp_path / "elsewhere").mkdir()
-    folder.symlink_to(tmp_path / "elsewhere")
-    with raises(UserError, "is no folder of yours"):
         reach.make_control_dir(testbed)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +50,7 @@ from schemas.cells.prioritymeister import PmCell
 from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
 from testbed.deploy.enforcement import NfsEnforcement
-from testbed.sites.contract import Testbed
+from testbed.sites.contract import CountedDisksSite, Testbed
 from testbed.spec import DiskSpec, GroupSpec, NfsSpec, TestbedSpec
 from testbed.stores.nfs.shaping import FRAME, bucket
 from testbed.stores.nfs.wire import frame_of
@@ -325,14 +325,6 @@ IDLE_S = 60.0
 """Seconds within which a server must answer the rest of an earlier run."""
 
 
-@runtime_checkable
-class CountedDiskSite(Protocol):
-    """A site that reports its disks' counters."""
-
-    def disk_stats(self, name: str, node: str) -> Mapping[str, object]:
-        """Return counters of a node's disk."""
-
-
 @dataclass(frozen=True)
 class NfsTestbed:
     """A testbed of NFS servers, with its roles and the enforcement of policies."""
@@ -480,8 +472,8 @@ class LocalGround:
             status = self._enforcement.status(server)
             charged = [float(one["work_seconds"]) for one in status["workloads"]]
             found[f"charged_s.{server}"] = sum(charged)
-            if isinstance(site, CountedDiskSite):
-                stats = site.disk_stats(self._live.name, server)
+            if isinstance(site, CountedDisksSite):
+                stats = site.disks_stats(self._live.name, server)[0]
                 found[f"disk_busy_s.{server}"] = float(str(stats["busy_s"]))
                 found[f"disk_requests.{server}"] = float(str(stats["requests"]))
         return found

@@ -14,14 +14,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from campaigns.grounds.live import LiveTestbed, ShellTo, at_once
 from schemas.errors import HotbedError, UserError
 from testbed.agent.contract import Agent, UnitResult
 from testbed.deploy import twochoice_variables
 from testbed.deploy.inventory import SCRATCH_PATH
-from testbed.sites.contract import Testbed
+from testbed.sites.contract import CountedDisksSite, Testbed
 from testbed.spec import CephSpec, ObjectsSpec, TestbedSpec
 
 BENCH = "/usr/local/bin/hotbed-twochoicebench"
@@ -185,14 +185,6 @@ class ObjectServer:
     number: int
     node: str
     folder: str
-
-
-@runtime_checkable
-class CountedDisksSite(Protocol):
-    """A site that reports its disks' counters."""
-
-    def disks_stats(self, name: str, node: str) -> Sequence[Stats]:
-        """Return the counters of each of a node's disks, in the order of its servers."""
 
 
 class ObjectServers(Agents):

@@ -31,9 +31,10 @@ from testbed.sites.chameleon.options import (
     text_of,
 )
 from testbed.sites.chameleon.servers import remove_servers
-from testbed.sites.chameleon.work import Work, fault_under, left, when
+from testbed.sites.chameleon.work import Work, fault_under
 from testbed.sites.contract import SiteError
 from testbed.spec import GroupSpec, TestbedSpec
+from testbed.spec.quantities import format_s, moment
 
 MINUTE_S = 60.0
 GAP_S = MINUTE_S
@@ -376,7 +377,7 @@ def _starts(work: Work, wanted: Sequence[Reservation]) -> Iterator[float | None]
     if lease.start_s is not None:
         if lease.start_s + work.options.lease_s <= now:
             raise UserError(
-                f"{when(lease.start_s)} and the {lease.hours:g} h of the lease after it are over",
+                f"{moment(lease.start_s)} and the {lease.hours:g} h of the lease after it are over",
                 where="site.options.lease.start",
                 do="give a later time, or `now`",
             )
@@ -398,7 +399,7 @@ def _starts(work: Work, wanted: Sequence[Reservation]) -> Iterator[float | None]
         raise work.failed(
             "not enough machines are free now "
             f"({', '.join(f'{free} of {fitting}' for free, fitting in counts)}); all that are "
-            f"needed are free for {lease.hours:g} h from {when(slot.start_s)}: wait, or say "
+            f"needed are free for {lease.hours:g} h from {moment(slot.start_s)}: wait, or say "
             "lease.start: next-free to lease them from then on",
             slot.start_s - now,
         )
@@ -439,14 +440,14 @@ def _wait(work: Work, lease: BlazarLease) -> BlazarLease:
         to_start = now.start_s - work.clock.now()
         if to_start > patience:
             raise work.failed(
-                f"lease {lease.name!r} starts at {when(now.start_s)}, in {left(to_start)}: "
+                f"lease {lease.name!r} starts at {moment(now.start_s)}, in {format_s(to_start)}: "
                 "`hotbed up` again then resumes",
                 to_start,
             )
-        hint = f", starts in {left(to_start)}" if to_start > 0 else ""
+        hint = f", starts in {format_s(to_start)}" if to_start > 0 else ""
         work.progress(f"lease is {now.status.lower()}{hint}", 0.05 + 0.1 * waited / patience)
     raise work.failed(
-        f"lease {lease.name!r} is not active after {left(patience)}: `hotbed up` again resumes "
+        f"lease {lease.name!r} is not active after {format_s(patience)}: `hotbed up` again resumes "
         "waiting",
         PASSING_S,
     )
@@ -481,7 +482,7 @@ def prolong(work: Work, lease: BlazarLease, seconds: float) -> None:
         upto = lease.start_s + hours * HOUR_S
         if end > upto + MINUTE_S:
             limit = (
-                f"lease.prolong.upto_hours is {hours:g}, so it ends at {when(upto)} at the latest"
+                f"lease.prolong.upto_hours is {hours:g}, so it ends at {moment(upto)} at the latest"
             )
             raise UserError(limit, where=where)
     if lease.status != "ACTIVE":
@@ -492,14 +493,14 @@ def prolong(work: Work, lease: BlazarLease, seconds: float) -> None:
     opens = lease.end_s - PROLONG_WINDOW_S
     if not options.virtual and now < opens:
         raise SiteError(
-            f"{where} can be prolonged within 48 h of its end, from {when(opens)} on",
+            f"{where} can be prolonged within 48 h of its end, from {moment(opens)} on",
             retry_after_s=opens - now,
         )
     latest = now + options.longest_hours * HOUR_S
     if end > latest:
         raise UserError(
-            f"{options.site} lets it end at {when(latest)} at the latest, "
-            f"{options.longest_hours:g} h from now; asked for was {when(end)}",
+            f"{options.site} lets it end at {moment(latest)} at the latest, "
+            f"{options.longest_hours:g} h from now; asked for was {moment(end)}",
             where=where,
         )
 

@@ -33,9 +33,10 @@ from testbed.sites.chameleon.cloud import (
     fault_of,
 )
 from testbed.sites.chameleon.options import DeviceOptions, osd_paths
-from testbed.sites.chameleon.work import AT_ONCE, POLL_S, Work, belongs, left
+from testbed.sites.chameleon.work import AT_ONCE, POLL_S, Work, belongs
 from testbed.sites.contract import Node, SiteError, Testbed
 from testbed.sites.inventory.contact import Contact
+from testbed.spec.quantities import format_s
 
 GONE_S = 600.0
 """Longest time in seconds for servers to be gone."""
@@ -180,7 +181,7 @@ def hold_servers(work: Work, wanted: Mapping[str, Mapping[str, Any]]) -> dict[st
         work.progress(f"{up} of {len(wanted)} servers are up", 0.2 + 0.5 * share)
     listed = ", ".join(f"{name}: {late[name]}" for name in sorted(late)[:3])
     raise work.failed(
-        f"{len(late)} of {len(wanted)} servers did not come up within {left(patience)} "
+        f"{len(late)} of {len(wanted)} servers did not come up within {format_s(patience)} "
         f"({listed}): `hotbed up` again resumes waiting",
         PASSING_S,
     )
@@ -336,7 +337,7 @@ def prepare_nodes(
                 lost = error
             work.progress(f"waiting for ssh on {node.name}", 0.75)
         raise work.failed(
-            f"node {node.name} did not let us in within {left(patience)}: {lost}", POLL_S
+            f"node {node.name} did not let us in within {format_s(patience)}: {lost}", POLL_S
         ) from lost
 
     def set_up(node: Node) -> dict[str, Any]:

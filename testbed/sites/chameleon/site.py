@@ -47,7 +47,7 @@ from testbed.sites.chameleon.servers import (
     signal_of,
     wanted_servers,
 )
-from testbed.sites.chameleon.work import PAUSES_S, Work, base_name, belongs, left, when
+from testbed.sites.chameleon.work import PAUSES_S, Work, base_name, belongs
 from testbed.sites.clock import Clock
 from testbed.sites.contract import (
     Cost,
@@ -64,6 +64,7 @@ from testbed.sites.inventory.contact import Contact, load_counters
 from testbed.sites.records import Record, Records
 from testbed.sites.usage import between
 from testbed.spec import TestbedSpec
+from testbed.spec.quantities import format_s, moment
 
 Connect = Callable[[str, str | None], Cloud]
 """(site, project) -> the cloud, with the credentials of the environment."""
@@ -72,22 +73,19 @@ WATCH_S = 60.0
 
 
 class ChameleonSite:
-    """Site of leased machines at Chameleon; see `testbed.sites.contract.Site`. `options`: options
-    of a spec; only `plan` and `provision` of another site's spec need them. `connect`, `clock`,
-    `records`, `contact`: the outside world."""
+    """Site of leased machines at Chameleon; see `testbed.sites.contract.Site`. It reads its options
+    from each spec. `connect`, `clock`, `records`, `contact`: the outside world."""
 
     kind = "chameleon"
 
     def __init__(
         self,
-        options: Mapping[str, object] | None = None,
         *,
         connect: Connect = open_cloud,
         clock: Clock | None = None,
         records: Records | None = None,
         contact: Contact | None = None,
     ) -> None:
-        self._options = read_options(options) if options else None
         self._connect = connect
         self._clock = clock or Clock()
         self._records = records or Records(self.kind)
@@ -208,16 +206,7 @@ class ChameleonSite:
     # -- inside ---------------------------------------------------------------------------------
 
     def _options_of(self, spec: TestbedSpec) -> ChameleonOptions:
-        if spec.site.kind == self.kind:
-            options = read_options(spec.site.options, f"spec {spec.name}: site.options")
-        elif self._options is not None:
-            options = self._options
-        else:
-            raise UserError(
-                f"is for site {spec.site.kind}",
-                where=f"spec {spec.name}",
-                do="give it a site block of kind chameleon",
-            )
+        options = read_options(spec.site.options, f"spec {spec.name}: site.options")
         check_spec(spec, options)
         refuse_network(spec, self.kind)
         return options
@@ -312,7 +301,7 @@ def _outlook(work: Work) -> str:
     if slot is None:
         return "which does not show what is free"
     assert slot.start_s is not None
-    return "free now" if slot.start_s <= now else f"free from {when(slot.start_s)}"
+    return "free now" if slot.start_s <= now else f"free from {moment(slot.start_s)}"
 
 
 def _build(work: Work, contact: Contact) -> None:
@@ -435,13 +424,13 @@ def _health(work: Work) -> Status:
         if lease is not None and lease.status == "ERROR":
             said = f"{broken_words(lease)}: `hotbed up` removes it"
         else:
-            how = f"has ended ({when(end_s)})"
+            how = f"has ended ({moment(end_s)})"
             if end_s > now:
-                how = f"was ended early, by somebody or by the site (its end was {when(end_s)})"
+                how = f"was ended early, by somebody or by the site (its end was {moment(end_s)})"
             said = f"the lease {how}: `hotbed up` again leases anew"
         return Status(State.FAILED, said, nodes, min(end_s, now))
     if lease.status == "PENDING" and lease.start_s > now:
-        begins = f"the lease starts {when(lease.start_s)}, in {left(lease.start_s - now)}"
+        begins = f"the lease starts {moment(lease.start_s)}, in {format_s(lease.start_s - now)}"
         return Status(State.PENDING, begins, nodes, lease.end_s)
     running = sum(state == "running" for state in nodes.values())
     detail = f"{running} of {len(names)} nodes run"
@@ -449,7 +438,7 @@ def _health(work: Work) -> Status:
         return Status(State.BUILDING, detail, nodes, lease.end_s)
     if running < len(names):
         return Status(State.FAILED, detail, nodes, lease.end_s)
-    until = f"the lease ends {when(lease.end_s)}, in {left(lease.end_s - now)}"
+    until = f"the lease ends {moment(lease.end_s)}, in {format_s(lease.end_s - now)}"
     return Status(State.READY, f"{detail}; {until}", nodes, lease.end_s)
 
 
@@ -491,8 +480,8 @@ def _remove_all(work: Work) -> None:
     if asked_s := unanswered(work):
         until = max(asked_s) + LATE_S
         raise work.failed(
-            f"a lease was asked for at {when(max(asked_s))}, the answer never came, and it may "
-            f"still appear until {when(until + 59)}: repeat `hotbed down {work.record.name}` then, "
-            "which ends it and forgets the testbed; all else is removed",
+            f"a lease was asked for at {moment(max(asked_s))}, the answer never came, and it may "
+            f"still appear until {moment(until + 59)}: repeat `hotbed down {work.record.name}` "
+            "then, which ends it and forgets the testbed; all else is removed",
             until - work.clock.now(),
         )

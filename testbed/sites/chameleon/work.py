@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -160,15 +159,3 @@ def base_name(testbed: str, tag: str) -> str:
 def belongs(name: str, base: str) -> bool:
     """Return True if `name` is `base` or begins with it and a hyphen."""
     return name == base or name.startswith(f"{base}-")
-
-
-def when(seconds_since_epoch: float) -> str:
-    """Return a time such as ``2026-12-01 08:00 UTC``."""
-    return f"{datetime.fromtimestamp(seconds_since_epoch, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def left(seconds: float) -> str:
-    """Return a time span such as ``40 s``, ``12 min``, ``3.5 h``."""
-    if seconds < 90:
-        return f"{max(seconds, 0):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -69,11 +69,6 @@ def put_back(places: LocalNames) -> None:
         shutil.rmtree(CLAIMS)
 
 
-def claimed(places: LocalNames) -> bool:
-    """Return True if testbeds of `places` are a reason for the setting."""
-    return (CLAIMS / _claim(places)).exists()
-
-
 def _claim(places: LocalNames) -> str:
     return f"of{places.tag}"
 

@@ -203,10 +203,6 @@ class LocalSite:
         for disk in self._disks_of(name, node):
             disk.command({"op": "fault", "slow": slow, "error": error})
 
-    def disk_stats(self, name: str, node: str) -> Mapping[str, object]:
-        """Return the counters of the node's (first) queue disk, from its control socket."""
-        return self._disks_of(name, node)[0].command({"op": "stats"})
-
     def disks_stats(self, name: str, node: str) -> list[Mapping[str, object]]:
         """Return the counters of each of the node's queue disks, in order."""
         return [disk.command({"op": "stats"}) for disk in self._disks_of(name, node)]

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,44 +113,6 @@ def ansible(tmp_path):
     yield tool(bed)
 
 
-def check(ansible: Ansible, tmp_path: Path, playbook: str, hosts: dict[str, Any]) -> str:
-    """Return Ansible's output of a syntax check of a playbook with an inventory."""
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text(yaml.safe_dump(hosts))
-    done = subprocess.run(
-        [
-            *(str(ansible.program), "-i", str(inventory), "--syntax-check"),
-            *("-e", json.dumps(dict(ansible.extra)), playbook),
-        ],
-        cwd=ansible.root,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "ANSIBLE_CONFIG": str(ansible.config),
-            "ANSIBLE_HOME": str(tmp_path / "home"),
-            **ansible.environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
-@needs_sources
-@pytest.mark.slow
-@pytest.mark.parametrize("playbook", ["site.yml", PURGE])
-def test_the_inventory_passes_its_syntax_check(ansible, tmp_path, playbook):
-    made = ceph_ansible.inventory(bed_of(SPEC, tmp_path), SPEC)
-    said = check(ansible, tmp_path, playbook, made)
-    assert f"playbook: {playbook}" in said
-    assert "Could not match supplied host pattern, ignoring: osds" not in said
-    assert len(playbook_tasks(ansible.root, playbook)) > 60
-    in_site_yml_itself = {"yes_i_know"}
-    assert ceph_ansible.variables_known(ansible.root) >= GENERATED - in_site_yml_itself
-
-
 VALIDATION = [
     {"import_role": {"name": "ceph-defaults"}},
     {"import_role": {"name": "ceph-validate"}},
@@ -209,6 +170,10 @@ def test_its_validate_role_accepts_the_variables_and_finds_what_is_wrong(ansible
     assert recap(bed) == {node.name: (0, int("osd" in node.roles)) for node in bed.nodes}
     # Later playbooks do not see ceph-ansible's command line arguments.
     assert not list((bed.directory / "ansible").rglob("extravars"))
+    for playbook in ("site.yml", PURGE):
+        assert len(playbook_tasks(ansible.root, playbook)) > 60
+    in_site_yml_itself = {"yes_i_know"}
+    assert ceph_ansible.variables_known(ansible.root) >= GENERATED - in_site_yml_itself
     made["all"]["hosts"]["admin"]["public_network"] = "10.9.0.0/24"
     with raises(RefusedError, "admin does not have any ipv4 address on 10.9.0.0/24"):
         validate(ansible, bed, made)

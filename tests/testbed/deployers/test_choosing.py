@@ -42,7 +42,7 @@ from testbed.ssh import Completed
 from tests.errors import raises
 from tests.testbed.deployers.beds import GROUPS, bed_of, spec_with
 from tests.testbed.sites.fake_hosts import FakeHosts
-from tests.testbed.sites.inventory_support import OPTIONS, files, hosts, make_spec
+from tests.testbed.sites.inventory_support import OPTIONS, ceph_spec, files, hosts
 
 __all__ = ["hosts"]
 
@@ -247,9 +247,7 @@ def test_cephadm_stands_between_preparation_and_adoption(noted, tmp_path, monkey
 # -- release of a user's own machines --------------------------------------------------------------
 
 
-BODY = make_spec().model_dump()
-BODY["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
-SPEC = TestbedSpec.model_validate({**BODY, "store": {"kind": "ceph"}})
+SPEC = ceph_spec()
 
 
 class Bed:

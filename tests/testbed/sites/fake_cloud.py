@@ -110,7 +110,6 @@ class FakeCloud:
     delete_s: float = 10.0
     linger_s: float = 0.0  # servers of an ended lease look alive for this time
     longest_s: float = 7 * 24 * 3600.0  # maximum length of a lease
-    quota_servers: int = 1000
     virtual: int = 1000  # number of virtual machines that fit together
     me: TokenIdentity = ME
     trip: Trip = lambda number, name, when: None
@@ -351,8 +350,6 @@ class FakeCloud:
         return [server for server in mine if server.name.startswith(prefix)]
 
     def create_server(self, body: Mapping[str, Any]) -> str:
-        if len(self._servers) >= self.quota_servers:
-            raise CloudError("Quota exceeded for instances", Fault.QUOTA, status=403)
         made = self._id("server")
         number = int(made.rpartition("-")[2])
         hints = body.get("scheduler_hints", {"reservation": body["flavor_id"]})

@@ -65,6 +65,15 @@ def make_spec(**options: Any) -> TestbedSpec:
     return TestbedSpec.model_validate({**SPEC, "site": site})
 
 
+def ceph_spec(deployer: str = "own") -> TestbedSpec:
+    """Return the small spec with a Ceph."""
+    body: dict[str, Any] = make_spec().model_dump(mode="json")
+    pools = [{"name": "bench", "pg_num": 8}]
+    body["store"] = {"kind": "ceph", "pools": pools, "deployer": {"kind": deployer}}
+    body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
+    return TestbedSpec.model_validate(body)
+
+
 def make_site(state: Path, hosts: FakeHosts, /, **options: Any) -> InventorySite:
     """Return a site with its state in a folder, on played machines."""
 

@@ -111,7 +111,7 @@ def everything_on_the_machine() -> list[str]:
         top = tree / here.cgroup
         if top.exists():
             found.append(f"cgroup {top}")
-    if quota_slice.claimed(here):
+    if (quota_slice.CLAIMS / quota_slice._claim(here)).exists():
         found.append("a claim on the slice of CPU quotas")
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.sites.contract import SiteError, State
-from tests.testbed.sites.chameleon_world import BARE, LOST, VIRTUAL, World, spec_of, world
+from tests.testbed.sites.chameleon_world import BARE, VIRTUAL, World, spec_of, world
 from tests.testbed.sites.fake_cloud import Died, Trip
 
 __all__ = ["world"]
@@ -23,12 +23,12 @@ KINDS = {
 }
 
 
-def killing(number: int, when: str, error: BaseException | None = None) -> Trip:
+def killing(number: int, when: str) -> Trip:
     """Return a trip that ends the process at a call."""
 
     def trip(called: int, name: str, at: str) -> None:
         if called == number and at == when:
-            raise error or Died(f"at {name}")
+            raise Died(f"at {name}")
 
     return trip
 
@@ -100,28 +100,3 @@ def test_killed_while_going_down(world: World, tmp_path: Path, kind: str, when: 
         here.site().release("small")
         assert here.cloud.left() == []
         assert here.site().names() == []
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_an_answer_that_got_lost_makes_nothing_twice(world, tmp_path, when):
-    spec = spec_of(VIRTUAL)
-    for number in changing_calls(tmp_path / "dry", VIRTUAL, down=False):
-        here = World(tmp_path / str(number))
-        here.cloud.trip = killing(number, when, LOST)
-        here.site().provision(spec)
-        whole(here)
-        here.site().release("small")
-        assert here.cloud.left() == []
-
-
-def test_other_peoples_things_stay(world: World) -> None:
-    spec = spec_of(BARE)
-    other = World(world.records.top.parent / "elsewhere")
-    other.cloud, other.clock = world.cloud, world.clock
-    other.site().provision(spec)
-    there = sorted(world.cloud.left())
-    world.site().provision(spec)
-    world.site().release("small")
-    assert sorted(world.cloud.left()) == there
-    other.site().release("small")
-    assert world.cloud.left() == []

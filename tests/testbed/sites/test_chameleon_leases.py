@@ -395,11 +395,12 @@ def test_servers_that_do_not_go_do_not_keep_the_lease(world, options):
     assert world.cloud.left() == []
 
 
-def test_things_of_a_lost_state_folder_are_listed_before_anything_is_leased(world, tmp_path):
+def test_things_of_a_lost_state_folder_are_listed_and_stay(world, tmp_path):
     """For example a hub that ended its server: nothing here knows the running lease."""
     world.site().provision(spec_of(BARE))
     assert "of no testbed" not in world.site().plan(spec_of(BARE)).detail
     (lease,) = world.cloud.live_leases()
+    there = sorted(world.cloud.left())
     world.records = Records("chameleon", tmp_path / "another")
     detail = world.site().plan(spec_of(BARE)).detail
     assert "of no testbed on this machine: " in detail
@@ -408,3 +409,5 @@ def test_things_of_a_lost_state_folder_are_listed_before_anything_is_leased(worl
     world.site().provision(spec_of(BARE))
     assert world.cloud.calls.count("create_lease") == made + 1
     assert f"lease {lease.name}" in world.site().status("small").detail
+    world.site().release("small")
+    assert sorted(world.cloud.left()) == there

@@ -13,11 +13,11 @@ import yaml
 from testbed.checks import CheckResult
 from testbed.doctor import lacking
 from testbed.sites.inventory.fitness import clock_finding, modules_of
-from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
     SPEC,
     Make,
+    ceph_spec,
     hosts,
     make,
     make_site,
@@ -61,11 +61,7 @@ def test_what_is_wrong_is_found(tmp_path, hosts, name, file, fact):
 
 
 def found_with_ceph(tmp_path: Path, hosts: FakeHosts) -> dict[str, CheckResult]:
-    body = make_spec().model_dump()
-    body["store"] = CEPH
-    body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
-    spec = TestbedSpec.model_validate(body)
-    machines = make_site(tmp_path / "state", hosts).inspect(spec)
+    machines = make_site(tmp_path / "state", hosts).inspect(ceph_spec())
     return {finding.name: finding for finding in machines[1].findings}
 
 
@@ -234,15 +230,8 @@ def test_what_each_store_needs():
     }
 
 
-def with_deployer(kind: str) -> TestbedSpec:
-    body: dict[str, Any] = make_spec().model_dump(mode="json")
-    body["store"] = {**CEPH, "deployer": {"kind": kind}}
-    body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
-    return TestbedSpec.model_validate(body)
-
-
 def findings_with(make: Make, kind: str) -> dict[str, dict[str, CheckResult]]:
-    machines = make().inspect(with_deployer(kind))
+    machines = make().inspect(ceph_spec(kind))
     return {each.node: {one.name: one for one in each.findings} for each in machines}
 
 

@@ -23,6 +23,7 @@ from tests.testbed.sites.fake_hosts import KEY, FakeHost, FakeHosts, Killed
 from tests.testbed.sites.inventory_support import (
     OPTIONS,
     Make,
+    ceph_spec,
     files,
     hosts,
     make,
@@ -184,14 +185,6 @@ def test_a_machine_that_another_testbed_holds(make, hosts, tmp_path):
     assert make().provision(make_spec()).nodes
 
 
-def with_ceph() -> TestbedSpec:
-    """Return the small spec with a store."""
-    body = make_spec().model_dump()
-    body["store"] = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
-    body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
-    return TestbedSpec.model_validate(body)
-
-
 OTHER, OURS = "7c9e6679-7425-40de-944b-e07fc1f90ae7", fsid_of("inventory", "small")
 
 
@@ -214,11 +207,11 @@ def test_a_machine_of_another_ceph_is_refused(make, hosts, file, unit, fact):
     hosts.hosts["192.0.2.2"].write(*file.format(**names).split(":", 1))
     hosts.hosts["192.0.2.2"].units = [unit.format(**names)] if unit else []
     if fact is None:
-        assert make().provision(with_ceph()).nodes
+        assert make().provision(ceph_spec()).nodes
         return
     before = files(hosts)
     with raises(UserError, fact.format(**names), where="osd0"):
-        make().provision(with_ceph())
+        make().provision(ceph_spec())
     assert files(hosts) == before
     # Without a store the other Ceph does not matter.
     assert make().provision(make_spec()).nodes

@@ -158,13 +158,6 @@ def test_every_disk_is_a_whole_device_of_its_own(racked: Testbed) -> None:
     assert shell(racked, "osd1").run(["sh", "-c", read]).text == "onetwo"
 
 
-def test_links_go_to_the_bridges_of_their_racks(racked: Testbed) -> None:
-    found = masters()
-    for node in racked.nodes:
-        assert found[places().port(node.name)] == racks.bridge_of(RACKED, node.name)
-    assert {found[places().port(node.name)] for node in racked.nodes} == {"br0", "rack0", "rack1"}
-
-
 def test_a_node_that_starts_again_is_in_its_rack_with_its_disks(site, racked):
     shell(racked, "osd2").run(["sh", "-c", "printf kept > /dev/hotbed/osd1; sync"])
     nodes = site._nodes(RACKED.name)

@@ -70,27 +70,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return made
 
 
-def test_every_link_and_bridge_has_the_specs_packets(machine):
-    switch, uplink = PLACES.switch("racked"), PLACES.uplink("racked")
-    network.make_switch(PLACES, "racked", 7, mtu=SPEC.mtu)
-    racks.make(PLACES, "racked", SPEC)
-    network.make_link(PLACES, "racked", "a0", "10.77.7.11", 2e8, mtu=SPEC.mtu)
-    sized = [line for line in machine.said if "mtu 9000" in line]
-    assert sized == [
-        f"{switch}: link set br0 mtu 9000 up",
-        f"{switch}: link set up0 mtu 9000",
-        f"ip link set {uplink} mtu 9000 up",
-        f"{switch}: link set rack0 mtu 9000 up",
-        f"{switch}: link set rack0-up mtu 9000",
-        f"{switch}: link set rack0-down mtu 9000",
-        f"{switch}: link set rack1 mtu 9000 up",
-        f"{switch}: link set rack1-up mtu 9000",
-        f"{switch}: link set rack1-down mtu 9000",
-        f"{PLACES.netns('racked', 'a0')}: link set eth0 mtu 9000",
-        f"{switch}: link set {PLACES.port('a0')} mtu 9000",
-    ]
-
-
 def test_congestion_control_is_set_before_anything_can_listen(machine):
     netns = PLACES.netns("racked", "a0")
     for more, name in (({}, "reno"), ({"congestion_control": "dctcp"}, "dctcp")):
@@ -285,14 +264,6 @@ def test_what_stays_in_a_rack_passes_no_uplink(addresses: dict[str, str]) -> Non
     seconds(addresses, "a1", "a0")
     # At most a few broadcasts.
     assert sum(passed(end) for end in ends(FLAT)) - before < BYTES / 100
-
-
-@pytest.mark.local
-def test_shaping_of_uplinks_is_switched_off_and_on(addresses: dict[str, str]) -> None:
-    racks.set_rate(PLACES, FLAT.name, FLAT, None)
-    assert [passed(end) for end in ends(FLAT)] == [0] * 4  # no token bucket remains
-    racks.set_rate(PLACES, FLAT.name, FLAT, UPLINK)
-    assert seconds(addresses, "a0", "a2") >= LEAST_S
 
 
 def sizes(*where: str) -> dict[str, int]:

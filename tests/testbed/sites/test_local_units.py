@@ -21,7 +21,7 @@ from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, Hierarchies, det
 from testbed.sites.local.container import Container
 from testbed.sites.local.names import LocalNames
 from testbed.sites.local.process import alive, detach, read_pid, stop
-from testbed.sites.local.quota_slice import SLICE_US, claimed, put_back, shorten
+from testbed.sites.local.quota_slice import SLICE_US, put_back, shorten
 from testbed.sites.local.record import LocalRecord
 from testbed.sites.records import locked
 from testbed.spec import TestbedSpec
@@ -158,11 +158,6 @@ def test_usage_is_read_from_either_version(tmp_path):
 # -- the rest -------------------------------------------------------------------------------------
 
 
-def test_a_token_bucket_holds_a_large_segment():
-    assert network.token_bucket(1e6)[4] == str(96 * 1024)
-    assert network.token_bucket(4e9)[2:5] == ["4000000000bit", "burst", "1000000"]
-
-
 @pytest.mark.parametrize(
     ("kind", "options", "found"),
     [
@@ -216,7 +211,7 @@ def test_the_last_one_puts_back_what_was_there_and_what_others_set_stays(setting
         assert int(setting.read_text()) == SLICE_US
     put_back(MINE)
     assert int(setting.read_text()) == SLICE_US
-    assert (claimed(MINE), claimed(TESTS)) == (False, True)
+    assert {path.name for path in quota_slice.CLAIMS.iterdir()} == {"before", f"of{TESTS.tag}"}
     put_back(MINE)
     put_back(TESTS)
     assert setting.read_text().strip() == "5000"
@@ -231,7 +226,7 @@ def test_the_last_one_puts_back_what_was_there_and_what_others_set_stays(setting
     assert shorten(MINE)
     put_back(MINE)
     assert setting.read_text() == "300"
-    assert not claimed(MINE)
+    assert not quota_slice.CLAIMS.exists()
 
 
 def test_after_a_crash_what_was_there_first_is_known(setting):
