@@ -8,31 +8,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 from testbed.sites.local import network
 from testbed.spec import GroupSpec, TestbedSpec
+from testbed.spec.stores import SpecModel
 
-_VERSION = 2
 
-
-@dataclass(frozen=True)
-class LocalRecord:
+class LocalRecord(SpecModel):
     """Record of a testbed.
 
     `chain` are the current layers of every node's root and disk, bottom to top; only the last one
     is written. `snapshots` has the chain of each label.
     """
 
+    version: Literal[2] = 2
     spec: TestbedSpec
     subnet: int
     ready: bool = False
     chain: tuple[int, ...] = (0,)
     next_layer: int = 1
-    snapshots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    snapshots: Mapping[str, tuple[int, ...]] = Field(default_factory=dict)
 
     def members(self) -> Iterator[PlannedNode]:
         """Yield every node, in the spec's order."""
@@ -45,25 +47,21 @@ class LocalRecord:
 
     def frozen(self, label: str) -> LocalRecord:
         """Return the record with the present chain kept as `label` and a new layer on top."""
-        return replace(
-            self,
-            snapshots={**self.snapshots, label: self.chain},
-            chain=(*self.chain, self.next_layer),
-            next_layer=self.next_layer + 1,
-        )
+        return self._on(self.chain, {**self.snapshots, label: self.chain})
 
     def rewound(self, label: str) -> LocalRecord:
         """Return the record with the chain of `label` and a new layer on top."""
-        return replace(
-            self,
-            chain=(*self.snapshots[label], self.next_layer),
-            next_layer=self.next_layer + 1,
-        )
+        return self._on(self.snapshots[label], self.snapshots)
 
     def without(self, label: str) -> LocalRecord:
         """Return the record without the snapshot `label`."""
         rest = {name: chain for name, chain in self.snapshots.items() if name != label}
-        return replace(self, snapshots=rest)
+        return self.model_copy(update={"snapshots": rest})
+
+    def _on(self, chain: tuple[int, ...], snapshots: Mapping[str, tuple[int, ...]]) -> LocalRecord:
+        """Return the record with these snapshots, and a new layer on top of `chain`."""
+        layers = {"chain": (*chain, self.next_layer), "next_layer": self.next_layer + 1}
+        return self.model_copy(update={**layers, "snapshots": snapshots})
 
     def used_layers(self) -> set[int]:
         """Return the layers that the present chain or a snapshot needs."""
@@ -85,39 +83,20 @@ def load(folder: Path) -> LocalRecord | None:
     another version or was changed by hand."""
     path = folder / "record.json"
     try:
-        data = json.loads(path.read_text())
+        return LocalRecord.model_validate_json(path.read_text())
     except FileNotFoundError:
         return None
-    except ValueError:
-        data = {}
-    if data.get("version") != _VERSION:
+    except ValueError as error:
         raise UserError(
             "is of another version of hotbed",
             where=path,
             do=f"take the testbed down: `hotbed down {folder.name}`",
-        )
-    return LocalRecord(
-        spec=TestbedSpec.model_validate(data["spec"]),
-        subnet=data["subnet"],
-        ready=data["ready"],
-        chain=tuple(data["chain"]),
-        next_layer=data["next_layer"],
-        snapshots={label: tuple(chain) for label, chain in data["snapshots"].items()},
-    )
+        ) from error
 
 
 def save(folder: Path, record: LocalRecord) -> None:
     make_folder(folder)
-    data = {
-        "version": _VERSION,
-        "spec": record.spec.model_dump(mode="json"),
-        "subnet": record.subnet,
-        "ready": record.ready,
-        "chain": record.chain,
-        "next_layer": record.next_layer,
-        "snapshots": record.snapshots,
-    }
-    write_file(folder / "record.json", json.dumps(data, indent=1), 0o644)
+    write_file(folder / "record.json", record.model_dump_json(indent=1), 0o644)
 
 
 def subnets(testbeds: Path) -> set[int]:

@@ -169,7 +169,7 @@ class LocalSite:
         with self._locked(name):
             known, nodes = self._with_snapshot(name, label), self._nodes(name)
             rewound = known.rewound(label)
-            record.save(self.places.testbed(name), replace(rewound, ready=False))
+            record.save(self.places.testbed(name), rewound.model_copy(update={"ready": False}))
             at_once(lambda member: nodes.clear(member.name), known.members())
             found = self._bring_up(rewound, root, progress)
             self._drop_layers(rewound)
@@ -305,7 +305,7 @@ class LocalSite:
         folder, nodes = self.places.testbed(name), self._nodes(name)
         members = list(known.members())
         progress("network", 0.0)
-        record.save(folder, replace(known, ready=False))
+        record.save(folder, known.model_copy(update={"ready": False}))
         share_unmounts(folder)
         quota_slice.shorten(self.places)
         keys.make(folder / keys.LOGIN, f"hotbed-{name}")
@@ -342,7 +342,7 @@ class LocalSite:
             progress("waiting for ssh", 0.6 + 0.4 * answering / len(members))
 
         at_once(answer, members, interrupted)
-        record.save(folder, replace(known, ready=True))
+        record.save(folder, known.model_copy(update={"ready": True}))
         progress("ready", 1.0)
         return testbed
 

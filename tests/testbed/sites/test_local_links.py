@@ -94,7 +94,7 @@ def test_a_started_node_gets_what_its_spec_says(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "make_link", make_link)
     monkeypatch.setattr(nodes.LocalNodes, "clear", lambda *_: None)
     monkeypatch.setattr(nodes.LocalNodes, "of", lambda *_: tmp_path)
-    record = LocalRecord(SPEC, 7)
+    record = LocalRecord(spec=SPEC, subnet=7)
     member = next(one for one in record.members() if one.name == "a0")
     with pytest.raises(Enough):
         nodes.LocalNodes(PLACES, None, "racked").start(record, member, Path("/"))  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_a_started_node_gets_what_its_spec_says(tmp_path, monkeypatch):
 
 
 def test_switching_shaping_off_and_on_keeps_the_packets(machine, monkeypatch):
-    monkeypatch.setattr(LocalSite, "_known", lambda *_: LocalRecord(SPEC, 7))
+    monkeypatch.setattr(LocalSite, "_known", lambda *_: LocalRecord(spec=SPEC, subnet=7))
     LocalSite(places=PLACES).shape("racked", True)
     quanta = {line.split("quantum ")[1] for line in machine.said if "quantum" in line}
     assert quanta == {"9038"}

@@ -63,7 +63,7 @@ def test_no_testbed_owns_what_is_anothers(name, other, node):
 
 def test_a_record_is_read_back_and_a_broken_one_refused(tmp_path):
     assert record.load(tmp_path) is None
-    kept = LocalRecord(small_spec(), subnet=7).frozen("one").frozen("two").rewound("one")
+    kept = LocalRecord(spec=small_spec(), subnet=7).frozen("one").frozen("two").rewound("one")
     record.save(tmp_path, kept)
     assert record.load(tmp_path) == kept
     assert record.subnets(tmp_path.parent) == {7}
@@ -74,7 +74,7 @@ def test_a_record_is_read_back_and_a_broken_one_refused(tmp_path):
 
 @given(st.lists(st.sampled_from(["freeze", "rewind"]), max_size=12), st.randoms())
 def test_a_written_layer_is_never_one_that_a_snapshot_holds(steps, random):
-    kept = LocalRecord(small_spec(), subnet=0)
+    kept = LocalRecord(spec=small_spec(), subnet=0)
     for number, step in enumerate(steps):
         if step == "freeze":
             kept = kept.frozen(str(number))
