@@ -59,27 +59,6 @@ func TestTheLagIsTheMostThatTheServerWasBehind(t *testing.T) {
 	}
 }
 
-func TestTheLagCountsWhatIsLateBeforeTheServer(t *testing.T) {
-	// The second request passes its bucket at 20 ms and is noticed 5 ms later.
-	e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
-		{Name: "a", Pairs: [][2]float64{{0.5, 0.01}}}}})
-	var requests [2]Request
-	for i := range requests {
-		requests[i].Cost = 0.010
-		e.Arrive(0, &requests[i])
-	}
-	for _, at := range []time.Duration{0, 25 * ms} {
-		r, _ := e.Next(at)
-		e.Done(at+10*ms, r)
-	}
-	if got := requests[1].Eligible(); got != 20*ms {
-		t.Errorf("eligible at %v", got)
-	}
-	if got := e.Service().Lag; got != 5*ms {
-		t.Errorf("the lag is %v", got)
-	}
-}
-
 func TestTheLagCountsWhatOthersWaitedWhileNobodyLooked(t *testing.T) {
 	// A request passes its bucket at 20 ms, unnoticed until another at 25 ms, which goes first.
 	e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{

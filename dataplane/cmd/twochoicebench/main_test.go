@@ -11,21 +11,6 @@ import (
 	"testing"
 )
 
-// cluster starts agents on loopback and returns the path of their cluster file.
-func cluster(t *testing.T, n int) string {
-	t.Helper()
-	c := servertest.Start(t, n)
-	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "cluster.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // printed returns the JSON that a verb prints.
 func printed(t *testing.T, do func() error) (map[string]any, error) {
 	t.Helper()
@@ -46,7 +31,7 @@ func printed(t *testing.T, do func() error) (map[string]any, error) {
 }
 
 func TestABurstIsWrittenAndVerifiedByItsLedger(t *testing.T) {
-	path := cluster(t, 3)
+	path := servertest.Start(t, 3).Path
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	flags := []string{"--cluster", path, "--nodes", "2", "--processes", "3", "--writes", "2", "--size", "20KiB",
 		"--ledger", ledger}
@@ -71,7 +56,7 @@ func TestABurstIsWrittenAndVerifiedByItsLedger(t *testing.T) {
 }
 
 func TestProbesAreTimed(t *testing.T) {
-	path := cluster(t, 3)
+	path := servertest.Start(t, 3).Path
 	out, err := printed(t, func() error {
 		return probe(t.Context(), []string{"--cluster", path, "--servers", "3", "--schedulers", "2", "--times", "20"})
 	})
@@ -81,7 +66,7 @@ func TestProbesAreTimed(t *testing.T) {
 }
 
 func TestStatusReportsEveryAgent(t *testing.T) {
-	path := cluster(t, 3)
+	path := servertest.Start(t, 3).Path
 	flags := []string{"--cluster", path, "--processes", "4", "--size", "2KiB"}
 	if _, err := printed(t, func() error { return write(t.Context(), flags) }); err != nil {
 		t.Fatal(err)

@@ -3,13 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -19,7 +16,9 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
 )
 
@@ -36,69 +35,27 @@ func TestMain(m *testing.M) {
 
 // processes is a cluster on loopback with one process per agent.
 type processes struct {
-	t       *testing.T
-	path    string
-	cluster server.Cluster
-	folder  string
-	agents  []*exec.Cmd
-	logs    []*bytes.Buffer
+	server.Cluster
+	t      *testing.T
+	path   string
+	folder string
+	agents []servertest.Process
 }
 
 func startProcesses(t *testing.T, n int, change func(*server.Cluster)) *processes {
 	t.Helper()
-	p := &processes{t: t, folder: t.TempDir(), cluster: server.DefaultCluster(), agents: make([]*exec.Cmd, n)}
-	p.cluster.KeyFile = filepath.Join(p.folder, "key")
-	if err := os.WriteFile(p.cluster.KeyFile, bytes.Repeat([]byte("s"), 32), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.cluster.Agents = append(p.cluster.Agents, l.Addr().String())
-		_ = l.Close()
-		p.logs = append(p.logs, &bytes.Buffer{})
-	}
-	change(&p.cluster)
-	text, err := json.Marshal(p.cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.path = filepath.Join(p.folder, "cluster.json")
-	if err := os.WriteFile(p.path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	p := &processes{t: t, folder: t.TempDir(), agents: make([]servertest.Process, n)}
+	p.Cluster, p.path = servertest.Configure(t, n, change)
 	for i := range p.agents {
 		p.start(i)
 	}
-	t.Cleanup(func() {
-		for i := range p.agents {
-			p.kill(i)
-			if t.Failed() {
-				t.Logf("agent %d said:\n%s", i, p.logs[i])
-			}
-		}
-	})
 	return p
 }
 
 func (p *processes) start(i int) {
 	p.t.Helper()
-	command := exec.Command(os.Args[0], "--cluster", p.path, "--node", strconv.Itoa(i), "--folder",
+	p.agents[i].Start(p.t, []string{asAgent + "=1"}, "--cluster", p.path, "--node", strconv.Itoa(i), "--folder",
 		filepath.Join(p.folder, strconv.Itoa(i)))
-	command.Env = append(os.Environ(), asAgent+"=1")
-	command.Stderr = p.logs[i]
-	if err := command.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	p.agents[i] = command
-}
-
-// kill ends an agent as kill -9 does.
-func (p *processes) kill(i int) {
-	_ = p.agents[i].Process.Kill()
-	_ = p.agents[i].Wait()
 }
 
 // object is an object that one goroutine of the test wrote, version by version.
@@ -119,7 +76,8 @@ func content(o *object, version uint32) []byte {
 }
 
 // TestEveryAcknowledgedObjectSurvivesKilledAgents repeats kill -9 during writes and maintenance.
-// Every object must hold its acknowledged version or a later unacknowledged one.
+// Every object must hold its acknowledged version or a later unacknowledged one. In the end the
+// maintainers bring everything home.
 func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
 	p := startProcesses(t, 4, func(c *server.Cluster) {
 		c.Patience, c.ProbePatience = twochoice.Span(300*time.Millisecond), twochoice.Span(50*time.Millisecond)
@@ -132,11 +90,7 @@ func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
 	var all sync.WaitGroup
 	objects := make([]*object, clients*writers*2)
 	for c := range clients {
-		client, err := server.Connect(p.cluster)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
+		client := servertest.Client(t, p.Cluster)
 		for w := range writers {
 			mine := []*object{{name: fmt.Sprintf("o%d/%d", c, w)}, {name: fmt.Sprintf("longer%d/%d", c, w)}}
 			copy(objects[2*(c*writers+w):], mine)
@@ -161,16 +115,12 @@ func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
 	for range kills {
 		victim := rand.IntN(len(p.agents))
 		time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
-		p.kill(victim)
+		p.agents[victim].Kill()
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 		p.start(victim)
 	}
 	all.Wait()
-	reader, err := server.Connect(p.cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
+	reader := servertest.Client(t, p.Cluster)
 	acknowledged := 0
 	for _, o := range objects {
 		acknowledged += int(o.acknowledged)
@@ -190,6 +140,25 @@ func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
 	if acknowledged < len(objects)*versions/2 {
 		t.Errorf("only up to version %d were acknowledged on average", acknowledged/len(objects))
 	}
+	prober, err := server.NewProber(p.Cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prober.Close()
+	left := 1
+	for deadline := time.Now().Add(time.Minute); left > 0 && time.Now().Before(deadline); time.Sleep(25 * time.Millisecond) {
+		left = 0
+		for node := range p.agents {
+			stats, err := prober.Status(t.Context(), protocol.Node(node))
+			if err != nil {
+				t.Fatal(err)
+			}
+			left += stats.Entries + stats.Fragments
+		}
+	}
+	if left > 0 {
+		t.Errorf("%d entries and fragments are left", left)
+	}
 }
 
 // A bit of the last of five acknowledged writes' log frames flips after kill -9, in one copy: all
@@ -201,11 +170,7 @@ func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 		c.Scheduler.Scheduler = twochoice.Fixed
 		c.Maintainer.Off = true
 	})
-	client, err := server.Connect(p.cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := servertest.Client(t, p.Cluster)
 	objects := make([]object, writes)
 	for i := range objects {
 		objects[i].name = fmt.Sprintf("o/%d", i)
@@ -213,7 +178,7 @@ func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.kill(0)
+	p.agents[0].Kill()
 	path := filepath.Join(p.folder, "0", "redirect.log")
 	log, err := os.ReadFile(path)
 	if err != nil {
@@ -230,8 +195,8 @@ func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 		}
 		p.start(0)
 		if len(flips) == 2 {
-			if err := p.agents[0].Wait(); err == nil || !strings.Contains(p.logs[0].String(), path+" is corrupt at byte") {
-				t.Fatalf("%v: %s", err, p.logs[0])
+			if err := p.agents[0].Command.Wait(); err == nil || !strings.Contains(p.agents[0].Log.String(), path+" is corrupt at byte") {
+				t.Fatalf("%v: %s", err, p.agents[0].Log.String())
 			}
 			return
 		}
@@ -241,7 +206,7 @@ func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 				t.Errorf("%s is not as it was acknowledged: %v", objects[i].name, err)
 			}
 		}
-		p.kill(0)
+		p.agents[0].Kill()
 	}
 }
 

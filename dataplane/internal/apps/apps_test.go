@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // agents starts agents on loopback, in this process.
 func agents(t *testing.T, n int) server.Cluster {
 	t.Helper()
-	return servertest.Start(t, n, servertest.Unmaintained)
+	return servertest.Start(t, n, servertest.Unmaintained).Cluster
 }
 
 func run(t *testing.T, c server.Cluster, p Plan) Report {
@@ -91,6 +91,11 @@ func TestApplicationsWriteFromProcessesOfTheirOwnAndAreReadBack(t *testing.T) {
 	}
 	if r.Schedulers[twochoice.Both].Writes != 32 || r.Schedulers[twochoice.Both].Probes == 0 {
 		t.Errorf("%+v", r.Schedulers)
+	}
+	writes := front.Writes + half.Writes + always.Writes
+	redirected := front.Redirected + half.Redirected + always.Redirected
+	if put, register := r.Steps["put"], r.Steps["register"]; put.N != writes || register.N != redirected || put.Mean <= 0 {
+		t.Errorf("of %d writes, %d redirected, the steps are %+v", writes, redirected, r.Steps)
 	}
 	v := r.Verified
 	if v == nil || v.Objects != front.Writes+half.Writes+always.Writes || len(v.Bad) != 0 || v.Redirected != front.Redirected {

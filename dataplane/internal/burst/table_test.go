@@ -8,7 +8,7 @@ import (
 
 func TestATableIsTimedWhileItChanges(t *testing.T) {
 	const agents = 4
-	c := servertest.Start(t, agents, servertest.Unmaintained)
+	c := servertest.Start(t, agents, servertest.Unmaintained).Cluster
 	got, err := Table(t.Context(), c, TableOptions{Writers: 3, Writes: 60, Samples: 5, Object: 64 << 10, Seed: 1})
 	if err != nil {
 		t.Fatal(err)

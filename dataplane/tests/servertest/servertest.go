@@ -1,31 +1,39 @@
-// Package servertest starts object servers' agents for the tests of their clients.
+// Package servertest starts clusters of object servers' agents on loopback for tests: in the test's
+// process, or as processes that a test can kill.
 package servertest
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
 )
 
-// Start starts n agents on loopback in this process, each with its own folder; they end with the
-// test. Change, if given, alters their configuration.
-func Start(t testing.TB, n int, change ...func(*server.Cluster)) server.Cluster {
+// Key writes a key file.
+func Key(t testing.TB, secret string) string {
 	t.Helper()
-	c := server.DefaultCluster()
-	c.KeyFile = filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(c.KeyFile, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, alter := range change {
-		alter(&c)
-	}
+	return path
+}
+
+// Configure returns the configuration of n agents, altered by the given functions, and its file.
+func Configure(t testing.TB, n int, change ...func(*server.Cluster)) (c server.Cluster, path string) {
+	t.Helper()
+	c = server.DefaultCluster()
+	c.KeyFile = Key(t, "k")
 	for range n {
+		// Use a port that was free a moment ago: the address must be known before the agents start.
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -33,20 +41,103 @@ func Start(t testing.TB, n int, change ...func(*server.Cluster)) server.Cluster 
 		c.Agents = append(c.Agents, l.Addr().String())
 		_ = l.Close()
 	}
-	for i := range n {
-		s, err := server.Start(c, protocol.Node(i), t.TempDir(), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			s.Stop()
-			if err := s.Wait(); err != nil {
-				t.Error(err)
-			}
-		})
+	for _, alter := range change {
+		alter(&c)
 	}
-	return c
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "cluster.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c, path
+}
+
+// Agents is a cluster with its agents in this process, each with its own folder.
+type Agents struct {
+	server.Cluster
+	Path    string           // of the cluster file
+	Servers []*server.Server // nil: stopped
+	t       testing.TB
+	folders []string
+}
+
+// Start starts n agents, which end with the test.
+func Start(t testing.TB, n int, change ...func(*server.Cluster)) *Agents {
+	t.Helper()
+	a := &Agents{t: t, Servers: make([]*server.Server, n)}
+	a.Cluster, a.Path = Configure(t, n, change...)
+	for i := range n {
+		a.folders = append(a.folders, t.TempDir())
+		a.Start(i)
+		t.Cleanup(func() { a.Stop(i) })
+	}
+	return a
+}
+
+// Start starts an agent that was stopped.
+func (a *Agents) Start(i int) {
+	a.t.Helper()
+	var err error
+	if a.Servers[i], err = server.Start(a.Cluster, protocol.Node(i), a.folders[i], io.Discard); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// Stop ends an agent.
+func (a *Agents) Stop(i int) {
+	a.t.Helper()
+	if a.Servers[i] == nil {
+		return
+	}
+	a.Servers[i].Stop()
+	if err := a.Servers[i].Wait(); err != nil {
+		a.t.Error(err)
+	}
+	a.Servers[i] = nil
+}
+
+// Client returns a new client of a cluster, which is closed with the test.
+func Client(t testing.TB, c server.Cluster) *server.Client {
+	t.Helper()
+	client, err := server.Connect(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
 }
 
 // Unmaintained switches off the maintainer, so redirects stay in place.
 func Unmaintained(c *server.Cluster) { c.Maintainer.Off = true }
+
+// Process is a copy of the test program that serves as an agent; its TestMain obeys the environment.
+type Process struct {
+	Log     bytes.Buffer
+	Command *exec.Cmd
+}
+
+// Start starts the process, which is killed with the test.
+func (p *Process) Start(t testing.TB, environment []string, args ...string) {
+	t.Helper()
+	p.Command = exec.Command(os.Args[0], args...)
+	p.Command.Env = append(os.Environ(), environment...)
+	p.Command.Stderr = &p.Log
+	if err := p.Command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("an agent said:\n%s", p.Log.String())
+		}
+	})
+}
+
+// Kill ends the process as kill -9 does.
+func (p *Process) Kill() {
+	_ = p.Command.Process.Kill()
+	_ = p.Command.Wait()
+}

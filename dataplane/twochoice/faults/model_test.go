@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"testing"
 
-	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 )
 
@@ -202,73 +199,4 @@ func (o *modelObject) size(stamp uint64) uint64 {
 		}
 	}
 	return out
-}
-
-func acknowledged(m *model, from uint64, data string, stamp uint64) {
-	w := m.begin("o", from, []byte(data))
-	m.named(w, protocol.WriteID{Client: 1, Seq: stamp})
-	m.ended(w, protocol.Finished{Stamp: stamp})
-}
-
-// A test with a model whose checks cannot fail would prove nothing.
-func TestTheModelFindsEachViolation(t *testing.T) {
-	id := protocol.WriteID{Client: 2, Seq: 1}
-	order := func(m *model, to, stamp uint64) {
-		m.ordered([]protocol.Record{{Note: protocol.Note{Kind: protocol.OfWrite, Write: id},
-			Change: twochoice.Record{Kind: twochoice.Redirected, Object: "o", Range: twochoice.Range{Start: 1, End: to},
-				Receipt: twochoice.Receipt(stamp)}}})
-	}
-	rejected := protocol.Finished{Err: errors.New("full"), Decided: true}
-	for want, do := range map[string]func(m *model, w *write){
-		"": func(m *model, w *write) { // nothing is wrong
-			m.read("o", 0, 4, 3, protocol.Finished{Stamp: 3, Data: []byte("abcd")})
-			order(m, 3, 4)
-			m.ended(w, protocol.Finished{Stamp: 4})
-			m.read("o", 0, 4, 4, protocol.Finished{Stamp: 4, Data: []byte("axyd")})
-			m.beyond("o", 5, 4, 4)
-		},
-		"leave 99": func(m *model, _ *write) { m.read("o", 0, 4, 3, protocol.Finished{Stamp: 3, Data: []byte("abxd")}) },
-		"before 3 that had ended when it began": func(m *model, _ *write) {
-			m.read("o", 0, 4, 3, protocol.Finished{Stamp: 2, Data: []byte{0, 0, 0, 0}})
-		},
-		"two writes are in the order at 3": func(m *model, _ *write) {
-			w := m.begin("p", 0, []byte("z"))
-			m.ended(w, protocol.Finished{Stamp: 3}) // another object has another order
-			w = m.begin("o", 0, []byte("z"))
-			w.floor = 0
-			m.ended(w, protocol.Finished{Stamp: 3})
-		},
-		"in the order at 2, before 3": func(m *model, w *write) { m.ended(w, protocol.Finished{Stamp: 2}) },
-		"at 4 and again at 5": func(m *model, w *write) {
-			m.ended(w, protocol.Finished{Stamp: 4})
-			order(m, 3, 5)
-		},
-		"done at 4 after its client": func(m *model, w *write) {
-			m.ended(w, rejected)
-			order(m, 3, 4)
-		},
-		"in the order at 4, but its client": func(m *model, w *write) {
-			order(m, 3, 4)
-			m.ended(w, rejected)
-		},
-		"that nobody made":             func(m *model, _ *write) { order(m, 4, 4) },
-		"without a place in the order": func(m *model, w *write) { m.ended(w, protocol.Finished{}) },
-		"beyond the object's 4": func(m *model, _ *write) {
-			m.read("o", 0, 6, 3, protocol.Finished{Stamp: 3, Data: []byte("abcd\x00\x00")})
-		},
-		"was refused, and":    func(m *model, _ *write) { m.beyond("o", 4, 3, 3) },
-		"was refused as of 0": func(m *model, _ *write) { m.beyond("o", 4, 3, 0) }, // everything was forgotten
-		"nothing is wrong with it": func(m *model, w *write) {
-			m.ended(w, protocol.Finished{Err: &protocol.Error{Code: protocol.Refused, Text: "no"}})
-		},
-	} {
-		m := newModel()
-		acknowledged(m, 0, "abcd", 3)
-		w := m.begin("o", 1, []byte("xy"))
-		m.named(w, id)
-		do(m, w)
-		if (m.found == nil) != (want == "") || m.found != nil && !strings.Contains(m.found.Error(), want) {
-			t.Errorf("wanted %q, found %v", want, m.found)
-		}
-	}
 }

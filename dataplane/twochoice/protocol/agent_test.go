@@ -225,19 +225,6 @@ func TestAFullDiskRefusesAndHarmsNothing(t *testing.T) {
 	}
 }
 
-func TestAFailedSyncStopsTheAgent(t *testing.T) {
-	b := newAgent(t, 0, 3)
-	b.held = true
-	b.do(client, put(1, 0, "abc"))
-	b.a.DiskDone(0, DiskDone{Op: b.ops[0].Op, Err: fmt.Errorf("input/output error")})
-	if b.a.Failed() == nil {
-		t.Fatal("it goes on")
-	}
-	if sends := b.do(client, put(2, 0, "abc")); len(sends) != 0 {
-		t.Errorf("it answers: %+v", sends)
-	}
-}
-
 func TestAFenceMakesItFinalThatAWriteIsNotOrdered(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	one(t, b.do(client, put(1, 0, "abc")))
@@ -257,76 +244,6 @@ func TestAFenceMakesItFinalThatAWriteIsNotOrdered(t *testing.T) {
 	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 2}, To: 3, Targets: []Node{2}, Low: 1}
 	if got := one(t, b.do(client, register)); got.Code != Fenced {
 		t.Errorf("it was ordered after the fence: %+v", got)
-	}
-}
-
-func TestASnapshotHoldsAllThatTheBookKnows(t *testing.T) {
-	b := newAgent(t, 0, 3)
-	for seq := uint64(1); seq < 20; seq++ {
-		m := put(seq, seq*5, strings.Repeat("x", 12))
-		m.Low = max(4, seq) - 3
-		one(t, b.do(client, m))
-	}
-	b.do(Peer(2), Message{Kind: Fence, Object: "o", Write: WriteID{9, 9}, To: 3, Node: 2})
-	var log []byte
-	for _, r := range b.a.book.snapshot() {
-		log = r.Append(log)
-	}
-	records, err := DecodeRecords(log)
-	if err != nil || !slices.Equal(records, b.a.book.snapshot()) {
-		t.Fatalf("%+v, %v", records, err)
-	}
-	for n := range log { // cut off, it is refused or shorter
-		if cut, err := DecodeRecords(log[:n]); err == nil && len(cut) >= len(records) {
-			t.Fatalf("%d bytes of %d are all", n, len(log))
-		}
-	}
-	other, err := NewAgent(b.a.config, nil, records)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, o := fmt.Sprintf("%+v", b.a.book.snapshot()), fmt.Sprintf("%+v", other.book.snapshot()); a != o {
-		t.Errorf("recovered\n%s\nof\n%s", o, a)
-	}
-	query := Message{Kind: Query, Object: "o", To: 100}
-	b.a.Receive(0, client, query)
-	other.Receive(0, client, query)
-	mine, _ := b.a.Take()
-	its, _ := other.Take()
-	if a, o := fmt.Sprintf("%+v", mine), fmt.Sprintf("%+v", its); a != o {
-		t.Errorf("it answers\n%s\ninstead of\n%s", o, a)
-	}
-}
-
-func TestALogOfALargerClusterIsRefused(t *testing.T) {
-	b := newAgent(t, 0, 3)
-	config := b.a.config
-	config.Nodes = 4
-	if _, err := NewAgent(config, nil, b.a.book.snapshot()); err == nil ||
-		!strings.Contains(err.Error(), "in a cluster of 3 agents, and this one has 4") {
-		t.Error(err)
-	}
-}
-
-func TestAnAgentsQuestionsAreNumberedAnewAfterARestart(t *testing.T) {
-	b := newAgent(t, 0, 3)
-	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 3, Targets: []Node{1}, Low: 1}
-	one(t, b.do(client, register))
-	seen := map[uint64]bool{}
-	for epoch := range uint64(3) {
-		config := b.a.config
-		config.Epoch = epoch + 8
-		a, err := NewAgent(config, nil, b.a.book.snapshot())
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Tick(0)
-		sends, _ := a.Take()
-		get := one(t, sends)
-		if get.Kind != Get || seen[get.Call] {
-			t.Errorf("%+v", get)
-		}
-		seen[get.Call] = true
 	}
 }
 

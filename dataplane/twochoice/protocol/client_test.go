@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -127,23 +126,6 @@ func TestServersThatAnswerAProbeTooLateLearnTheDecision(t *testing.T) {
 	}
 }
 
-func TestAWriteIsRegisteredOnlyWhenItsCopiesAreDurable(t *testing.T) {
-	c := writing(t, twochoice.Uniform, 5, 2)
-	puts := sent(c)
-	if len(puts) != 2 || puts[0].To == puts[1].To {
-		t.Fatalf("%+v", puts)
-	}
-	c.Receive(0, puts[0].To, Message{Kind: PutReply, Call: puts[0].Call})
-	if sends := sent(c); len(sends) != 0 {
-		t.Fatalf("with one copy it goes on: %+v", sends)
-	}
-	c.Receive(0, puts[1].To, Message{Kind: PutReply, Call: puts[1].Call})
-	sends := sent(c)
-	if len(sends) != 1 || sends[0].Kind != Register || sends[0].To != 0 || len(sends[0].Targets) != 2 {
-		t.Errorf("%+v", sends)
-	}
-}
-
 func TestAFullTargetIsReplacedByAnother(t *testing.T) {
 	c := writing(t, twochoice.Uniform, 3, 1)
 	seen := map[Peer]bool{}
@@ -165,30 +147,6 @@ func TestAFullTargetIsReplacedByAnother(t *testing.T) {
 	}
 }
 
-func TestACancelledWriteIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
-	for _, until := range []Kind{Put, Register} {
-		c := newClient(t, twochoice.TwoChoice, 3, 1)
-		var op uint64
-		for { // until it is placed away from home
-			var err error
-			if op, err = c.Write(0, "o", 0, []byte("data")); err != nil {
-				t.Fatal(err)
-			}
-			sends := answer(t, c, until)
-			if last := sends[len(sends)-1]; last.Kind == until && !last.Register {
-				break
-			}
-			c.Cancel(op, errors.New("another"))
-			c.Take()
-		}
-		c.Cancel(op, errors.New("stopped"))
-		_, ended := c.Take()
-		if len(ended) != 1 || ended[0].Decided != (until == Put) {
-			t.Errorf("cancelled at its %v: %+v", until, ended)
-		}
-	}
-}
-
 func TestAWriteThatAStoreRefusesIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
 	for _, copies := range []int{1, 2} { // with two copies the home is asked after both are stored
 		c := writing(t, twochoice.Fixed, 3, copies)
@@ -206,20 +164,6 @@ func TestAWriteThatAStoreRefusesIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
 		if len(ended) != 1 || ended[0].Err == nil || ended[0].Decided != (copies == 2) {
 			t.Errorf("%d copies: %+v", copies, ended)
 		}
-	}
-}
-
-func TestAFencedWriteIsWrittenUnderAnotherName(t *testing.T) {
-	c := writing(t, twochoice.Uniform, 3, 1)
-	sends := answer(t, c, Register)
-	last := sends[len(sends)-1]
-	if last.Kind != Register { // it went home, and a put at home registers too
-		last = sends[0]
-	}
-	c.Receive(0, last.To, Message{Kind: RegisterReply, Call: last.Call, Code: Fenced, Text: "given up"})
-	again := sent(c)
-	if len(again) != 1 || again[0].Kind != Put || again[0].Write.Seq != 2 || again[0].Low != 2 {
-		t.Errorf("%+v", again)
 	}
 }
 
@@ -246,37 +190,6 @@ func TestAReadAsksTheHomeAgainWhenAPieceIsGone(t *testing.T) {
 	_, ended := c.Take()
 	if len(ended) != 1 || ended[0].Err == nil {
 		t.Errorf("%+v", ended)
-	}
-}
-
-func TestAFragmentThatIsLostIsAnErrorUnlessThereIsAnotherCopy(t *testing.T) {
-	for _, targets := range [][]Node{{2}, {2, 1}} {
-		c := newClient(t, twochoice.Uniform, 3, len(targets))
-		if _, err := c.Read("o", 0, 2); err != nil {
-			t.Fatal(err)
-		}
-		var ended []Finished
-		for range 40 {
-			var sends []Send
-			sends, ended = c.Take()
-			for _, s := range sends {
-				switch {
-				case s.Kind == Query:
-					c.Receive(0, 0, Message{Kind: QueryReply, Call: s.Call, Pieces: []Piece{{To: 2, Write: WriteID{1, 1},
-						Targets: targets}}})
-				case s.To == 2:
-					c.Receive(0, 2, Message{Kind: Data, Call: s.Call, Code: Gone, Text: "agent 2: it is not here"})
-				default:
-					c.Receive(0, s.To, Message{Kind: Data, Call: s.Call, Data: []byte("ok")})
-				}
-			}
-			if len(ended) > 0 {
-				break
-			}
-		}
-		if len(ended) != 1 || (ended[0].Err == nil) != (len(targets) == 2) {
-			t.Errorf("copies on %v: %+v", targets, ended)
-		}
 	}
 }
 

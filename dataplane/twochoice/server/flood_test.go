@@ -1,15 +1,12 @@
-package server
+package server_test
 
 import (
 	"bytes"
 	"crypto/tls"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -19,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/server"
 )
 
 // asAgent makes the test program an agent on a folder, with this many descriptors.
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) {
 
 // serveFolder runs agent 0 of the cluster in a folder; its disk stalls while a file exists.
 func serveFolder(path string) error {
-	c, err := LoadCluster(filepath.Join(path, "cluster.json"))
+	c, err := server.LoadCluster(filepath.Join(path, "cluster.json"))
 	if err != nil {
 		return err
 	}
@@ -57,7 +56,7 @@ func serveFolder(path string) error {
 	if err != nil {
 		return err
 	}
-	s, err := StartOn(c, 0, stalling{disk, filepath.Join(path, "stall")}, found, os.Stderr)
+	s, err := server.StartOn(c, 0, stalling{disk, filepath.Join(path, "stall")}, found, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -65,7 +64,7 @@ func serveFolder(path string) error {
 }
 
 type stalling struct {
-	Store
+	server.Store
 	file string
 }
 
@@ -80,57 +79,28 @@ func (s stalling) Do(op protocol.DiskOp) protocol.DiskDone {
 
 // agentProcess is an agent in its own process.
 type agentProcess struct {
-	Cluster
+	server.Cluster
+	servertest.Process
 	t         *testing.T
 	folder    string
 	memoryMax int // as in the role's units
-	command   *exec.Cmd
-	log       bytes.Buffer
 }
 
 func startAgentProcess(t *testing.T, descriptors, memoryMax int) *agentProcess {
 	t.Helper()
-	a := &agentProcess{Cluster: DefaultCluster(), t: t, folder: t.TempDir(), memoryMax: memoryMax}
-	a.KeyFile = keyFile(t, "k")
-	a.Patience = twochoice.Span(2 * time.Second)
-	a.Attempts = 300
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.Agents = []string{l.Addr().String()}
-	_ = l.Close()
-	text, err := json.Marshal(a.Cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(a.folder, "cluster.json"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a.start(descriptors)
-	t.Cleanup(func() {
-		a.kill()
-		if t.Failed() {
-			t.Logf("the agent said:\n%s", a.log.String())
-		}
+	a := &agentProcess{t: t, memoryMax: memoryMax}
+	var path string
+	a.Cluster, path = servertest.Configure(t, 1, func(c *server.Cluster) {
+		c.Patience, c.Attempts = twochoice.Span(2*time.Second), 300
 	})
+	a.folder = filepath.Dir(path)
+	a.start(descriptors)
 	return a
 }
 
 func (a *agentProcess) start(descriptors int) {
 	a.t.Helper()
-	a.command = exec.Command(os.Args[0], a.folder)
-	a.command.Env = append(os.Environ(), asAgent+"="+strconv.Itoa(descriptors), "GOMEMLIMIT="+strconv.Itoa(a.memoryMax*9/10))
-	a.command.Stderr = &a.log
-	if err := a.command.Start(); err != nil {
-		a.t.Fatal(err)
-	}
-}
-
-// kill kills the agent like the kernel's out-of-memory killer.
-func (a *agentProcess) kill() {
-	_ = a.command.Process.Kill()
-	_ = a.command.Wait()
+	a.Start(a.t, []string{asAgent + "=" + strconv.Itoa(descriptors), "GOMEMLIMIT=" + strconv.Itoa(a.memoryMax*9/10)}, a.folder)
 }
 
 func (a *agentProcess) stall() {
@@ -145,27 +115,10 @@ func (a *agentProcess) resume() {
 	}
 }
 
-func (a *agentProcess) client() *Client {
-	a.t.Helper()
-	c, err := Connect(a.Cluster)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.t.Cleanup(c.Close)
-	return c
-}
-
-// refusals returns how often agents lacked memory for a client's requests.
-func refusals(c *Client) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.refused
-}
-
 // peak returns the agent's peak memory in bytes.
 func (a *agentProcess) peak() int {
 	a.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.command.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.Command.Process.Pid))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -176,21 +129,15 @@ func (a *agentProcess) peak() int {
 	return kilobytes << 10
 }
 
-// packet returns a message's connection format, without its last bytes.
-func packet(m protocol.Message, without int) []byte {
-	text := append(m.Append(nil), m.Data...)
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text[:len(text)-without]...)
-}
-
 // peer returns a client with the key for any misuse. It reads only the agent's welcome.
 func (a *agentProcess) peer() (conn *tls.Conn, welcome protocol.Message) {
 	a.t.Helper()
-	key, err := LoadKey(a.KeyFile)
+	key, err := server.LoadKey(a.KeyFile)
 	if err == nil {
-		conn, err = tls.Dial("tcp", a.Agents[0], key.config())
+		conn, err = tls.Dial("tcp", a.Agents[0], key.Config())
 	}
 	if err == nil {
-		welcome, err = greet(&wire{conn: conn}, protocol.Message{Kind: protocol.Hello, Version: protocol.Version})
+		welcome, err = server.Greet(conn, server.Hello(protocol.Version, 0))
 	}
 	if err != nil {
 		a.t.Fatal(err)
@@ -208,12 +155,12 @@ func (a *agentProcess) hostile() map[string][]byte {
 	base := protocol.Message{Kind: protocol.GetBase, Call: 1, Object: "x", To: big, Epoch: welcome.Epoch}
 	var registers, queries []byte
 	for i := range uint64(1000) {
-		registers = append(registers, packet(protocol.Message{Kind: protocol.Register, Call: i + 1, Object: "x", To: 10,
+		registers = append(registers, server.Packet(protocol.Message{Kind: protocol.Register, Call: i + 1, Object: "x", To: 10,
 			Write: protocol.WriteID{Client: 8, Seq: i + 1}, Low: i, Targets: []protocol.Node{0}}, 0)...)
-		queries = append(queries, packet(protocol.Message{Kind: protocol.Query, Call: i + 1, Object: "kept/0", To: 4096}, 0)...)
+		queries = append(queries, server.Packet(protocol.Message{Kind: protocol.Query, Call: i + 1, Object: "kept/0", To: 4096}, 0)...)
 	}
-	return map[string][]byte{"half messages": packet(put, int(big)-1<<20), "reads": packet(base, 0), "registers": registers,
-		"queries": queries, "probes": packet(protocol.Message{Kind: protocol.Probe, Call: 1, Size: 1 << 20}, 0)}
+	return map[string][]byte{"half messages": server.Packet(put, int(big)-1<<20), "reads": server.Packet(base, 0), "registers": registers,
+		"queries": queries, "probes": server.Packet(protocol.Message{Kind: protocol.Probe, Call: 1, Size: 1 << 20}, 0)}
 }
 
 func (a *agentProcess) flood(connections int) (stop func()) {
@@ -245,7 +192,7 @@ func (a *agentProcess) flood(connections int) (stop func()) {
 func overload(t *testing.T, memoryMax, hostile, writes, size int) {
 	a := startAgentProcess(t, 1024, memoryMax)
 	const before = 5
-	c := a.client()
+	c := servertest.Client(a.t, a.Cluster)
 	content := func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%7d\n", i), size/8) }
 	for i := range before {
 		if _, err := c.Write(t.Context(), fmt.Sprintf("kept/%d", i), 0, content(i)); err != nil {
@@ -266,10 +213,10 @@ func overload(t *testing.T, memoryMax, hostile, writes, size int) {
 			acknowledged.Add(1)
 		})
 	}
-	for refusals(c) < writes/2 && a.peak() < memoryMax {
+	for c.Refusals() < writes/2 && a.peak() < memoryMax {
 		time.Sleep(10 * time.Millisecond)
 	}
-	prober, err := NewProber(a.Cluster)
+	prober, err := server.NewProber(a.Cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,14 +231,14 @@ func overload(t *testing.T, memoryMax, hostile, writes, size int) {
 	}
 	peak := a.peak()
 	t.Logf("the agent has had %d MB; %d of %d writes were acknowledged when it was killed; %d requests found no room", peak>>20,
-		acknowledged.Load(), writes, refusals(c))
+		acknowledged.Load(), writes, c.Refusals())
 	if peak >= memoryMax {
 		t.Errorf("the agent has had %d MB, its MemoryMax is %d", peak>>20, memoryMax>>20)
 	}
-	a.kill()
+	a.Kill()
 	a.start(1024)
 	all.Wait()
-	other := a.client()
+	other := servertest.Client(a.t, a.Cluster)
 	for i := range before + writes {
 		if got, err := other.Read(t.Context(), fmt.Sprintf("kept/%d", i), 0, uint64(size)); err != nil || !bytes.Equal(got, content(i)) {
 			t.Errorf("object %d: %v", i, err)
@@ -314,7 +261,7 @@ func TestSoakAnAgentStaysWithinItsMemory(t *testing.T) {
 
 func TestSilentConnectionsShutOutNoClientWithTheKey(t *testing.T) {
 	a := startAgentProcess(t, 64, 64<<20)
-	if err := a.client().Ready(t.Context()); err != nil {
+	if err := servertest.Client(a.t, a.Cluster).Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}
@@ -348,7 +295,7 @@ func TestSilentConnectionsShutOutNoClientWithTheKey(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for i := range 10 {
-		c := a.client()
+		c := servertest.Client(a.t, a.Cluster)
 		name := fmt.Sprintf("f/%d", i)
 		if _, err := c.Write(t.Context(), name, 0, []byte("with the key")); err != nil {
 			t.Fatal(err)

@@ -1,15 +1,14 @@
-package server
+package server_test
 
 import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,119 +16,42 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/server"
 )
 
-func keyFile(t *testing.T, secret string) string {
+// start starts n agents without maintainers, and checks that they end with no memory reserved.
+func start(t *testing.T, n int, change ...func(*server.Cluster)) *servertest.Agents {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 32)), 0o600); err != nil {
-		t.Fatal(err)
+	defaults := func(c *server.Cluster) {
+		c.Scheduler.Choices = twochoice.RandomRandom
+		c.Patience = twochoice.Span(time.Second)
 	}
-	return path
-}
-
-// testbed is a cluster on loopback with its agents in this process.
-type testbed struct {
-	Cluster
-	t       *testing.T
-	folders []string
-	servers []*Server
-}
-
-// newTestbed starts n agents.
-func newTestbed(t *testing.T, n int, change func(*Cluster)) *testbed {
-	t.Helper()
-	b := &testbed{Cluster: DefaultCluster(), t: t, servers: make([]*Server, n)}
-	b.KeyFile = keyFile(t, "k")
-	b.Maintainer.Off = true
-	b.Scheduler.Choices = twochoice.RandomRandom
-	b.Patience = twochoice.Span(time.Second)
-	for range n {
-		// Use a port that was free a moment ago: the address must be known before the agents start.
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Agents = append(b.Agents, l.Addr().String())
-		_ = l.Close()
-		b.folders = append(b.folders, t.TempDir())
-	}
-	if change != nil {
-		change(&b.Cluster)
-	}
-	for i := range b.servers {
-		b.start(i)
-	}
+	b := servertest.Start(t, n, append([]func(*server.Cluster){servertest.Unmaintained, defaults}, change...)...)
 	t.Cleanup(func() {
-		for i, s := range b.servers {
-			for n := 0; n < 500 && s != nil && s.gate.bytes.Used() != 0; n++ { // clients are gone: nothing is in progress
+		for i, s := range b.Servers {
+			for n := 0; n < 500 && s != nil && s.Reserved() != 0; n++ { // clients are gone: nothing is in progress
 				time.Sleep(10 * time.Millisecond)
 			}
-			if s != nil && s.gate.bytes.Used() != 0 {
-				t.Errorf("agent %d has %d bytes for nothing", i, s.gate.bytes.Used())
+			if s != nil && s.Reserved() != 0 {
+				t.Errorf("agent %d has %d bytes for nothing", i, s.Reserved())
 			}
-			b.stop(i)
 		}
 	})
 	return b
 }
 
-func (b *testbed) start(i int) {
-	b.t.Helper()
-	var err error
-	if b.servers[i], err = Start(b.Cluster, protocol.Node(i), b.folders[i], io.Discard); err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-func (b *testbed) stop(i int) {
-	b.t.Helper()
-	if b.servers[i] == nil {
-		return
-	}
-	b.servers[i].Stop()
-	if err := b.servers[i].Wait(); err != nil {
-		b.t.Error(err)
-	}
-	b.servers[i] = nil
-}
-
-// stats returns an agent's counts.
-func (b *testbed) stats(i int) protocol.AgentStats {
-	b.t.Helper()
-	p, err := NewProber(b.Cluster)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer p.Close()
-	stats, err := p.Status(b.t.Context(), protocol.Node(i))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return stats
-}
-
-func (b *testbed) client() *Client {
-	b.t.Helper()
-	c, err := Connect(b.Cluster)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(c.Close)
-	return c
-}
-
 func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
 	// At random, three of four writes are redirected, however busy the machine is.
-	b := newTestbed(t, 4, func(c *Cluster) { c.Scheduler.Scheduler = twochoice.Uniform })
+	b := start(t, 4, func(c *server.Cluster) { c.Scheduler.Scheduler = twochoice.Uniform })
 	ctx := t.Context()
 	sums := map[string]uint32{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	redirected := 0
-	c := b.client()
+	c := servertest.Client(t, b.Cluster)
 	for i := range 40 {
 		all.Go(func() {
 			data := make([]byte, 1+rand.IntN(300_000))
@@ -155,7 +77,7 @@ func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
 	}
 	verify := func() {
 		t.Helper()
-		other := b.client()
+		other := servertest.Client(t, b.Cluster)
 		for key, sum := range sums {
 			var name string
 			var n uint64
@@ -169,79 +91,21 @@ func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
 		}
 	}
 	verify()
-	for i := range b.servers {
-		b.stop(i)
+	for i := range b.Servers {
+		b.Stop(i)
 	}
-	for i := range b.servers {
-		b.start(i)
+	for i := range b.Servers {
+		b.Start(i)
 	}
 	verify()
 }
 
-func TestMaintainersBringEverythingHome(t *testing.T) {
-	b := newTestbed(t, 3, func(c *Cluster) { c.Maintainer.Off = false })
-	c, ctx := b.client(), t.Context()
-	data := bytes.Repeat([]byte("maintained"), 10_000)
-	for i := range 6 {
-		if _, err := c.Write(ctx, fmt.Sprintf("f/%d", i), 0, data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	left := -1
-	for range 400 {
-		left = 0
-		for i := range b.servers {
-			stats := b.stats(i)
-			left += stats.Entries + stats.Fragments
-		}
-		if left == 0 {
-			break
-		}
-		time.Sleep(25 * time.Millisecond)
-	}
-	if left > 0 {
-		t.Errorf("%d entries and fragments are left", left)
-	}
-	for i := range 6 {
-		if got, err := c.Read(ctx, fmt.Sprintf("f/%d", i), 0, uint64(len(data))); err != nil || !bytes.Equal(got, data) {
-			t.Errorf("object %d: %v", i, err)
-		}
-	}
-}
-
-func TestWithTwoCopiesEitherIsEnough(t *testing.T) {
-	b := newTestbed(t, 4, func(c *Cluster) {
-		c.Copies = 2
-		c.Patience = twochoice.Span(200 * time.Millisecond)
-	})
-	c, ctx := b.client(), t.Context()
-	data := bytes.Repeat([]byte("twice"), 1000)
-	for i := range 12 {
-		if _, err := c.Write(ctx, fmt.Sprintf("f/%d", i), 0, data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for down := range b.servers {
-		b.stop(down)
-		for i := range 12 {
-			name := fmt.Sprintf("f/%d", i)
-			if b.Home(name) == protocol.Node(down) {
-				continue
-			}
-			if got, err := c.Read(ctx, name, 0, uint64(len(data))); err != nil || !bytes.Equal(got, data) {
-				t.Errorf("%s with agent %d down: %v", name, down, err)
-			}
-		}
-		b.start(down)
-	}
-}
-
 func TestWhoHasAnotherKeyIsNotLetIn(t *testing.T) {
-	b := newTestbed(t, 1, nil)
+	b := start(t, 1)
 	other := b.Cluster
-	other.KeyFile = keyFile(t, "z")
+	other.KeyFile = servertest.Key(t, "z")
 	other.Patience, other.Attempts = twochoice.Span(50*time.Millisecond), 3
-	c, err := Connect(other)
+	c, err := server.Connect(other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,17 +117,17 @@ func TestWhoHasAnotherKeyIsNotLetIn(t *testing.T) {
 	conn, err := tls.Dial("tcp", b.Agents[0], &tls.Config{InsecureSkipVerify: true})
 	if err == nil {
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-		if _, err = greet(newWire(conn, nil), protocol.Message{Kind: protocol.Hello, Version: protocol.Version}); err == nil {
+		if _, err = server.Greet(conn, server.Hello(protocol.Version, 0)); err == nil {
 			t.Error("a client without a key was greeted")
 		}
 	}
 }
 
 func TestACancelledWriteIsUndecidedOrNotDone(t *testing.T) {
-	b := newTestbed(t, 2, nil)
-	b.stop(0)
-	b.stop(1)
-	c := b.client()
+	b := start(t, 2)
+	b.Stop(0)
+	b.Stop(1)
+	c := servertest.Client(t, b.Cluster)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := c.Write(ctx, "o", 0, []byte("x"))
@@ -273,21 +137,21 @@ func TestACancelledWriteIsUndecidedOrNotDone(t *testing.T) {
 }
 
 func TestReadyNamesWhoIsNotThere(t *testing.T) {
-	b := newTestbed(t, 3, nil)
-	c := b.client()
+	b := start(t, 3)
+	c := servertest.Client(t, b.Cluster)
 	if err := c.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.stop(2)
+	b.Stop(2)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := b.client().Ready(ctx); err == nil || !strings.Contains(err.Error(), "agent 2 at "+b.Agents[2]) {
+	if err := servertest.Client(t, b.Cluster).Ready(ctx); err == nil || !strings.Contains(err.Error(), "agent 2 at "+b.Agents[2]) {
 		t.Error(err)
 	}
 }
 
 func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
-	path := keyFile(t, "k")
+	path := servertest.Key(t, "k")
 	for want, change := range map[string]func() error{
 		"allowed is 0600": func() error { return os.Chmod(path, 0o640) },
 		"there is no key": func() error { return os.Remove(path) },
@@ -301,7 +165,7 @@ func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadKey(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := server.LoadKey(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("wanted %q, got %v", want, err)
 		}
 	}
@@ -326,9 +190,200 @@ func TestClusterFilesAreChecked(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := LoadCluster(path)
+		_, err := server.LoadCluster(path)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: wanted %q, got %v", text, want, err)
+		}
+	}
+}
+
+// Agents with little memory get requests that do not fit at the moment, and requests that never
+// fit.
+func TestRequestsThatFindNoMemoryComeAgainAndThoseThatNeverWillAreRefused(t *testing.T) {
+	b := start(t, 2, func(c *server.Cluster) {
+		c.Memory, c.Attempts = server.LeastMemory, 1000
+		c.Scheduler.Scheduler = twochoice.Uniform // half of the writes are redirected
+	})
+	c := servertest.Client(t, b.Cluster)
+	content := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 4<<20) }
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			name := fmt.Sprintf("f/%d", i)
+			if _, err := c.Write(t.Context(), name, 0, content(i)); err != nil {
+				t.Error(err)
+			}
+			if got, err := c.Read(t.Context(), name, 0, 4<<20); err != nil || !bytes.Equal(got, content(i)) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	all.Wait()
+	if c.Refusals() == 0 {
+		t.Error("no request found the agents without memory")
+	}
+	var refused *protocol.Error
+	if _, err := c.Write(t.Context(), "long", 0, make([]byte, 20<<20)); !errors.As(err, &refused) || refused.Code != protocol.Refused {
+		t.Errorf("a write that is longer than the memory: %v", err)
+	}
+	if _, err := c.Write(t.Context(), "long", 30<<20, []byte("x")); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Read(t.Context(), "long", 0, 20<<20); !errors.As(err, &refused) || refused.Code != protocol.Refused {
+		t.Errorf("a read that is longer than the memory: %v", err)
+	}
+}
+
+func TestOneConnectionMoreThanTheAgentHasIsRefusedByName(t *testing.T) {
+	b := start(t, 1, func(c *server.Cluster) {
+		c.Connections = 2
+		c.Patience, c.Attempts = twochoice.Span(50*time.Millisecond), 3
+	})
+	var there []*server.Client
+	for range 2 {
+		there = append(there, servertest.Client(t, b.Cluster))
+		if err := there[len(there)-1].Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := servertest.Client(t, b.Cluster).Write(t.Context(), "o", 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "has 2 connections") {
+		t.Errorf("a third client: %v", err)
+	}
+	there[0].Close()
+	if err := servertest.Client(t, b.Cluster).Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := there[1].Write(t.Context(), "o", 0, []byte("x")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTooFewDescriptorsForAnAgentAreNamed(t *testing.T) {
+	c := server.DefaultCluster()
+	c.Agents = make([]string, 10)
+	if proven, unproven, err := c.Shares(1 << 16); err != nil || proven != c.Connections || unproven != server.MostUnproven {
+		t.Errorf("%d and %d connections, %v", proven, unproven, err)
+	}
+	for _, descriptors := range []int{0, server.KeptDescriptors + 10, server.KeptDescriptors + 17} {
+		if proven, unproven, err := c.Shares(descriptors); err == nil {
+			t.Errorf("%d and %d connections of %d descriptors", proven, unproven, descriptors)
+		}
+	}
+}
+
+func TestAnOracleCountsWritesInTransit(t *testing.T) {
+	b := start(t, 3)
+	oracle := server.NewOracle(3)
+	asking := b.Cluster
+	asking.Scheduler = twochoice.Defaults(twochoice.Oracle)
+	if _, err := server.Connect(asking); err == nil || !strings.Contains(err.Error(), "Oracle.Connect") {
+		t.Errorf("a client of its own asks the oracle: %v", err)
+	}
+	fixed := b.Cluster
+	fixed.Scheduler = twochoice.Defaults(twochoice.Fixed)
+	for _, c := range []server.Cluster{asking, fixed} {
+		client, err := oracle.Connect(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		for i := range 9 {
+			if _, err := client.Write(t.Context(), fmt.Sprintf("%s/%d", c.Scheduler.Scheduler, i), 0, make([]byte, 2000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for node := range twochoice.Server(3) {
+		if left := oracle.Queues().Length(node); left != 0 {
+			t.Errorf("%v bytes are on their way to agent %d when all is written", left, node)
+		}
+	}
+	// The oracle avoids agents with bytes in transit.
+	oracle.Queues().Add(0, 1<<20)
+	oracle.Queues().Add(1, 1<<20)
+	client, err := oracle.Connect(asking)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i := range 6 {
+		w, err := client.Write(t.Context(), fmt.Sprintf("kept/%d", i), 0, make([]byte, 2000))
+		if err != nil || w.Target != 2 {
+			t.Errorf("write %d went to agent %d: %v", i, w.Target, err)
+		}
+	}
+}
+
+// A peer of another version does not wait for its welcome: messages after its hello are ignored.
+func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
+	b := start(t, 2)
+	key, err := server.LoadKey(b.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prober, err := server.NewProber(b.Cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prober.Close()
+	put := protocol.Message{Kind: protocol.Put, Object: "o", Write: protocol.WriteID{Client: 9, Seq: 1}, To: 1, Node: 1,
+		Data: []byte("x")}
+	for want, version := range []uint32{7, protocol.Version} {
+		conn, err := tls.Dial("tcp", b.Agents[1], key.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write(append(server.Packet(server.Hello(version, 1), 0), server.Packet(put, 0)...)); err != nil {
+			t.Fatal(err)
+		}
+		heard := server.Count(conn, protocol.PutReply)
+		_ = conn.Close()
+		if stats, err := prober.Status(t.Context(), 1); err != nil || heard != want || stats.Fragments != want {
+			t.Errorf("version %d: %d answers, %d fragments, %v", version, heard, stats.Fragments, err)
+		}
+	}
+}
+
+// An agent of another version may welcome us, or send an unreadable answer: clients must see it.
+func TestAnAgentOfAnotherVersionIsNamed(t *testing.T) {
+	newer := protocol.Message{Kind: protocol.Welcome, Version: protocol.Version + 1}
+	for name, answer := range map[string][]byte{"welcome": newer.Append(nil), "unknown": {0xff, 0, 0}} {
+		c := server.DefaultCluster()
+		c.KeyFile = servertest.Key(t, "k")
+		c.Patience, c.Attempts = twochoice.Span(100*time.Millisecond), 3
+		key, err := server.LoadKey(c.KeyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := tls.Listen("tcp", "127.0.0.1:0", key.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 4096))
+				_, _ = conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...))
+				_ = conn.(*tls.Conn).CloseWrite()
+			}
+		}()
+		c.Agents = []string{l.Addr().String()}
+		client, err := server.Connect(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for err == nil || !strings.Contains(err.Error(), fmt.Sprintf("does not speak version %d of the protocol", protocol.Version)) {
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			_, err = client.Write(ctx, "o", 0, []byte("x"))
 		}
 	}
 }
