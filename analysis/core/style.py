@@ -255,11 +255,13 @@ def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
     for panel in axes:
         for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(text, handle)
+    if not handles:
+        return  # no estimate to draw
     drawn.legend(
         handles=list(handles.values()),
         labels=list(handles),
         loc="outside lower center" if drawn.get_suptitle() else "outside upper center",
-        ncols=min(columns, max(1, len(handles))),
+        ncols=min(columns, len(handles)),
         fontsize="small",
     )
 

@@ -47,6 +47,13 @@ def test_ticks_are_plain_numbers_that_few_magnitudes_have_too(low, high, wanted)
     assert not any("$" in text or "e" in text for text in shown)
 
 
+def test_a_figure_without_an_estimate_has_no_legend():
+    """Such as Ursa's figure 8 after one block in which no replica had to move."""
+    with style.figure() as (drawn, axes):
+        style.legend(drawn, axes)
+    assert not drawn.legends
+
+
 def draw(folder: Path, name: str, *, by_lambda: bool = False) -> None:
     with style.figure(width=3, height=2) as (drawn, (axes,)), style.marked("simulated"):
         axes.bar([0, 1], [1.0, 2.0], label="a $10^3$")

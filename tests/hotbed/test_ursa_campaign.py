@@ -57,7 +57,8 @@ CAMPAIGN: dict[str, Any] = {
 
 def test_a_campaign_is_run_and_drawn(tmp_path):
     file = tmp_path / "tiny.yaml"
-    file.write_text(yaml.safe_dump(CAMPAIGN))
+    twice = [grid | {"repetitions": 2} for grid in CAMPAIGN["grids"]]
+    file.write_text(yaml.safe_dump(CAMPAIGN | {"grids": twice}))
     artifacts = tmp_path / "artifacts"
     ended = run("run", str(file), "--artifacts", str(artifacts), "--json")
     assert ended.returncode == 0, ended.stderr
