@@ -18,7 +18,7 @@ LOOPS = {
 # By shared testbed, the files with its local tests.
 TESTBEDS = {
     "deployed": re.compile(
-        r"/ceph_local/|/test_local_(campaign|engine_room|faults|compare|control|ceph)\.py"
+        r"/ceph_local/|/test_local_(campaign|engine_room|faults|control|ceph)\.py"
         r"|/test_(notebooks|plans_on_ceph_local|foreign_local|twochoice_rados_local"
         r"|open_loop_local)\.py"
     ),

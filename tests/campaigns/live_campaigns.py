@@ -50,8 +50,11 @@ def writer(folder: Path, testbed: Testbed) -> Callable[..., Path]:
     return write
 
 
-def go(path: Path, testbed: Testbed) -> CampaignResult:
-    request = Request(str(path), testbed=testbed.name, artifacts=path.parent / "artifacts")
+def go(path: Path, testbed: Testbed, controllers_dir: Path | None = None) -> CampaignResult:
+    artifacts = path.parent / "artifacts"
+    request = Request(
+        str(path), testbed=testbed.name, artifacts=artifacts, controllers_dir=controllers_dir
+    )
     return run(request, progress=Lines())
 
 

@@ -1,4 +1,5 @@
-"""Campaign on a real Ceph with foreign load, and with a disk changed by hand.
+"""Campaign on a real Ceph with foreign load, and with a disk changed by hand; and the controllers
+that a real Ceph can run.
 
 A whole campaign is in test_local_engine_room.py.
 """
@@ -14,14 +15,35 @@ import sys
 import time
 
 import pytest
+import yaml
 from live_campaigns import ROOT, folders, go
 
+from campaigns.comparison import Ask, plan
 from campaigns.grounds.live import LoadMeter
 from testbed.client import agent_client
+from testbed.deploy.roles import spec_of
 from testbed.reach import shell_to
 from testbed.sites import open_site
+from tests.hotbed.own_controllers import write_shy
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(900)]
+
+
+def test_all_is_every_controller_that_a_real_ceph_can_run(tmp_path, deployed):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(yaml.safe_dump(spec_of(deployed).model_dump(mode="json")))
+    ask = Ask(
+        ground=deployed.site,
+        blocks=1,
+        parameters={"hot_nodes": 1},
+        spec=spec,
+        testbed=deployed.name,
+        artifacts=tmp_path / "artifacts",
+        controllers_dir=write_shy(tmp_path / "own"),
+    )
+    everybody = plan(ask).comparison
+    assert {"default", "dlr", "dlr-pg", "oracle", "shy"} <= set(everybody.controllers)
+    assert set(everybody.left_out) == {"mos", "mos-pp", "static-microstores"}
 
 
 def test_foreign_load_is_refused_by_node_and_process(live_campaign, deployed):

@@ -20,6 +20,7 @@ from testbed.client import agent_client
 from testbed.sites.contract import Testbed
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.names import LocalNames
+from tests.hotbed.own_controllers import write_shy
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
@@ -96,15 +97,20 @@ def test_the_room_has_port_22_of_the_admin_node_and_no_librados(room, deployed):
     assert "No module named 'rados'" in said
 
 
-def test_a_campaign_on_a_real_cluster_survives_a_killed_engine(room, live_campaign, deployed):
-    """The engine in the room is killed in its first cell, and the next engine there resumes with
-    the cells that read. An engine without limits runs the rest."""
+def test_a_campaign_on_a_real_cluster_survives_a_killed_engine(
+    room, live_campaign, deployed, tmp_path
+):
+    """A campaign with a user's own controller. The engine in the room is killed in its first cell,
+    and the next engine there resumes with the cells that read. An engine without limits runs the
+    rest."""
+    own = write_shy(tmp_path / "own")
     path = live_campaign(
-        {"figures": ["1"], "vary": {"op": ["seq"]}, "fixed": {**HOT, "controller": "dlr"}},
+        {"figures": ["1"], "vary": {"op": ["seq"]}, "fixed": {**HOT, "controller": "shy"}},
         {"vary": {"op": ["write"]}, "fixed": {"scenario": "none", "controller": "default"}},
     )
     argv = [sys.executable, "-m", "hotbed.cli", "run", str(path), "--testbed", deployed.name]
     argv += ["--figure", "1", "--artifacts", str(path.parent / "artifacts")]
+    argv += ["--controllers-dir", str(own)]
     killed, agent = room(argv), agent_client(deployed)
     deadline = time.monotonic() + 200
     try:
@@ -119,7 +125,7 @@ def test_a_campaign_on_a_real_cluster_survives_a_killed_engine(room, live_campai
     said, _ = resumed.communicate(timeout=300)
     assert resumed.returncode == 0, said[-4000:]
     assert {run.status for run in folders(path).values()} <= {"done", "interrupted"}
-    result = go(path, deployed)
+    result = go(path, deployed, own)
     assert result.ok, result.sentence
     assert (result.already_done, result.ran) == (1, 1)
     done = {folder: run for folder, run in folders(path).items() if run.status == "done"}
@@ -127,4 +133,4 @@ def test_a_campaign_on_a_real_cluster_survives_a_killed_engine(room, live_campai
     for folder, run in done.items():
         assert_whole(folder, run, deployed)
     assert_clean(deployed)
-    assert go(path, deployed).ran == 0
+    assert go(path, deployed, own).ran == 0
