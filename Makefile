@@ -32,7 +32,7 @@ reproduce: setup ## set up, then DLR against its baselines on a real Ceph: claim
 
 test: setup lint test-unit test-go test-slow test-local test-openstack ## set up, then every check and test
 
-test-unit: setup ## tests without root, network or testbed (under 2 minutes)
+test-unit: setup ## tests without root, network or testbed (a minute)
 	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "not local and not slow and not openstack and not soak and not golden"
 
 test-go: setup ## the data plane's tests, those of concurrent packages also with the race detector

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +27,19 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSite:
         monkeypatch.setattr(module, "open_site", lambda kind="fake", options=None: found)
     monkeypatch.setattr(doctor, "require", lambda *names, **more: None)
     return found
+
+
+@pytest.fixture
+def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], None]:
+    """Return a function that gives every command of the test a deployed testbed with this agent."""
+
+    def reach(agent: object) -> None:
+        testbed = SimpleNamespace(name="t", directory=Path("/nonexistent"))
+        monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, testbed))
+        monkeypatch.setattr("testbed.choose.choose_partly", lambda name: testbed)
+        monkeypatch.setattr("testbed.client.agent_client", lambda testbed: agent)
+
+    return reach
 
 
 @pytest.fixture

@@ -31,3 +31,9 @@ def hotbed(*arguments: object) -> int:
         cli.main([str(argument) for argument in arguments])
     code = end.value.code
     return code if isinstance(code, int) else 0
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Run ``hotbed ARGUMENTS``; return exit code, standard output and standard error."""
+    code = hotbed(*arguments)
+    return code, *capsys.readouterr()

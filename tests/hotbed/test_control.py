@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from hotbed import cli
+from tests.hotbed.runner import run as hotbed
 from tests.testbed.fake_store import FakeStore
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "controllers"))
@@ -18,13 +17,6 @@ from virtual import run_loop
 
 from controllers.loop import EXIT_DIED
 from controllers.registry import create, find
-
-
-def hotbed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        cli.main([*arguments])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
 
 
 @pytest.fixture
@@ -91,12 +83,9 @@ def test_a_controller_that_died_is_called_so(capsys, agent, monkeypatch):
 
 
 @pytest.fixture
-def agent(monkeypatch, journal):
+def agent(reach, journal):
     made = FakeAgent(journal.read_text())
-    testbed = SimpleNamespace(name="t", directory=Path("/nonexistent"))
-    monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, testbed))
-    monkeypatch.setattr("testbed.choose.choose_partly", lambda name: testbed)
-    monkeypatch.setattr("testbed.client.agent_client", lambda testbed: made)
+    reach(made)
     return made
 
 

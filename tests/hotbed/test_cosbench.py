@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from hotbed.verbs import cosbench
 from schemas.errors import UserError
 from testbed.sites.contract import Node, Testbed
+from tests.hotbed.runner import Runner
 from workloads.cosbench import driver
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.credentials import Credentials
@@ -23,12 +21,9 @@ from workloads.errors import WorkloadError
 
 REAL = Path(__file__).parents[1] / "data" / "cosbench" / "real"
 
-APP = typer.Typer()
-APP.add_typer(cosbench.group, name="cosbench")
-
 
 def run(*arguments: str, code: int = 0) -> str:
-    done = CliRunner().invoke(APP, ["cosbench", *arguments], catch_exceptions=True)
+    done = Runner().run(["cosbench", *arguments])
     if isinstance(done.exception, UserError):
         raise done.exception
     assert done.exit_code == code, done.output
@@ -107,7 +102,7 @@ def test_a_run_by_the_embedded_driver(tmp_path, monkeypatch):
 
     monkeypatch.setattr(driver, "run_here", lost)
     other = str(tmp_path / "other")
-    done = CliRunner().invoke(APP, ["cosbench", "run", str(xml), "--out", other, *options])
+    done = Runner().run(["cosbench", "run", str(xml), "--out", other, *options])
     assert isinstance(done.exception, WorkloadError)
     assert f"what was measured until then is in {other}" in done.stderr
 
@@ -135,7 +130,7 @@ def test_a_failed_login_is_said_once_and_leaves_nothing(tmp_path):
         secret.chmod(0o600)
         words = ["cosbench", "run", str(xml), "--credentials", str(secret), "--out", str(out)]
         for count in (1, 2):
-            done = CliRunner().invoke(APP, words)
+            done = Runner().run(words)
             assert isinstance(done.exception, WorkloadError)
             assert "401" in str(done.exception)
             assert len(asked) == count
@@ -167,7 +162,7 @@ def test_a_run_on_a_client_node(tmp_path, monkeypatch):
     xml = tmp_path / "w.xml"
     xml.write_text(run("xml", "A", "--storage", "swift", "--runtime", "30s"))
     options = ("--testbed", "t", "--tenant", "web", "--out", str(tmp_path / "out"))
-    done = CliRunner().invoke(APP, ["cosbench", "run", str(xml), *options])
+    done = Runner().run(["cosbench", "run", str(xml), *options])
     assert done.exit_code == 0, done.output
     assert "hotbed: cli: afr has no effect" in done.stderr
     (load,) = asked

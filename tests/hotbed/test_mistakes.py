@@ -21,10 +21,7 @@ MISTAKES = {
         "nowhere.zip": "nowhere.zip: there is no such file",
         "HERE/empty.zip": "has no manifest.json, so it is no bundle",
     },
-    "rerun": {
-        "nowhere.zip": "nowhere.zip: there is no such file",
-        "HERE/empty.zip": "has no manifest.json, so it is no bundle",
-    },
+    "rerun": {"nowhere.zip": "nowhere.zip: there is no such file"},
     "run dlr-quick --artifacts HERE/artifacts": {
         "--ground moon": "--ground moon: there is no such ground",
         "--model x.yaml": "a model belongs to the ground sim",

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
-from click.testing import CliRunner
+from typer.testing import Result
 
 from controllers.microstores.performance import PiecewiseLinear
 from controllers.registry import create, find
 from hotbed.exit_codes import EXIT_MISSED
-from hotbed.verbs.mos import _read, group
+from hotbed.verbs.mos import _read
 from schemas.errors import UserError
 from tests.controllers.mos_stores import MODEL
+from tests.hotbed.runner import Runner
 
 SPEC = """
 model: profile.json
@@ -45,16 +44,8 @@ def write(folder: Path, data: object) -> Path:
     return path
 
 
-@cache
-def command() -> Any:
-    """Return the command, built once because building takes longer than these tests."""
-    app = typer.Typer()
-    app.add_typer(group, name="mos")
-    return typer.main.get_command(app)
-
-
-def hotbed(*words: object) -> Any:
-    return CliRunner().invoke(command(), ["mos", *map(str, words)])
+def hotbed(*words: object) -> Result:
+    return Runner().run(["mos", *map(str, words)])
 
 
 def test_a_plan_for_people_and_for_programs(tmp_path):

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import analysis.core.report
 import testbed.deploy.deployment
@@ -18,7 +17,7 @@ import testbed.sites
 from campaigns.engine import session
 from campaigns.engine.display import CampaignResult
 from campaigns.grounds import testbed as facts
-from hotbed.cli import build
+from tests.hotbed.runner import Runner
 
 
 class Steps:
@@ -81,7 +80,7 @@ def prepared(
 )
 def test_the_steps_in_order(*, monkeypatch, state, arguments, code, order, tmp_path):
     steps = prepared(monkeypatch, **state)
-    ended = CliRunner().invoke(build(), ["reproduce", "--artifacts", str(tmp_path), *arguments])
+    ended = Runner().run(["reproduce", "--artifacts", str(tmp_path), *arguments])
     assert ended.exit_code == code, ended.output
     assert steps.done == order
     assert "Report: " in ended.output
@@ -89,6 +88,6 @@ def test_the_steps_in_order(*, monkeypatch, state, arguments, code, order, tmp_p
 
 def test_nothing_is_built_for_a_place_that_cannot_be_written(monkeypatch):
     steps = prepared(monkeypatch)
-    ended = CliRunner().invoke(build(), ["reproduce", "--artifacts", __file__])
+    ended = Runner().run(["reproduce", "--artifacts", __file__])
     assert isinstance(ended.exception, OSError)
     assert steps.done == []

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from typer.testing import Result
 
-import hotbed.verbs.swift as verbs
 from schemas.errors import UserError
+from tests.hotbed.runner import Runner
 
 STATUS: dict[str, Any] = {
     "state": {
@@ -54,19 +51,14 @@ class FakeAgent:
 
 
 @pytest.fixture
-def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
+def agent(reach: Callable[[object], None]) -> FakeAgent:
     found = FakeAgent()
-    testbed = SimpleNamespace(name="t", directory=Path("/nonexistent"))
-    monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, testbed))
-    monkeypatch.setattr("testbed.choose.choose_partly", lambda name: testbed)
-    monkeypatch.setattr("testbed.client.agent_client", lambda testbed: found)
+    reach(found)
     return found
 
 
-def hotbed(*arguments: str) -> Any:
-    app = typer.Typer()
-    app.add_typer(verbs.group, name="swift")
-    return CliRunner().invoke(app, ["swift", *arguments])
+def hotbed(*arguments: str) -> Result:
+    return Runner().run(["swift", *arguments])
 
 
 def test_status_shows_shares_use_tenants_and_what_is_amiss(agent):

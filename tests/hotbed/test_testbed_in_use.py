@@ -103,8 +103,7 @@ def holder(site: FakeSite, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@pytest.mark.parametrize("verb", sorted(CHANGING))
-def test_it_is_refused_and_says_who_holds_the_testbed(verb, site, holder, monkeypatch, capsys):
+def test_it_is_refused_and_says_who_holds_the_testbed(site, holder, monkeypatch, capsys):
     from campaigns.papers.prioritymeister import apply
     from campaigns.papers.twochoice import bench
 
@@ -116,15 +115,14 @@ def test_it_is_refused_and_says_who_holds_the_testbed(verb, site, holder, monkey
     for name in ("provision", "release", "snapshot", "restore", "delete_snapshot"):
         monkeypatch.setattr(site, name, lambda *_, **__: pytest.fail("the testbed was changed"))
     monkeypatch.setattr(client.AgentClient, "call", lambda *_, **__: pytest.fail("agent asked"))
-    assert hotbed(*verb.split(), *CHANGING[verb]) == exit_codes.EXIT_USER
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"kill -INT {holder.pid}" in said
-    assert (f"hotbed {verb} small --force" in said) == (verb == "down")
+    for verb, words in CHANGING.items():
+        assert hotbed(*verb.split(), *words) == exit_codes.EXIT_USER, verb
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"kill -INT {holder.pid}" in said, verb
+        assert (f"hotbed {verb} small --force" in said) == (verb == "down")
     assert holder.poll() is None
-    assert sorted(path.name for path in site.folder("small").iterdir()) == [
-        "campaign.lock",
-        "spec.json",
-    ]
+    held = sorted(path.name for path in site.folder("small").iterdir())
+    assert held == ["campaign.lock", "spec.json"]
 
 
 def test_down_by_force_ends_the_holder_cleanly_first(site, holder, tmp_path):

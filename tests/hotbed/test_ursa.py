@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ursa_cli import Arrays, answer, refused, run, write
+from ursa_cli import Arrays, answer, refused, write
 
 from controllers.ursa.io import load_instance
 from schemas.errors import UserError
+from tests.hotbed.runner import run
 
 
 def test_plan_and_check(tmp_path, capsys):

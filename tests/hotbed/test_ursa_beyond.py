@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ursa_cli import answer, refused, run, write
+from ursa_cli import answer, refused, write
+
+from tests.hotbed.runner import run
 
 SMALL = ["--nodes", "60", "--partitions", "6K", "--seed", "1", "--kind", "s2"]
 

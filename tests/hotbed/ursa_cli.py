@@ -9,17 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotbed import cli
+from tests.hotbed.runner import run
 
 Arrays = dict[str, Any]
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    """Run the command and return exit code, standard output and standard error."""
-    with pytest.raises(SystemExit) as stopped:
-        cli.main([str(word) for word in words])
-    captured = capsys.readouterr()
-    return int(stopped.value.code or 0), captured.out, captured.err
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> dict[str, Any]:
