@@ -154,9 +154,11 @@ def archive_table(archive: Archive, series: bool) -> Group:
 
 
 def _measured_table(archive: Archive) -> Table:
+    loop = archive.driver
+    kind = f", open loop of {loop.rate:g}/s {loop.arrivals}" if loop and loop.rate else ""
     view = new_table(
         *("stage", "operation", "count", "failed", *(f"p{name}" for name in _QUANTILES), "max"),
-        title="full resolution; times in ms",
+        title=f"full resolution{kind}; times in ms",
         numbers=2,
     )
     for one in archive.measured:

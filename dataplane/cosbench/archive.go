@@ -421,7 +421,9 @@ type histogramFile struct {
 	StartedAt float64          `json:"started_unix_s"`
 	StoppedAt float64          `json:"stopped_unix_s"`
 	Seed      uint64           `json:"seed"`
-	Loop      string           `json:"loop"` // closed
+	Loop      string           `json:"loop"`             // closed or open
+	Rate      float64          `json:"rate_s,omitempty"` // of the open loop, 1/s
+	Arrivals  string           `json:"arrivals,omitempty"`
 	Stages    []stageHistogram `json:"stages"`
 }
 
@@ -431,6 +433,7 @@ type stageHistogram struct {
 	StartedAt  float64              `json:"started_unix_s"` // when its works began to run
 	StoppedAt  float64              `json:"stopped_unix_s"`
 	Processor  float64              `json:"driver_cpu_s"` // of this process, while the works ran
+	Unfinished map[string]int       `json:"unfinished,omitempty"`
 	Operations []operationHistogram `json:"operations"`
 }
 
@@ -452,7 +455,9 @@ type operationHistogram struct {
 	P95        *float64         `json:"p95_s"`
 	P99        *float64         `json:"p99_s"`
 	P999       *float64         `json:"p999_s"`
-	// Buckets are rows of low_ns, high_ns and count: counts of latencies from low to below high.
+	// Buckets are rows of low_ns, high_ns and count: counts of latencies from low to below high. In
+	// open loop, latencies start at the intended begin, and requests with an intended begin in the
+	// window count. In closed loop COSBench's rule applies.
 	Columns [3]string   `json:"bucket_columns"`
 	Buckets [][3]uint64 `json:"buckets"`
 }
@@ -462,8 +467,15 @@ func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 func histograms(id string, r *Result) histogramFile {
 	file := histogramFile{ID: id, Workload: r.Name, State: r.State, StartedAt: unix(r.Started),
 		StoppedAt: unix(r.Stopped), Seed: r.Seed, Loop: "closed"}
+	if r.OpenLoop != nil {
+		file.Loop, file.Rate, file.Arrivals = "open", r.OpenLoop.PerSecond, "constant"
+		if r.OpenLoop.Poisson {
+			file.Arrivals = "poisson"
+		}
+	}
 	for _, s := range r.Stages {
-		stage := stageHistogram{Stage: s.ID, State: s.State, Processor: s.Processor.Seconds(),
+		stage := stageHistogram{Stage: s.ID, State: s.State, Unfinished: s.Unfinished,
+			Processor:  s.Processor.Seconds(),
 			Operations: []operationHistogram{}}
 		for _, m := range s.History {
 			if m.State == "running" {

@@ -12,10 +12,14 @@ import (
 // BenchmarkEngine measures the driver's own cost per operation (drawing, content, measuring) on a
 // store that does nothing. CPU-ns/op is the CPU time of all threads.
 func BenchmarkEngine(b *testing.B) {
-	for _, c := range []struct{ name, operation string }{
-		{"read", `type="read" config="containers=u(1,32);objects=u(1,1000)"`},
-		{"write64KB", `type="write" config="containers=u(1,32);objects=u(1,1000);sizes=c(64)KB"`},
-		{"delete", `type="delete" config="containers=u(1,32);objects=u(1,1000)"`},
+	for _, c := range []struct {
+		name, operation string
+		options         Options
+	}{
+		{"read", `type="read" config="containers=u(1,32);objects=u(1,1000)"`, Options{}},
+		{"write64KB", `type="write" config="containers=u(1,32);objects=u(1,1000);sizes=c(64)KB"`, Options{}},
+		{"delete", `type="delete" config="containers=u(1,32);objects=u(1,1000)"`, Options{}},
+		{"openloop", `type="read" config="containers=u(1,32);objects=u(1,1000)"`, Options{OpenLoop: &Rate{PerSecond: 1e9}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			const workers = 8
@@ -32,7 +36,7 @@ func BenchmarkEngine(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			before := processorTime()
-			result, err := Run(context.Background(), p, Options{})
+			result, err := Run(context.Background(), p, c.options)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -55,6 +55,7 @@ func TestDraws(t *testing.T) {
 		{"c(7)", 1, 1, [6]int64{7, 7, 7, 7, 7, 7}},
 		{"c(7)", 2, 3, [6]int64{7, 7, 7, 7, 7, 7}},
 		{"r(3,5)", 1, 1, [6]int64{3, 4, 5, 3, 4, 5}},
+		{"3-5", 1, 1, [6]int64{3, 4, 5, 3, 4, 5}},
 		{"r(1,5)", 1, 2, [6]int64{1, 2, 3, 1, 2, 3}},
 		{"r(1,5)", 2, 2, [6]int64{4, 5, 4, 5, 4, 5}},
 		{"s(3,5)", 2, 2, [6]int64{3, 4, 5, 3, 4, 5}}, // never divided
@@ -81,6 +82,12 @@ func TestDraws(t *testing.T) {
 	if inFirst < 13_700 || inFirst > 14_300 { // 4.6 sigma, and the seed is fixed
 		t.Errorf("%d of 20000 in the bucket of weight 70", inFirst)
 	}
+	if d := distribution(t, "u(5)", 1); d.lower != 5 || d.upper != 1<<31-1 {
+		t.Errorf("u(5) is %d to %d", d.lower, d.upper)
+	}
+	if d := distribution(t, "h(10|20|1,5||2)", 1); d.lower != 5 || d.upper != 1<<31-1 {
+		t.Errorf("h(10|20|1,5||2) is %d to %d", d.lower, d.upper)
+	}
 }
 
 func TestSizes(t *testing.T) {
@@ -98,12 +105,12 @@ func TestSizes(t *testing.T) {
 }
 
 func TestRanges(t *testing.T) {
-	for text, want := range map[string][2]int64{"r(1,4)": {1, 4}, "r(0,0)": {1, 0}} {
+	for text, want := range map[string][2]int64{"r(1,4)": {1, 4}, "2-9": {2, 9}, "r(0,0)": {1, 0}, "0-0": {1, 0}} {
 		if got, err := ParseRange(text); err != nil || [2]int64{got.lower, got.upper} != want {
 			t.Errorf("%s: %v %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "u(1,2)", "r(2,1)", "r(0,1)", "r(1)", "u(1)", "1-2", "s(1,2)"} {
+	for _, text := range []string{"", "u(1,2)", "r(2,1)", "r(0,1)", "r(1)", "1-", "s(1,2)"} {
 		if got, err := ParseRange(text); err == nil {
 			t.Errorf("%s: %v", text, got)
 		}

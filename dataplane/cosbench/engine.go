@@ -13,11 +13,20 @@ import (
 	"hotbed/dataplane/cosbench/store"
 )
 
+// Rate is an open loop: operations of each normal work begin at scheduled times instead of when a
+// worker is free.
+type Rate struct {
+	PerSecond float64
+	Poisson   bool // else at equal distances
+}
+
 // Options change how a plan is run.
 type Options struct {
-	Seed   uint64
-	Events func(Event)
-	Warn   func(string)
+	Seed     uint64
+	OpenLoop *Rate    // nil: COSBench's closed loop
+	Stages   []string // only these, by name or id; empty: all
+	Events   func(Event)
+	Warn     func(string)
 }
 
 // Moment is the time at which something entered a state.
@@ -44,7 +53,8 @@ type StageResult struct {
 	Operations []OperationResult
 	Rows       []Row
 	Seconds    []Second
-	Processor  time.Duration // CPU time of the driver while the works ran
+	Processor  time.Duration  // CPU time of the driver while the works ran
+	Unfinished map[string]int // by work: requests of the open loop that had not ended with the window
 }
 
 // Row is one row of a stage's series.
@@ -60,6 +70,7 @@ type Result struct {
 	Submitted, Started, Stopped time.Time
 	Stages                      []*StageResult
 	Seed                        uint64
+	OpenLoop                    *Rate
 }
 
 // Measured is false if no stage got as far as to send a request.
@@ -88,18 +99,47 @@ func Run(ctx context.Context, plan *Plan, options Options) (*Result, error) {
 	if e.Warn == nil {
 		e.Warn = func(string) {}
 	}
+	if err := plan.Check(options); err != nil {
+		return nil, err
+	}
 	submitted := time.Now()
 	e.pool = newPool(e.random("contents", 0, 0))
 	e.result = &Result{Workload: plan.Workload, Submitted: submitted, Started: time.Now(), Seed: e.Seed,
-		history: history{History: []Moment{{"queuing", submitted}}}}
+		OpenLoop: e.OpenLoop, history: history{History: []Moment{{"queuing", submitted}}}}
 	for i := range plan.stages {
-		e.result.Stages = append(e.result.Stages, &StageResult{Stage: plan.stages[i].Stage,
-			history: history{"waiting", []Moment{{"waiting", submitted}}}})
+		if e.chosen(plan.stages[i].Stage) {
+			e.result.Stages = append(e.result.Stages, &StageResult{Stage: plan.stages[i].Stage,
+				history: history{"waiting", []Moment{{"waiting", submitted}}}})
+		}
 	}
 	e.result.enter("processing")
 	err := e.runStages(ctx)
 	e.result.Stopped = time.Now()
 	return e.result, err
+}
+
+// Check returns an error for options that do not fit the plan.
+func (p *Plan) Check(options Options) error {
+	for _, name := range options.Stages {
+		if !slices.ContainsFunc(p.stages, func(s stagePlan) bool { return s.Name == name || s.ID == name }) {
+			return fmt.Errorf("there is no stage %q in the workload", name)
+		}
+	}
+	for _, s := range p.stages {
+		for _, w := range s.works {
+			for _, o := range w.operations {
+				if options.OpenLoop != nil && w.Type == Normal && actions[o.Type] == nil {
+					return o.element.fault("the operation %s is many requests, it cannot be done at a rate; "+
+						"run this workload in the closed loop", o.Type)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (e *engine) chosen(s *Stage) bool {
+	return len(e.Stages) == 0 || slices.Contains(e.Stages, s.Name) || slices.Contains(e.Stages, s.ID)
 }
 
 // seed returns a stream's own seed, which does not depend on other streams of the run.
@@ -119,7 +159,13 @@ func (e *engine) random(what string, stage, number int) *rand.Rand {
 func (e *engine) runStages(ctx context.Context) error {
 	var ended error
 	states := map[string]int{}
-	for i, s := range e.result.Stages {
+	number := 0
+	for i := range e.stages {
+		if !e.chosen(e.stages[i].Stage) {
+			continue
+		}
+		s := e.result.Stages[number]
+		number++
 		if ended == nil && ctx.Err() != nil {
 			ended = ctx.Err()
 		}
@@ -198,6 +244,9 @@ func (e *engine) open(ctx context.Context, run *workRun, stage int) error {
 		}
 		run.workers = append(run.workers, w)
 	}
+	if e.OpenLoop != nil && run.Type == Normal {
+		run.arrivals = newArrivals(e.OpenLoop, run.window, e.seed("arrivals", stage, run.index))
+	}
 	return nil
 }
 
@@ -233,7 +282,7 @@ func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error 
 	l := &liveStage{engine: e, result: s}
 	s.enter("submitting")
 	for _, work := range e.stages[index].works {
-		run := &workRun{workPlan: work, window: windowOf(work.Work), pool: e.pool}
+		run := &workRun{workPlan: work, window: windowOf(work.Work), pool: e.pool, stopping: make(chan struct{})}
 		run.warn = func(text string) { e.Warn(fmt.Sprintf("stage %s, work %q: %s", s.ID, work.Name, text)) }
 		l.runs = append(l.runs, run)
 	}
@@ -308,6 +357,7 @@ func (l *liveStage) run(ctx context.Context) error {
 		once.Do(func() {
 			for _, run := range l.runs {
 				run.stop.Store(true)
+				close(run.stopping)
 			}
 			time.AfterFunc(graceAfterCancel, cancel)
 		})
@@ -402,6 +452,12 @@ func (l *liveStage) finish() {
 	l.result.Seconds = l.series.done
 	for _, t := range l.tallies {
 		l.result.Operations = append(l.result.Operations, t.results()...)
+		if t.run.arrivals != nil {
+			if l.result.Unfinished == nil {
+				l.result.Unfinished = map[string]int{}
+			}
+			l.result.Unfinished[t.run.Name] += t.run.arrivals.all() - t.intended // names need not be unique
+		}
 	}
 }
 

@@ -77,14 +77,14 @@ func (w *memoryWorker) Put(_ context.Context, container, object string, body io.
 			return errMissing
 		}
 		w.containers[container][object] = n
-		if n != length {
+		if length >= 0 && n != length {
 			return errors.New("another length than said")
 		}
 		return err
 	})
 }
 
-func (w *memoryWorker) Get(_ context.Context, container, object string) (io.ReadCloser, error) {
+func (w *memoryWorker) Get(_ context.Context, container, object string) (io.ReadCloser, int64, error) {
 	var size int64
 	err := w.do("get", container, object, func() error {
 		found := false
@@ -94,9 +94,9 @@ func (w *memoryWorker) Get(_ context.Context, container, object string) (io.Read
 		return nil
 	})
 	if w.content != "" {
-		return io.NopCloser(strings.NewReader(w.content)), err
+		return io.NopCloser(strings.NewReader(w.content)), int64(len(w.content)), err
 	}
-	return io.NopCloser(strings.NewReader(strings.Repeat("x", int(size)))), err
+	return io.NopCloser(strings.NewReader(strings.Repeat("x", int(size)))), size, err
 }
 
 func (w *memoryWorker) Delete(_ context.Context, container, object string) error {
@@ -104,6 +104,10 @@ func (w *memoryWorker) Delete(_ context.Context, container, object string) error
 		delete(w.containers[container], object)
 		return nil
 	})
+}
+
+func (w *memoryWorker) List(_ context.Context, container, prefix string) (int64, error) {
+	return 10, w.do("list", container, prefix, func() error { return nil })
 }
 
 func (w *memoryWorker) Close() {}
@@ -158,9 +162,11 @@ func TestWorkflow(t *testing.T) {
 	if created := result.Stages[0].Operations[0]; created.All != 0 { // containers are no samples
 		t.Errorf("init: %+v", created.Metrics)
 	}
+	// A list of containers divides them, so there are two workers.
 	main := stage("main", `<work name="m" workers="2" totalOps="402"><operation type="read" ratio="50" config="containers=u(1,2);objects=u(1,10)"/>
-<operation type="write" ratio="20" config="containers=u(1,2);objects=u(11,20);sizes=u(1,3)KB"/>
-<operation type="delete" ratio="30" config="containers=u(1,2);objects=u(11,30)"/></work>`)
+<operation type="write" ratio="20" config="containers=u(1,2);objects=u(11,20);sizes=u(1,3)KB;chunked=true"/>
+<operation type="delete" ratio="20" config="containers=u(1,2);objects=u(11,30)"/>
+<operation type="list" ratio="10" config="containers=u(1,2)" division="none"/></work>`)
 	if result, err = drive(t, m, main, Options{Seed: 5}); err != nil {
 		t.Fatal(err)
 	}
@@ -254,6 +260,46 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestOpenLoop checks that an operation waits for a busy worker and that its wait counts.
+func TestOpenLoop(t *testing.T) {
+	m := newMemory()
+	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 5}
+	first := true
+	m.fail = func(string, string, string) error {
+		if first {
+			time.Sleep(200 * time.Millisecond)
+		}
+		first = false
+		return nil
+	}
+	main := stage("main", `<work name="m" workers="1" totalOps="50"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`)
+	result, err := drive(t, m, main, Options{OpenLoop: &Rate{PerSecond: 1000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Fifty operations are due within 50 ms; the first takes 200 ms, so all end after 200 ms.
+	o := result.Stages[0].Operations[0]
+	if o.Samples != 50 || o.Histogram.Min() < 150*time.Millisecond {
+		t.Errorf("%d samples, the shortest %v", o.Samples, o.Histogram.Min())
+	}
+}
+
+// TestOptionsAreRefused checks options that do not fit the workload.
+func TestOptionsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		stages, says string
+		options      Options
+	}{
+		{initial, `no stage "main"`, Options{Stages: []string{"main"}}},
+		{stage("m", `<work name="m" workers="1" totalOps="1"><operation type="prepare" config="containers=r(1,2);objects=r(1,2);sizes=c(1)B"/></work>`),
+			"closed loop", Options{OpenLoop: &Rate{PerSecond: 1}}},
+	} {
+		if _, err := drive(t, newMemory(), c.stages, c.options); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, not about %s", err, c.says)
+		}
+	}
+}
+
 // TestWholeSeconds checks that the measured seconds of the series cover the window.
 func TestWholeSeconds(t *testing.T) {
 	m := newMemory()
@@ -285,7 +331,8 @@ func TestWorksSideBySide(t *testing.T) {
 	result, err := drive(t, m, stage("main", `
 <work name="one" workers="2" totalOps="20"><operation type="read" config="containers=c(1);objects=c(1)"/></work>
 <work name="two" workers="1" totalOps="4"><operation type="write" config="containers=c(1);objects=c(2);sizes=c(70)B;hashCheck=true"/></work>
-<work name="three" workers="1" totalBytes="1000"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`), Options{})
+<work name="three" workers="1" totalBytes="1000"><operation type="read" ratio="50" config="containers=c(1);objects=c(1)"/>
+<operation type="list" ratio="50" config="containers=c(1);objects=c(1)"/></work>`), Options{})
 	if err != nil || result.State != "finished" {
 		t.Fatal(err, result.State)
 	}
@@ -294,7 +341,7 @@ func TestWorksSideBySide(t *testing.T) {
 	for _, o := range s.Operations {
 		titles = append(titles, o.Work.Name+" "+o.ID+" "+o.Label())
 	}
-	if got := strings.Join(titles, ", "); got != "one op1 read, two op2 write, three op3 read" {
+	if got := strings.Join(titles, ", "); got != "one op1 read, two op2 write, three op3 read, three op4 list" {
 		t.Error(got)
 	}
 	if writes := s.Operations[1]; writes.Samples != 4 || writes.Bytes != 280 || m.containers["mycontainers1"]["myobjects2"] != 70 {
@@ -303,10 +350,10 @@ func TestWorksSideBySide(t *testing.T) {
 	if s.Operations[0].Samples != 20 || s.Operations[0].Bytes != 2000 {
 		t.Errorf("read %+v", s.Operations[0].Metrics)
 	}
-	if bytes := s.Operations[2].Bytes; bytes != 1000 {
-		t.Errorf("%d bytes, not 1000", bytes)
+	if bytes := s.Operations[2].Bytes + s.Operations[3].Bytes; bytes < 1000 || bytes >= 1100 {
+		t.Errorf("%d bytes, not about 1000", bytes)
 	}
-	if len(s.Rows) == 0 || len(s.Rows[0].Metrics) != 3 {
+	if len(s.Rows) == 0 || len(s.Rows[0].Metrics) != 4 {
 		t.Errorf("rows %v", s.Rows)
 	}
 }

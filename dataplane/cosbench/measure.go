@@ -133,6 +133,7 @@ type workTally struct {
 	first, last []time.Duration // of the samples inside the window, one per worker
 	check       []time.Duration // the value of latest at the last row
 	latest      []time.Duration // the end of each worker's latest sample
+	intended    int             // requests of the open loop that began in the window and have ended
 	spare       []sample
 }
 
@@ -169,18 +170,29 @@ func (t *workTally) add(worker int, s *sample, series *series) {
 	o.current[worker].add(s)
 	t.latest[worker] = max(t.latest[worker], s.end)
 	series.add(&o.result, s)
-	if !t.run.window.holds(s) {
-		return
+	inside := t.run.window.holds(s)
+	if inside {
+		o.total[worker].add(s)
+		t.first[worker] = min(t.first[worker], s.begin)
+		t.last[worker] = max(t.last[worker], s.end)
+		if s.failed == 0 {
+			o.result.Buckets[bucketIndex(s.response)]++
+		}
 	}
-	o.total[worker].add(s)
-	t.first[worker] = min(t.first[worker], s.begin)
-	t.last[worker] = max(t.last[worker], s.end)
-	if s.failed > 0 {
+	if t.run.arrivals != nil {
+		// Every request with an intended begin in the window counts, however late it ended.
+		inside = s.begin >= t.run.window.begin && s.begin < t.run.window.end
+		if inside {
+			t.intended++
+		}
+	}
+	switch {
+	case !inside:
+	case s.failed > 0:
 		o.result.Failures[s.failed-1]++
-		return
+	default:
+		o.result.Histogram.Add(s.response)
 	}
-	o.result.Buckets[bucketIndex(s.response)]++
-	o.result.Histogram.Add(s.response)
 }
 
 // results returns the measurements of each operation.

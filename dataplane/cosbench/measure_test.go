@@ -201,3 +201,54 @@ func TestRows(t *testing.T) {
 		t.Errorf("third row %+v", row)
 	}
 }
+
+// TestOpenLoopMeasures checks both counts: the full histogram has requests due in the window,
+// however late they ended. COSBench's rule counts only those that ended in it.
+func TestOpenLoopMeasures(t *testing.T) {
+	m := tally(t, `runtime="1" rampdown="1"`, 1)
+	m.run.arrivals = newArrivals(&Rate{PerSecond: 4}, m.run.window, [2]uint64{1, 1})
+	for { // the worker takes these and executes three of them
+		if _, more := m.run.arrivals.take(); !more {
+			break
+		}
+	}
+	for i, end := range []int{100, 300, 1700} {
+		m.add(0, &sample{begin: milli(250 * i), end: milli(end), response: milli(end - 250*i)}, &series{})
+	}
+	r := m.results()[0]
+	if r.Samples != 2 || r.Histogram.Count() != 3 || r.Histogram.Max() != milli(1200) {
+		t.Errorf("%d by COSBench's rule, %d in the histogram, the longest %v", r.Samples, r.Histogram.Count(), r.Histogram.Max())
+	}
+	if left := m.run.arrivals.all() - m.intended; left != 1 {
+		t.Errorf("%d of 4 are not finished", left)
+	}
+}
+
+// TestArrivals checks that arrivals have the rate, are ordered and depend only on the seed.
+func TestArrivals(t *testing.T) {
+	for _, poisson := range []bool{false, true} {
+		var times [2][]time.Duration
+		for i := range times {
+			a := newArrivals(&Rate{PerSecond: 1000, Poisson: poisson}, window{0, 10 * time.Second, 10 * time.Second}, [2]uint64{1, 2})
+			for at, more := a.take(); more; at, more = a.take() {
+				times[i] = append(times[i], at)
+			}
+			if a.all() != len(times[i]) {
+				t.Errorf("%d of %d arrivals", a.all(), len(times[i]))
+			}
+		}
+		n := len(times[0])
+		var square float64
+		for i := 1; i < n; i++ {
+			gap := (times[0][i] - times[0][i-1]).Seconds() * 1000
+			if gap < 0 || times[0][i] != times[1][i] {
+				t.Fatalf("arrival %d at %v after %v, and %v", i, times[0][i], times[0][i-1], times[1][i])
+			}
+			square += gap * gap
+		}
+		// The square of a gap is twice its mean's square when they are exponential.
+		if square /= float64(n); n < 9700 || n > 10_300 || poisson && (square < 1.8 || square > 2.2) || !poisson && (square < 0.99 || square > 1.01) {
+			t.Errorf("poisson %v: %d arrivals in 10 s at 1000/s, mean square gap %v", poisson, n, square)
+		}
+	}
+}

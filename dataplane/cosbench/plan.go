@@ -131,8 +131,8 @@ func onlyKeys(config store.Config, known []string) error {
 }
 
 // operationKeys are the keys of all operations: an operation inherits the keys of its work.
-var operationKeys = []string{"containers", "objects", "sizes", "cprefix", "oprefix", "content", "hashCheck",
-	"createContainer", "deleteContainer"}
+var operationKeys = []string{"containers", "objects", "sizes", "cprefix", "csuffix", "oprefix", "osuffix",
+	"content", "chunked", "hashCheck", "createContainer", "deleteContainer", "name"}
 
 // operationPlan is an operation that any worker can do.
 type operationPlan struct {
@@ -143,6 +143,7 @@ type operationPlan struct {
 	objects         *names
 	sizes           Sizes
 	zero            bool // content=zero
+	chunked         bool
 	hashCheck       bool
 	createContainer bool
 	deleteContainer bool
@@ -159,8 +160,8 @@ func planOperation(o *Operation, workers int) (*operationPlan, error) {
 		missing bool
 		into    *bool
 	}{
-		{"hashCheck", false, &p.hashCheck}, {"createContainer", true, &p.createContainer},
-		{"deleteContainer", true, &p.deleteContainer},
+		{"chunked", false, &p.chunked}, {"hashCheck", false, &p.hashCheck},
+		{"createContainer", true, &p.createContainer}, {"deleteContainer", true, &p.deleteContainer},
 	} {
 		var err error
 		if *s.into, err = o.Config.Bool(s.key, s.missing); err != nil {
@@ -197,25 +198,43 @@ func (p *operationPlan) readScan() error {
 	return err
 }
 
-// readPicks parses the distributions of one request.
+// readPicks parses the distributions of one request. A list without objects always divides its
+// containers among the workers, and a list with objects divides nothing, as in COSBench.
 func (p *operationPlan) readPicks(workers int) error {
+	list := p.Type == "list"
+	_, containers := p.Config.Lookup("containers")
+	_, objects := p.Config.Lookup("objects")
 	parse := func(text string) (*Distribution, error) { return ParseDistribution(text, workers) }
 	var err error
-	if p.containers, err = readNames(p.Config, containerKeys, parse); err != nil {
-		return err
+	if containers || !list {
+		if p.containers, err = readNames(p.Config, containerKeys, parse); err != nil {
+			return err
+		}
 	}
-	if p.objects, err = readNames(p.Config, objectKeys, parse); err != nil {
-		return err
+	if objects && !containers {
+		return fmt.Errorf("objects needs containers")
+	}
+	if objects || !list {
+		if p.objects, err = readNames(p.Config, objectKeys, parse); err != nil {
+			return err
+		}
 	}
 	if p.Type == "write" {
 		if p.sizes, err = readSizes(p.Config, workers); err != nil {
 			return err
 		}
 	}
-	p.containers.divided, p.objects.divided = p.Division == DivideContainers, p.Division == DivideObjects
+	switch {
+	case !list:
+		p.containers.divided, p.objects.divided = p.Division == DivideContainers, p.Division == DivideObjects
+	case p.containers != nil:
+		p.containers.divided = p.objects == nil
+	}
 	for _, n := range []*names{p.containers, p.objects} {
-		if n.divided {
-			if err := n.numbers.Divisible(workers); err != nil {
+		if n != nil && n.divided {
+			if err := n.numbers.Divisible(workers); err != nil && list {
+				return fmt.Errorf("%w (a list of whole containers always divides them)", err)
+			} else if err != nil {
 				return fmt.Errorf("%w, or take another division", err)
 			}
 		}
@@ -236,18 +255,18 @@ func readSizes(config store.Config, workers int) (Sizes, error) {
 }
 
 // nameKeys are the keys of a config for the names of containers or objects.
-type nameKeys struct{ numbers, prefix, missing string }
+type nameKeys struct{ numbers, prefix, suffix, missing string }
 
 var (
-	containerKeys = nameKeys{"containers", "cprefix", "mycontainers"}
-	objectKeys    = nameKeys{"objects", "oprefix", "myobjects"}
+	containerKeys = nameKeys{"containers", "cprefix", "csuffix", "mycontainers"}
+	objectKeys    = nameKeys{"objects", "oprefix", "osuffix", "myobjects"}
 )
 
 // names are names that contain a number, to draw from or to go through.
 type names struct {
-	prefix  string
-	numbers *Distribution
-	divided bool // each worker draws from its share
+	prefix, suffix string
+	numbers        *Distribution
+	divided        bool // each worker draws from its share
 }
 
 func readNames(config store.Config, keys nameKeys, parse func(string) (*Distribution, error)) (*names, error) {
@@ -255,7 +274,7 @@ func readNames(config store.Config, keys nameKeys, parse func(string) (*Distribu
 	if err != nil {
 		return nil, err
 	}
-	n := &names{prefix: config.Text(keys.prefix, keys.missing)}
+	n := &names{prefix: config.Text(keys.prefix, keys.missing), suffix: config.Text(keys.suffix, "")}
 	if n.numbers, err = parse(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", keys.numbers, err)
 	}
@@ -272,7 +291,8 @@ func (n *names) draw(random *rand.Rand, worker, workers int) string {
 // of returns the name of a number.
 func (n *names) of(number int64) string {
 	var some [64]byte
-	return string(strconv.AppendInt(append(some[:0], n.prefix...), number, 10))
+	name := strconv.AppendInt(append(some[:0], n.prefix...), number, 10)
+	return string(append(name, n.suffix...))
 }
 
 // part returns the first and the last number of a worker's part.
@@ -319,10 +339,10 @@ func Share(lower, upper int64, worker, workers int) (int64, int64) {
 // Distribution draws numbers as COSBench's selectors and sizes do:
 //
 //	c(v)             always v
-//	u(lo,hi)         uniform, both ends included
-//	r(lo,hi)         one after the other, round and round; each worker its own turn when divided
+//	u(lo,hi), u(lo)  uniform, both ends included; without hi up to 2147483647
+//	r(lo,hi), lo-hi  one after the other, round and round; each worker its own turn when divided
 //	s(lo,hi)         one after the other, one turn for all workers
-//	h(lo|hi|w,...)   a bucket by its weight, uniform inside
+//	h(lo|hi|w,...)   a bucket by its weight, uniform inside; lo||w is open
 //
 // It may be used by many workers at once.
 type Distribution struct {
@@ -335,13 +355,20 @@ type Distribution struct {
 
 type bucket struct{ lower, upper, cumulated int64 }
 
+// open is the default upper bound: the largest Java int.
+const open = math.MaxInt32
+
 // ParseDistribution parses a distribution for a number of workers.
 func ParseDistribution(text string, workers int) (*Distribution, error) {
 	d := &Distribution{turns: make([]atomic.Uint64, max(workers, 1))}
+	if lower, upper, found := strings.Cut(text, "-"); found && !strings.Contains(text, "(") {
+		d.kind = 'r'
+		return d, d.bounds(text, []string{lower, upper})
+	}
 	name, rest, found := strings.Cut(text, "(")
 	inside, closed := strings.CutSuffix(rest, ")")
 	if !found || !closed || len(name) != 1 || !strings.Contains("cursh", name) {
-		return nil, fmt.Errorf("%q is not a distribution; allowed: c(v), u(lo,hi), r(lo,hi), s(lo,hi), "+
+		return nil, fmt.Errorf("%q is not a distribution; allowed: c(v), u(lo,hi), r(lo,hi), lo-hi, s(lo,hi), "+
 			"h(lo|hi|weight,...)", text)
 	}
 	d.kind = name[0]
@@ -370,16 +397,17 @@ func number(text string, least int64) (int64, error) {
 }
 
 func (d *Distribution) bounds(text string, arguments []string) error {
-	if len(arguments) != 2 {
+	if len(arguments) != 2 && (len(arguments) != 1 || d.kind != 'u') {
 		return fmt.Errorf("%q needs a lower and an upper bound", text)
 	}
 	var err error
 	d.lower, err = number(arguments[0], 1)
-	if err == nil {
+	d.upper = open
+	if err == nil && len(arguments) == 2 {
 		d.upper, err = number(arguments[1], 1)
 	}
 	if err != nil || d.lower > d.upper {
-		return fmt.Errorf("%q needs whole numbers from 1 to %d, the lower one first", text, math.MaxInt32)
+		return fmt.Errorf("%q needs whole numbers from 1 to %d, the lower one first", text, open)
 	}
 	return nil
 }
@@ -390,11 +418,13 @@ func (d *Distribution) histogram(text string, arguments []string) error {
 		if len(fields) != 3 {
 			return fmt.Errorf("%q needs lower|upper|weight in each bucket", text)
 		}
-		var b bucket
+		b := bucket{upper: open}
 		var weight int64
 		var err [3]error
 		b.lower, err[0] = number(fields[0], 1)
-		b.upper, err[1] = number(fields[1], 1)
+		if fields[1] != "" {
+			b.upper, err[1] = number(fields[1], 1)
+		}
 		weight, err[2] = number(fields[2], 1)
 		if err != [3]error{} || b.lower > b.upper {
 			return fmt.Errorf("%q needs whole numbers from 1 in each bucket, the lower bound first", text)
@@ -474,15 +504,15 @@ func ParseSizes(text string, workers int) (Sizes, error) {
 // Draw draws a size in bytes.
 func (s Sizes) Draw(random *rand.Rand) int64 { return s.Distribution.Draw(random, 1, 1) * s.unit }
 
-// ParseRange parses a range that init, prepare, cleanup and dispose go through: r(lo,hi); r(0,0) is
-// empty.
+// ParseRange parses a range that init, prepare, cleanup and dispose go through: r(lo,hi) or lo-hi;
+// r(0,0) is empty.
 func ParseRange(text string) (*Distribution, error) {
-	if text == "r(0,0)" {
+	if text == "r(0,0)" || text == "0-0" {
 		return &Distribution{kind: 'r', lower: 1}, nil
 	}
 	d, err := ParseDistribution(text, 1)
 	if err == nil && d.kind != 'r' {
-		err = fmt.Errorf("%q is not a range; allowed: r(lo,hi), or r(0,0) for none", text)
+		err = fmt.Errorf("%q is not a range; allowed: r(lo,hi), lo-hi, or r(0,0) for none", text)
 	}
 	return d, err
 }

@@ -22,7 +22,7 @@ import (
 type sample struct {
 	operation uint8
 	failed    uint8         // 0: success, else 1 + the index of its kind in failureKinds
-	begin     time.Duration // when its operation began
+	begin     time.Duration // when its operation began; in open loop: was due
 	end       time.Duration
 	response  time.Duration
 	transfer  time.Duration // the part of it in which the object's bytes were transferred
@@ -58,8 +58,10 @@ type workRun struct {
 	window   window
 	start    time.Time
 	pool     *pool
+	arrivals *arrivals // nil: closed loop
 	workers  []*worker
-	stop     atomic.Bool // nothing new begins
+	stop     atomic.Bool   // nothing new begins
+	stopping chan struct{} // closed on stop
 	warn     func(string)
 	failures [8]atomic.Bool // by kind: a failure has been reported
 	kept     atomic.Bool    // a container that could not be removed has been reported
@@ -87,6 +89,7 @@ type worker struct {
 	store          store.Storage
 	body           body
 	buffer         []byte
+	timer          *time.Timer
 
 	began      time.Duration // of the current operation
 	last       time.Duration // end of the latest request
@@ -102,7 +105,7 @@ func readBuffer(workers int) int { return max(min(256<<10, (256<<20)/workers), 1
 
 func newWorker(run *workRun, index int, seed [2]uint64) *worker {
 	return &worker{index: index, workers: run.Workers, run: run, buffer: make([]byte, readBuffer(run.Workers)),
-		random: rand.New(rand.NewPCG(seed[0], seed[1]))}
+		random: rand.New(rand.NewPCG(seed[0], seed[1])), timer: time.NewTimer(0)}
 }
 
 func (w *worker) now() time.Duration { return time.Since(w.run.start) }
@@ -111,7 +114,11 @@ func (w *worker) stopped() bool { return w.run.stop.Load() }
 
 // request begins a request of the current operation.
 func (w *worker) request(o *operationPlan) sample {
-	return sample{operation: o.index, begin: w.began, response: w.now()}
+	r := sample{operation: o.index, begin: w.began, response: w.now()}
+	if w.run.arrivals != nil {
+		r.response = w.began // the wait for a worker counts
+	}
+	return r
 }
 
 // note ends a request. A request that fails because the run was cancelled is no failure.
@@ -146,8 +153,7 @@ func (w *worker) take(empty []sample) []sample {
 
 // loop works until a limit of the work or until it is stopped.
 func (w *worker) loop(ctx context.Context) error {
-	for !w.stopped() && ctx.Err() == nil {
-		w.began = w.now()
+	for !w.stopped() && ctx.Err() == nil && w.next() {
 		o := w.run.operations[w.run.draw[w.random.IntN(100)]]
 		if err := o.act(ctx, w, o); err != nil && !w.stopped() {
 			return err
@@ -157,6 +163,28 @@ func (w *worker) loop(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// next waits until the next operation must begin; it returns false if there is none.
+func (w *worker) next() bool {
+	w.began = w.now()
+	if w.run.arrivals == nil {
+		return true
+	}
+	at, more := w.run.arrivals.take()
+	if !more {
+		return false
+	}
+	if wait := at - w.began; wait > 0 {
+		w.timer.Reset(wait)
+		select {
+		case <-w.timer.C:
+		case <-w.run.stopping:
+			return false
+		}
+	}
+	w.began = at
+	return true
 }
 
 // done returns true if the worker's part of the work's limits is reached.
@@ -170,22 +198,80 @@ func (w *worker) done() bool {
 		p.TotalBytes > 0 && w.bytes >= p.TotalBytes/int64(p.Workers)
 }
 
+// arrivals are the times at which operations begin, independent of workers.
+type arrivals struct {
+	mu       sync.Mutex
+	random   *rand.Rand
+	gap      float64 // mean, ns
+	poisson  bool
+	at       float64       // of the next, ns
+	until    time.Duration // no arrivals from then on
+	window   window
+	measured int // number of taken times inside the window
+}
+
+func newArrivals(rate *Rate, w window, seed [2]uint64) *arrivals {
+	a := &arrivals{random: rand.New(rand.NewPCG(seed[0], seed[1])), gap: 1e9 / rate.PerSecond,
+		poisson: rate.Poisson, until: w.timeout, window: w}
+	if a.until == 0 {
+		a.until = forever
+	}
+	if a.poisson {
+		a.at = a.random.ExpFloat64() * a.gap
+	}
+	return a
+}
+
+// take returns the next time, or false if there is none.
+func (a *arrivals) take() (time.Duration, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := time.Duration(min(a.at, float64(forever/2)))
+	if at >= a.until {
+		return 0, false
+	}
+	if a.poisson {
+		a.at += a.random.ExpFloat64() * a.gap
+	} else {
+		a.at += a.gap
+	}
+	if at >= a.window.begin && at < a.window.end {
+		a.measured++
+	}
+	return at, true
+}
+
+// all returns the number of times in the window, including those for which no worker was free.
+func (a *arrivals) all() int {
+	for a.window.end != forever && a.at < float64(a.window.end) {
+		if _, more := a.take(); !more {
+			break
+		}
+	}
+	return a.measured
+}
+
 // action does an operation once. It records request failures in the worker; an error means that the
 // worker cannot continue.
 type action func(ctx context.Context, w *worker, o *operationPlan) error
 
-var actions = map[string]action{"read": read, "write": write, "delete": remove}
+var actions = map[string]action{"read": read, "write": write, "list": list, "delete": remove}
 
 // pick draws a container and an object.
 func (w *worker) pick(o *operationPlan) (container, object string) {
-	container = o.containers.draw(w.random, w.index, w.workers)
-	return container, o.objects.draw(w.random, w.index, w.workers)
+	if o.containers != nil {
+		container = o.containers.draw(w.random, w.index, w.workers)
+	}
+	if o.objects != nil {
+		object = o.objects.draw(w.random, w.index, w.workers)
+	}
+	return container, object
 }
 
 func read(ctx context.Context, w *worker, o *operationPlan) error {
 	container, object := w.pick(o)
 	r := w.request(o)
-	body, err := w.store.Get(ctx, container, object)
+	body, _, err := w.store.Get(ctx, container, object)
 	if err == nil {
 		answered := w.now()
 		r.bytes, err = drain(body, w.buffer, o.hashCheck)
@@ -206,10 +292,23 @@ func write(ctx context.Context, w *worker, o *operationPlan) error {
 // put stores an object of a size in bytes.
 func (w *worker) put(ctx context.Context, o *operationPlan, container, object string, size int64) {
 	w.body.reset(w.run.pool, w.random, o, size)
+	length := size
+	if o.chunked {
+		length = -1
+	}
 	r := w.request(o)
-	err := w.store.Put(ctx, container, object, &w.body, size)
+	err := w.store.Put(ctx, container, object, &w.body, length)
 	r.bytes, r.transfer = w.body.at, w.body.transfer()
 	w.note(r, err)
+}
+
+func list(ctx context.Context, w *worker, o *operationPlan) error {
+	container, prefix := w.pick(o)
+	r := w.request(o)
+	n, err := w.store.List(ctx, container, prefix)
+	r.bytes = n
+	w.note(r, err)
+	return nil
 }
 
 func remove(ctx context.Context, w *worker, o *operationPlan) error {

@@ -60,7 +60,7 @@ const (
 var workTypes = []string{Normal, Init, Prepare, Cleanup, Dispose, Delay}
 
 // operationTypes are the types of a normal work's operations.
-var operationTypes = []string{"read", "write", "delete"}
+var operationTypes = []string{"read", "write", "list", "delete", Init, Prepare, Cleanup, Dispose}
 
 // The ways to divide names among workers.
 const (
@@ -377,7 +377,7 @@ func (p *parser) work(e *element, parent *Stage, config store.Config) Work {
 	} else {
 		w.makeSpecial()
 	}
-	w.nameOperations()
+	p.nameOperations(&w)
 	return w
 }
 
@@ -463,9 +463,9 @@ func (p *parser) operations(e *element, w *Work) {
 	}
 }
 
-// nameOperations names each operation by its type, numbered if the work has several of the type
-// (1-read, 2-read).
-func (w *Work) nameOperations() {
+// nameOperations gives each operation the name in its config, else its type, numbered if the work has
+// several of the type (1-read, 2-read).
+func (p *parser) nameOperations(w *Work) {
 	count, numbered := map[string]int{}, false
 	for _, o := range w.Operations {
 		count[o.Type]++
@@ -478,6 +478,10 @@ func (w *Work) nameOperations() {
 		o.Name = o.Type
 		if numbered {
 			o.Name = fmt.Sprintf("%d-%s", number[o.Type], o.Type)
+		}
+		o.Name = o.Config.Text("name", o.Name)
+		if message := badLabel(o.Name); message != "" {
+			p.refuse(o.element, "the name %q in its config %s", o.Name, message)
 		}
 	}
 }

@@ -82,12 +82,14 @@ func TestFaults(t *testing.T) {
 		{operation(`type="read" config="containers=c(1);objects=u(9,1)"`), `operation "read"`, "lower one first", 6},
 		{operation(`type="read" config="containers=c(1);objects=z(1,2)"`), `operation "read"`, "not a distribution", 6},
 		{operation(`type="read" config="containers=c(1);objects=u(1,3)" division="object"`), `operation "read"`, "3 numbers cannot be divided among 4 workers; give them at least one each, or take another division", 6},
+		{operation(`type="list" config="containers=u(1,3)" division="none"`), `operation "list"`, "at least one each (a list of whole containers always", 6},
 		{operation(`type="read" config="containers=u(0,3);objects=c(1)"`), `operation "read"`, "whole numbers from 1", 6},
 		{operation(`type="read" config="containers=h(1|9|1);objects=c(1)" division="container"`), `operation "read"`, "histogram cannot be divided", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1)"`), `operation "write"`, "sizes is missing", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)KiB"`), `operation "write"`, "no unit that is known", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)B;content=text"`), `operation "write"`, "content=text", 6},
 		{operation(`type="read" config="containers=c(1);objects=c(1);hashcheck=true"`), `operation "read"`, "write it hashCheck", 6},
+		{operation(`type="list" config="objects=c(1)"`), `operation "list"`, "objects needs containers", 6},
 		{workload(`<work type="prepare" workers="1" config="containers=u(1,2);objects=r(1,2);sizes=c(1)B"/>`), `prepare`, "not a range", 5},
 		{strings.Replace(workload(reading), `name="main"`, `name="delay" closuredelay="1"`, 1), `work "m"`, "runs no works", 5},
 	} {
@@ -114,7 +116,7 @@ func TestInheritance(t *testing.T) {
 <work name="one" workers="2" totalOps="2" config="objects=c(1)"><operation type="read"/></work>
 <work name="two" workers="1" totalOps="2" division="object"><auth type="none"/>
 <operation type="read" ratio="60" config="objects=c(2);cprefix=d"/><operation type="write" ratio="0"/>
-<operation type="read" ratio="40" division="none" config="objects=c(3)"/></work>
+<operation type="read" ratio="40" division="none" config="objects=c(3);name=late"/></work>
 </workstage>
 <workstage name="y"><work type="init" workers="3" config="containers=r(1,4)"/></workstage>
 </workflow></workload>`))
@@ -129,7 +131,7 @@ func TestInheritance(t *testing.T) {
 	if two.Storage.Config.String() != "delay=2" || two.Auth.Type != "none" || x.Works[0].Auth.Config.Text("token", "") != "top" || y.Works[0].Storage.Config.String() != "size=1" {
 		t.Errorf("storage and auth: %+v %+v %+v", two.Storage, two.Auth, y.Works[0].Storage)
 	}
-	if len(two.Operations) != 2 || two.Operations[0].Label() != "1-read-read" || two.Operations[1].Label() != "2-read-read" ||
+	if len(two.Operations) != 2 || two.Operations[0].Label() != "1-read-read" || two.Operations[1].Label() != "late-read" ||
 		two.Operations[0].Division != "object" || two.Operations[1].Division != "none" || two.Operations[0].ID != "op2" {
 		t.Errorf("operations %+v", two.Operations)
 	}
@@ -159,7 +161,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add(string(recorded))
 	f.Add(workload(reading))
-	f.Add(workload(`<work type="delay"/><work name="a&amp;b" workers="1" totalBytes="9" driver="d" config="=;"><operation type="delete"/></work>`))
+	f.Add(workload(`<work type="delay"/><work name="a&amp;b" workers="1" totalBytes="9" driver="d" config="=;"><operation type="list"/></work>`))
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := Read(strings.NewReader(text))
 		if err != nil {

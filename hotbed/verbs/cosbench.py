@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from testbed.ssh import Shell
     from workloads.cosbench.archive import Archive
     from workloads.cosbench.credentials import Credentials
-    from workloads.cosbench.driver import DriverResult
+    from workloads.cosbench.driver import DriveOptions, DriverResult
     from workloads.cosbench.real import ArchiveSource
 
 Folder = Annotated[Path, argument("An archive, or the folder of a workload in one.")]
@@ -135,7 +135,13 @@ def run(
     credentials: Annotated[
         Path | None, option("JSON with user and key, that only you can read.")
     ] = None,
+    open_loop: Annotated[
+        str | None, option("Operations a second, whatever they take: RATE or RATE:constant.")
+    ] = None,
     seed: Annotated[int | None, option("Of what is drawn; not of COSBench.")] = None,
+    only_stage: Annotated[
+        list[str] | None, option("Run this stage alone; may be repeated.")
+    ] = None,
     controller: Annotated[
         str | None, option("A real COSBench's controller: HOST or http://HOST:PORT.")
     ] = None,
@@ -160,9 +166,10 @@ def run(
     from workloads.cosbench import driver
     from workloads.cosbench.credentials import filled, found_in, read_xml
 
+    options = _drive_options(open_loop, seed, only_stage)
     on_testbed = node is not None or testbed is not None
     if controller is not None:
-        _check_real(archive, testbed, node or tenant, seed)
+        _check_real(archive, testbed, node or tenant, options)
     elif archive is not None or login is not None:
         raise UserError("--archive and --login are a real COSBench's", do="give --controller too")
     elif tenant is not None and not on_testbed:
@@ -181,10 +188,10 @@ def run(
             if on_testbed:
                 place = _client(testbed, node)
                 text = filled(xml, place.values(tenant, given), str(workload))
-                done = place.run(text, seed, folder, report)
+                done = place.run(text, options, folder, report)
             else:
                 text = filled(xml, given.for_cosdrive(), str(workload))
-                done = driver.run_here(text, str(workload), folder, seed, report)
+                done = driver.run_here(text, str(workload), folder, options, report)
             _warn(done.warnings)
             found = done.archive
     _warn(found.warnings)
@@ -195,6 +202,25 @@ def run(
     )
     if not found.finished:
         raise typer.Exit(1)
+
+
+def _drive_options(
+    open_loop: str | None, seed: int | None, only_stage: list[str] | None
+) -> DriveOptions:
+    from workloads.cosbench.driver import DriveOptions
+
+    rate, _, words = (open_loop or "").partition(":")
+    arrivals: Literal["poisson", "constant"] = "constant" if words == "constant" else "poisson"
+    try:
+        if words not in ("", "poisson", "constant"):
+            raise ValueError
+        per_second = None if open_loop is None else float(rate)
+        return DriveOptions(per_second, arrivals, seed, tuple(only_stage or ()))
+    except ValueError as error:
+        raise UserError(
+            "write operations a second, such as 200 or 200:constant",
+            where=f"--open-loop {open_loop}",
+        ) from error
 
 
 def _warn(warnings: Sequence[str]) -> None:
@@ -215,7 +241,7 @@ def _kept(folder: Path) -> Iterator[None]:
 
 
 def _check_real(
-    archive: str | None, testbed: str | None, node: str | None, seed: int | None
+    archive: str | None, testbed: str | None, node: str | None, options: DriveOptions
 ) -> None:
     """Raise UserError if an option does not fit --controller."""
     if archive is None:
@@ -226,8 +252,11 @@ def _check_real(
         raise UserError("--controller has drivers of its own", do="leave --node and --tenant out")
     if testbed is not None and not _node_of(archive)[0]:
         raise UserError("--testbed goes with an archive on one of its nodes: --archive NODE:FOLDER")
-    if seed is not None:
-        raise UserError("--seed is the embedded driver's: a real COSBench has none")
+    if options.flags():
+        raise UserError(
+            "--open-loop, --seed and --only-stage are the embedded driver's: a real COSBench "
+            "has none of them"
+        )
 
 
 def _node_of(archive: str) -> tuple[str, str]:
@@ -286,14 +315,14 @@ class _ClientNode:
             values |= driver.tenant(self._shell(self.name), tenant).for_cosdrive()
         return values
 
-    def run(self, xml: str, seed: int | None, folder: Path, report: Progress) -> DriverResult:
+    def run(self, xml: str, options: DriveOptions, folder: Path, report: Progress) -> DriverResult:
         """Run a workload to its end."""
         from testbed.client import agent_client
         from workloads.cosbench import driver
         from workloads.cosbench.credentials import planned_seconds
 
         longest = driver.LONGEST_S + sum(planned_seconds(xml).values())
-        load = driver.ClientWorkload("cli", self.name, xml, longest, seed)
+        load = driver.ClientWorkload("cli", self.name, xml, longest, options)
         with alone(self.testbed):
             client = agent_client(self.testbed)
             return driver.run_on(client, self._shell, [load], folder, report)[load.name]

@@ -107,7 +107,7 @@ def archive(status: str = "completed", operations: int = 48) -> Archive:
                 )
             )
     stage = CosbenchStage("s3-main", "main", status, (), tuple(results))
-    driver = Driver("finished", WALL, WALL + SECONDS + 2, 3)
+    driver = Driver("finished", WALL, WALL + SECONDS + 2, 3, None, None)
     return Archive(
         Path("nowhere"), "w1", "s3-c", (stage,), None, driver, tuple(measured), tuple(seconds)
     )
@@ -190,7 +190,7 @@ def test_a_cell_from_clean_to_summary(tmp_path, testbed, driven):
     assert run_cell(None, made).status == "done"
     assert [load.name for load in loads] == ["s3-c-prepare", "s3-c"]
     assert "the-secret" in loads[1].xml
-    assert loads[1].seed == 3
+    assert loads[1].options.seed == 3
     assert agent.verbs.count("disturb-go") == 1
     assert agent.verbs.index("control-start") < agent.verbs.index("disturb-go")
     assert [words[1:4] for words in node.asked] == [

@@ -74,10 +74,10 @@ def test_two_archives_are_compared():
 
 
 def test_a_run_by_the_embedded_driver(tmp_path, monkeypatch):
-    seen: dict[str, Any] = {}
+    seen: dict[str, str] = {}
 
-    def fake(xml: str, where: str, archive: Path, seed: int, *_: Any) -> driver.DriverResult:
-        seen.update(xml=xml, seed=seed)
+    def fake(xml: str, where: str, archive: Path, options: Any, *_: Any) -> driver.DriverResult:
+        seen["xml"], seen["flags"] = xml, " ".join(options.flags())
         shutil.copytree(REAL / "w1-mos-A", archive / "w1-mos-A")
         return driver.DriverResult(read_archive(archive))
 
@@ -87,12 +87,12 @@ def test_a_run_by_the_embedded_driver(tmp_path, monkeypatch):
     secret.chmod(0o600)
     xml = tmp_path / "w.xml"
     xml.write_text(run("xml", "A", "--storage", "swift"))
-    options = ("--credentials", str(secret), "--seed", "3")
+    options = ("--credentials", str(secret), "--open-loop", "50:constant", "--seed", "3")
     out = tmp_path / "out"
     facts = json.loads(run("run", str(xml), "--out", str(out), *options, "--json"))
     assert facts["name"] == "mos-A"
     assert "password=hidden" in seen["xml"]
-    assert seen["seed"] == 3
+    assert seen["flags"] == "--open-loop 50:constant --seed 3"
     assert "hidden" not in json.dumps(facts)
     assert "never overwritten" in refused("run", str(xml), "--out", str(out), *options)
 

@@ -104,6 +104,9 @@ MISTAKES = {
         "--controller h --archive x --testbed t": "--archive NODE:FOLDER",
         "--controller h --archive none --login x": "cannot be read",
         "--controller h --archive none": "is no folder",
+        "--open-loop 5:bursty": "--open-loop 5:bursty",
+        "--open-loop :constant": "--open-loop :constant",
+        "--open-loop ''": "write operations a second",
     },
 }
 """Facts of the sentence by the rest of a command line, by its beginning."""

@@ -351,7 +351,7 @@ def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:
     """Eight workers that start together end together: by end times a second has all or nothing."""
     second = OperationSecond(4.0, "s1-main", "main", "read", "c", 8, 8_000_000, 0, 4.0, 4.0, True)
     later = replace(second, t_s=8.0)
-    driver = Driver("finished", START, START + 9, 1)
+    driver = Driver("finished", START, START + 9, 1, None, None)
     sent = Sent(6)
     sent.add(Archive(Path(), "w1", "c", (), driver=driver, seconds=(second, later)), START)
     assert list(sent.ops) == pytest.approx([1, 2, 2, 2, 2, 2])

@@ -215,7 +215,8 @@ class MeasuredOperation:
     """Operation of a stage in cosdrive's own file: full resolution.
 
     The stage began at `started_at` (seconds since the epoch); the seconds `begin_s` to `end_s` of
-    it count (None: to its end). `failed` counts by kind.
+    it count (None: to its end). `failed` counts by kind. In an open loop the latency is from the
+    intended beginning of each operation.
     """
 
     stage: str
@@ -263,12 +264,14 @@ class OperationSecond:
 
 @dataclass(frozen=True)
 class Driver:
-    """Run of cosdrive: epochs and seed."""
+    """Run of cosdrive: epochs, seed, and the open loop's rate and arrivals (None: closed)."""
 
     state: str
     started_at: Annotated[float, Field(validation_alias="started_unix_s")]
     stopped_at: Annotated[float, Field(validation_alias="stopped_unix_s")]
     seed: int
+    rate: Annotated[float | None, Field(validation_alias="rate_s")] = None
+    arrivals: str | None = None
 
 
 @dataclass(frozen=True)

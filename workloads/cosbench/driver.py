@@ -21,7 +21,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from schemas.errors import HotbedError, UserError, not_allowed
 from schemas.names import unpack_tar
@@ -59,6 +59,39 @@ ShellTo = Callable[[str], Shell]
 
 
 @dataclass(frozen=True)
+class DriveOptions:
+    """Options of a run, beyond its XML.
+
+    With `rate`, operations of normal works begin at this rate (per second, of the whole workload),
+    even if earlier ones have not ended. Latencies count from the intended beginning.
+    """
+
+    rate: float | None = None
+    arrivals: Literal["poisson", "constant"] = "poisson"
+    seed: int | None = None
+    only_stages: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise UserError(
+                f"an open loop of {self.rate:g} operations a second", allowed="more than 0"
+            )
+        if self.seed is not None and not 0 <= self.seed < 2**64:
+            raise not_allowed("seed", self.seed, "a whole number from 0 to 2^64 - 1")
+
+    def flags(self) -> list[str]:
+        """Return words of the command line."""
+        made = []
+        if self.rate is not None:
+            made += ["--open-loop", f"{self.rate:g}:{self.arrivals}"]
+        if self.seed is not None:
+            made += ["--seed", str(self.seed)]
+        for name in self.only_stages:
+            made += ["--only-stage", name]
+        return made
+
+
+@dataclass(frozen=True)
 class ClientWorkload:
     """Workload on a client node.
 
@@ -67,14 +100,14 @@ class ClientWorkload:
         node: client node that it runs on.
         xml: the workload, secrets in plain.
         max_s: seconds after which systemd ends it.
-        seed: seed of all draws; None: a random one.
+        options: beyond the XML.
     """
 
     name: str
     node: str
     xml: str = field(repr=False)
     max_s: float
-    seed: int | None = None
+    options: DriveOptions = field(default_factory=DriveOptions)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -99,7 +132,7 @@ class ClientWorkload:
 
     def command(self) -> list[str]:
         """Return the command of its unit."""
-        made = _run_command(REMOTE_PROGRAM, REMOTE_XML, f"{self.folder}/archive", self.seed)
+        made = _run_command(REMOTE_PROGRAM, REMOTE_XML, f"{self.folder}/archive", self.options)
         return ["sh", "-c", _BECOME, self.xml_path, *made]
 
 
@@ -111,12 +144,9 @@ class DriverResult:
     warnings: tuple[str, ...] = ()
 
 
-def _run_command(program: str, xml: str, archive: str, seed: int | None) -> list[str]:
-    """Return the command line. It holds no secrets: they are in the XML."""
-    if seed is not None and not 0 <= seed < 2**64:
-        raise not_allowed("seed", seed, "a whole number from 0 to 2^64 - 1")
-    flags = [] if seed is None else ["--seed", str(seed)]
-    return [program, "run", xml, "--archive", archive, *flags]
+def _run_command(program: str, xml: str, archive: str, options: DriveOptions) -> list[str]:
+    """Return the command line. It holds only file names: secrets are in the XML."""
+    return [program, "run", xml, "--archive", archive, *options.flags()]
 
 
 def check(xml: str, where: str, program: Path = PROGRAM) -> dict[str, Any]:
@@ -150,7 +180,7 @@ def run_here(
     xml: str,
     where: str,
     archive: Path,
-    seed: int | None = None,
+    options: DriveOptions | None = None,
     progress: Progress = silent,
     *,
     program: Path = PROGRAM,
@@ -163,7 +193,7 @@ def run_here(
         xml: the workload, secrets in plain.
         where: its file's name, for errors.
         archive: new folder for the archive.
-        seed: seed of all draws; None: a random one.
+        options: beyond the XML.
         progress: gets the stage and the share of the time.
         program: cosdrive.
 
@@ -173,7 +203,7 @@ def run_here(
     """
     with _sealed(xml) as (path, descriptor), tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
-            _run_command(str(_built(program)), path, str(archive), seed),
+            _run_command(str(_built(program)), path, str(archive), options or DriveOptions()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=complaints,

@@ -32,7 +32,7 @@ from workloads.collect import CLIENT
 from workloads.cosbench import tables
 from workloads.cosbench.archive import Archive, MeasuredOperation, OperationSecond
 from workloads.cosbench.credentials import filled
-from workloads.cosbench.driver import ClientWorkload, install, run_on, tenant
+from workloads.cosbench.driver import ClientWorkload, DriveOptions, install, run_on, tenant
 from workloads.cosbench.workload import TABLE_1, CosbenchWorkload, S3Storage, scaled, to_xml
 
 OP = "s3"
@@ -134,7 +134,9 @@ class GatewayServices(BenchServices):
     def _load(self, name: str, stages: tuple[str, ...], most_s: float) -> ClientWorkload:
         access = tenant(self._live.shell_to(self._client.name), self._tenant)
         xml = filled(to_xml(self._workload, stages), access.for_cosdrive(), name)
-        return ClientWorkload(name, self._client.name, xml, most_s, self._setting.seed)
+        return ClientWorkload(
+            name, self._client.name, xml, most_s, DriveOptions(seed=self._setting.seed)
+        )
 
     def _drive(self, load: ClientWorkload, progress: Progress = silent) -> Archive:
         folder = self._setting.folder / "logs" / "cosbench"

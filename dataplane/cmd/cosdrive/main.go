@@ -13,10 +13,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -81,13 +83,36 @@ func check(args []string, out io.Writer) error {
 	return encoder.Encode(plan)
 }
 
+// rate parses RATE[:poisson|constant].
+func rate(text string) (*cosbench.Rate, error) {
+	if text == "" {
+		return nil, nil
+	}
+	number, arrivals, found := strings.Cut(text, ":")
+	if !found {
+		arrivals = "poisson"
+	}
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(value > 0) || math.IsInf(value, 0) || arrivals != "poisson" && arrivals != "constant" {
+		return nil, command.Usagef("--open-loop: %q is no rate; write operations a second and poisson or constant, "+
+			"such as 200:poisson", text)
+	}
+	return &cosbench.Rate{PerSecond: value, Poisson: arrivals == "poisson"}, nil
+}
+
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cosdrive run", flag.ContinueOnError)
 	folder := flags.String("archive", "", "`DIR` that gets the results, as the next wN-NAME")
+	openLoop := flags.String("open-loop", "", "`RATE[:poisson|constant]`: operations of each normal work begin at "+
+		"so many a second, and latencies count from their intended beginning")
 	options := cosbench.Options{Seed: rand.Uint64()}
 	flags.Func("seed", "`NUMBER` that repeats all draws; a random one unless given", func(text string) (err error) {
 		options.Seed, err = strconv.ParseUint(text, 10, 64)
 		return err
+	})
+	flags.Func("only-stage", "`NAME` of a stage to run alone; may be repeated", func(name string) error {
+		options.Stages = append(options.Stages, name)
+		return nil
 	})
 	path := ""
 	if err := command.Parse(flags, args, usage, &path); err != nil {
@@ -96,6 +121,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if *folder == "" {
 		return command.Usagef("--archive is missing: name the folder that gets the results")
 	}
+	var err error
+	if options.OpenLoop, err = rate(*openLoop); err != nil {
+		return err
+	}
 	plan, err := load(path)
 	if err != nil {
 		return err
@@ -103,6 +132,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	options.Warn = func(text string) { fmt.Fprintf(os.Stderr, "cosdrive: %s: %s\n", path, text) }
 	for _, warning := range plan.Warnings {
 		options.Warn(warning)
+	}
+	if err := plan.Check(options); err != nil {
+		return command.Usagef("%s: %w", path, err)
 	}
 	var mu sync.Mutex
 	encoder := json.NewEncoder(out)
@@ -125,6 +157,9 @@ func drive(ctx context.Context, plan *cosbench.Plan, options cosbench.Options, a
 		return err
 	}
 	result, err := cosbench.Run(ctx, plan, options)
+	if result == nil {
+		return err
+	}
 	folder := entry.Path()
 	if err != nil && ctx.Err() == nil && !result.Measured() {
 		folder = ""

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -19,10 +20,16 @@ import (
 type Session struct {
 	StorageURL string // URL of the account, without a slash at the end; empty: the store knows it
 	Token      string // empty: requests have no token
+	// Expires is the token's end, so that it can be renewed before; zero: unknown.
+	Expires time.Time
 	// Renew gets a new session after the token's end; nil: nothing to renew. Many workers may call
 	// it in parallel.
 	Renew Login
 }
+
+// commonKeys are known to all auth types and have no effect: COSBench's logging of each
+// authentication, and caching of its result (always on).
+var commonKeys = []string{"logging", "caching"}
 
 func newNoAuth(Config) (Login, error) {
 	return func(context.Context) (Session, error) { return Session{}, nil }, nil
@@ -45,17 +52,18 @@ type service struct {
 	client   *http.Client
 }
 
-// serviceKeys are the keys of every such auth type: auth_url, username, password, timeout
+// serviceKeys are the keys of every such auth type: auth_url (or url), username, password, timeout
 // (milliseconds of a whole login), and tls_verify. tls_verify=false, which COSBench lacks, accepts
 // unverified certificates: COSBench accepts any.
-var serviceKeys = []string{"auth_url", "username", "password", "timeout", "tls_verify"}
+var serviceKeys = slices.Concat([]string{"auth_url", "url", "username", "password", "timeout", "tls_verify"},
+	commonKeys)
 
 // answerMax bounds the answer read, in bytes: a large cloud's catalogue has about 100 KB.
 const answerMax = 4 << 20
 
 func newService(config Config, name, defaultURL string, timeout time.Duration) (*service, error) {
 	s := &service{name: name, username: config.Text("username", ""), password: config.Text("password", "")}
-	s.url = strings.TrimRight(config.Text("auth_url", defaultURL), "/")
+	s.url = strings.TrimRight(config.Text("auth_url", config.Text("url", defaultURL)), "/")
 	u, err := url.Parse(s.url)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("auth_url of auth type %s is not the URL of a service; write http://HOST:PORT/PATH", name)
@@ -155,6 +163,7 @@ func newSwauth(config Config) (Login, error) {
 }
 
 func (s *service) loginV1(ctx context.Context) (Session, error) {
+	asked := time.Now()
 	got, err := s.ask(ctx, http.MethodGet, "", http.Header{"X-Auth-User": {s.username}, "X-Auth-Key": {s.password}}, nil)
 	if err != nil {
 		return Session{}, err
@@ -168,19 +177,25 @@ func (s *service) loginV1(ctx context.Context) (Session, error) {
 		return Session{}, s.fail(Server, got.status,
 			"%s answers without X-Auth-Token and X-Storage-Url; see to auth_url", s.url)
 	}
-	return Session{StorageURL: strings.TrimRight(account, "/"), Token: token}, nil
+	session := Session{StorageURL: strings.TrimRight(account, "/"), Token: token}
+	// TempAuth gives the token's lifetime in seconds.
+	if seconds, err := strconv.ParseFloat(got.header.Get("X-Auth-Token-Expires"), 64); err == nil && seconds > 0 {
+		session.Expires = asked.Add(time.Duration(min(seconds, 1e9) * float64(time.Second)))
+	}
+	return session, nil
 }
 
-// keystoneKeys: tenant_name and service are COSBench's; region, user_domain and project_domain are
-// for version 3.
-var keystoneKeys = slices.Concat(serviceKeys, []string{"tenant_name", "service", "region", "user_domain",
-	"project_domain"})
+// keystoneKeys: tenant_id, tenant_name (or tenname), service and usertoken are COSBench's; region,
+// user_domain and project_domain are for version 3.
+var keystoneKeys = slices.Concat(serviceKeys, []string{"tenant_id", "tenant_name", "tenname", "service", "usertoken",
+	"region", "user_domain", "project_domain"})
 
 // keystone is an OpenStack identity service. The end of auth_url gives the version: /v3, else v2.0.
 type keystone struct {
 	*service
-	tenantName, userDomain, projectDomain string
-	catalogue, region                     string
+	userToken, tenantID, tenantName string
+	userDomain, projectDomain       string
+	catalogue, region               string
 }
 
 func newKeystone(config Config) (Login, error) {
@@ -189,7 +204,9 @@ func newKeystone(config Config) (Login, error) {
 		return nil, err
 	}
 	k := &keystone{service: s,
-		tenantName: config.Text("tenant_name", ""),
+		userToken:  config.Text("usertoken", ""),
+		tenantID:   config.Text("tenant_id", ""),
+		tenantName: config.Text("tenant_name", config.Text("tenname", "")),
 		userDomain: config.Text("user_domain", "Default"),
 		catalogue:  config.Text("service", "swift"),
 		region:     config.Text("region", ""),
@@ -204,10 +221,13 @@ type object = map[string]any
 // answers of both versions; each has its own half.
 type keystoneAnswer struct {
 	Access struct {
-		Token   struct{ ID string }
+		Token   struct{ ID, Expires string }
 		Catalog []catalogService `json:"serviceCatalog"`
 	}
-	Token struct{ Catalog []catalogService }
+	Token struct {
+		Expires string `json:"expires_at"`
+		Catalog []catalogService
+	}
 }
 
 type catalogService struct {
@@ -231,12 +251,18 @@ func (k *keystone) login(ctx context.Context) (Session, error) {
 	}
 	var said keystoneAnswer
 	err = json.Unmarshal(got.body, &said)
-	session, catalog := Session{Token: said.Access.Token.ID}, said.Access.Catalog
+	session := Session{Token: said.Access.Token.ID}
+	expires, catalog := said.Access.Token.Expires, said.Access.Catalog
 	if three {
-		session.Token, catalog = got.header.Get("X-Subject-Token"), said.Token.Catalog
+		session.Token = got.header.Get("X-Subject-Token")
+		expires, catalog = said.Token.Expires, said.Token.Catalog
 	}
 	if err != nil || session.Token == "" {
 		return Session{}, k.fail(Server, got.status, "%s answers without a token", k.url)
+	}
+	// A past time shows that the clocks differ.
+	if until, err := time.Parse(time.RFC3339, expires); err == nil && time.Now().Before(until) {
+		session.Expires = until
 	}
 	session.StorageURL, err = k.find(catalog)
 	return session, err
@@ -244,7 +270,12 @@ func (k *keystone) login(ctx context.Context) (Session, error) {
 
 func (k *keystone) identity2() object {
 	who := object{"passwordCredentials": object{"username": k.username, "password": k.password}}
-	if k.tenantName != "" {
+	if k.userToken != "" {
+		who = object{"token": object{"id": k.userToken}}
+	}
+	if k.tenantID != "" {
+		who["tenantId"] = k.tenantID
+	} else if k.tenantName != "" {
 		who["tenantName"] = k.tenantName
 	}
 	return who
@@ -253,8 +284,13 @@ func (k *keystone) identity2() object {
 func (k *keystone) identity3() object {
 	user := object{"name": k.username, "password": k.password, "domain": domain(k.userDomain)}
 	identity := object{"methods": []string{"password"}, "password": object{"user": user}}
+	if k.userToken != "" {
+		identity = object{"methods": []string{"token"}, "token": object{"id": k.userToken}}
+	}
 	who := object{"identity": identity}
-	if k.tenantName != "" {
+	if k.tenantID != "" {
+		who["scope"] = object{"project": object{"id": k.tenantID}}
+	} else if k.tenantName != "" {
 		who["scope"] = object{"project": object{"name": k.tenantName, "domain": domain(k.projectDomain)}}
 	}
 	return who

@@ -40,7 +40,7 @@ func refused(t *testing.T, err error, kind, text string) {
 }
 
 func TestNoneAndMock(t *testing.T) {
-	if session, err := login(t, "none", ""); err != nil || session.Token != "" {
+	if session, err := login(t, "none", "logging=false;caching=true"); err != nil || session.Token != "" {
 		t.Error(session, err)
 	}
 	if session, err := login(t, "mock", "token=abc;delay=0"); err != nil || session.Token != "abc" {
@@ -64,16 +64,21 @@ func tempAuth(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("X-Auth-Token", "AUTH_tk1")
+	w.Header().Set("X-Auth-Token-Expires", "3600")
 	w.Header().Set("X-Storage-Url", "http://store:8080/v1/AUTH_test/")
 }
 
 func TestSwauth(t *testing.T) {
 	at := serve(t, tempAuth) + "/auth/v1.0"
-	session, err := login(t, "swauth", "auth_url="+at+";username=test:tester;password="+secret)
-	if err != nil || session.Token != "AUTH_tk1" || session.StorageURL != "http://store:8080/v1/AUTH_test" || session.Renew == nil {
-		t.Error(session, err)
+	for _, key := range []string{"auth_url", "url"} {
+		session, err := login(t, "swauth", key+"="+at+";username=test:tester;password="+secret)
+		left := time.Until(session.Expires)
+		if err != nil || session.Token != "AUTH_tk1" || session.StorageURL != "http://store:8080/v1/AUTH_test" ||
+			session.Renew == nil || left < 30*time.Minute || left > time.Hour {
+			t.Error(session, err)
+		}
 	}
-	_, err = login(t, "swauth", "auth_url="+at+";username=other;password="+secret)
+	_, err := login(t, "swauth", "auth_url="+at+";username=other;password="+secret)
 	refused(t, err, Auth, `does not let user "other" in`)
 	_, err = login(t, "swauth", "auth_url="+at+"x;username=test:tester;password="+secret)
 	refused(t, err, Other, "see to auth_url")
@@ -144,19 +149,22 @@ func keystoneFake(t *testing.T) http.HandlerFunc {
 			r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s %v", r.Method, r.URL, err)
 		}
+		until := time.Now().Add(time.Hour).UTC()
 		switch said := string(asked.Auth); {
-		case r.URL.Path == "/v2.0/tokens" && (said == `{"passwordCredentials":{"password":"`+secret+`","username":"u"},"tenantName":"t"}`):
-			_, _ = io.WriteString(w, `{"access":{"token":{"id":"tk2"},"serviceCatalog":[
+		case r.URL.Path == "/v2.0/tokens" && (said == `{"passwordCredentials":{"password":"`+secret+`","username":"u"},"tenantName":"t"}` ||
+			said == `{"tenantId":"id","token":{"id":"old"}}`):
+			_, _ = fmt.Fprintf(w, `{"access":{"token":{"id":"tk2","expires":%q},"serviceCatalog":[
 				{"name":"nova","type":"compute","endpoints":[{"region":"R1","publicURL":"http://nova"}]},
 				{"name":"swift","type":"object-store","endpoints":[{"region":"R1","publicURL":"http://one/v1/AUTH_t","internalURL":"http://in"},
-				{"region":"R2","publicURL":"http://two/v1/AUTH_t"}]}]}}`)
+				{"region":"R2","publicURL":"http://two/v1/AUTH_t"}]}]}}`, until.Format("2006-01-02T15:04:05Z"))
 		case r.URL.Path == "/v3/auth/tokens" && (said == `{"identity":{"methods":["password"],"password":{"user":{"domain":{"id":"default"},"name":"u","password":"`+secret+`"}}},"scope":{"project":{"domain":{"id":"default"},"name":"t"}}}` ||
+			said == `{"identity":{"methods":["token"],"token":{"id":"old"}},"scope":{"project":{"id":"id"}}}` ||
 			said == `{"identity":{"methods":["password"],"password":{"user":{"domain":{"name":"D"},"name":"u","password":"`+secret+`"}}},"scope":{"project":{"domain":{"name":"E"},"name":"t"}}}`):
 			w.Header().Set("X-Subject-Token", "tk3")
 			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, `{"token":{"catalog":[{"name":"swift","type":"object-store","endpoints":[
+			_, _ = fmt.Fprintf(w, `{"token":{"expires_at":%q,"catalog":[{"name":"swift","type":"object-store","endpoints":[
 				{"interface":"internal","region":"R1","url":"http://in"},{"interface":"public","region":"R1","url":"http://one/v1/AUTH_t/"},
-				{"interface":"public","region":"R2","url":"http://two/v1/AUTH_t"}]}]}}`)
+				{"interface":"public","region":"R2","url":"http://two/v1/AUTH_t"}]}]}}`, until.Format("2006-01-02T15:04:05.000000Z"))
 		default:
 			w.WriteHeader(http.StatusUnauthorized)
 		}
@@ -168,12 +176,14 @@ func TestKeystone(t *testing.T) {
 	for _, version := range []string{"2.0", "3"} {
 		who := "auth_url=" + at + "/v" + version + ";username=u;password=" + secret
 		for config, want := range map[string]string{
-			who + ";tenant_name=t":                      "http://one/v1/AUTH_t",
-			who + ";tenant_name=t;region=R2":            "http://two/v1/AUTH_t",
-			who + ";tenant_name=t;service=object-store": "http://one/v1/AUTH_t",
+			who + ";tenant_name=t":                                             "http://one/v1/AUTH_t",
+			who + ";tenname=t;region=R2":                                       "http://two/v1/AUTH_t",
+			who + ";tenant_name=t;service=object-store":                        "http://one/v1/AUTH_t",
+			"auth_url=" + at + "/v" + version + "/;tenant_id=id;usertoken=old": "http://one/v1/AUTH_t",
 		} {
 			session, err := login(t, "keystone", config)
-			if err != nil || session.StorageURL != want || session.Token != "tk"+version[:1] || session.Renew == nil {
+			if err != nil || session.StorageURL != want || session.Token != "tk"+version[:1] || session.Renew == nil ||
+				session.Expires.IsZero() {
 				t.Errorf("%s: %v %v", config, session, err)
 			}
 		}

@@ -44,18 +44,24 @@ func contract(t *testing.T, s Storage, container string) {
 		}
 	}
 	fine(s.DeleteContainer(ctx, container)) // a missing container is no error
-	_, err := s.Get(ctx, container, "x")
+	_, _, err := s.Get(ctx, container, "x")
 	kind(err, NotFound)
 	kind(s.Put(ctx, container, "x", strings.NewReader("x"), 1), NotFound)
+	_, err = s.List(ctx, container, "")
+	kind(err, NotFound)
 	fine(s.CreateContainer(ctx, container))
 	fine(s.CreateContainer(ctx, container)) // an existing container is no error
+	empty, err := s.List(ctx, container, "")
+	fine(err)
 
 	random := rand.NewChaCha8([32]byte{1})
 	for i, size := range []int{0, 1, 1000, 64_000, 300_000, 5_000_000} {
 		content := make([]byte, size)
 		_, _ = random.Read(content)
-		fine(s.Put(ctx, container, names[i], bytes.NewReader(content), int64(size)))
-		same(ctx, t, s, container, names[i], content)
+		for _, length := range []int64{int64(size), -1} {
+			fine(s.Put(ctx, container, names[i], bytes.NewReader(content), length))
+			same(ctx, t, s, container, names[i], content)
+		}
 		content = content[:size/2] // less content than the object that it replaces
 		fine(s.Put(ctx, container, names[i], bytes.NewReader(content), int64(len(content))))
 		same(ctx, t, s, container, names[i], content)
@@ -66,11 +72,18 @@ func contract(t *testing.T, s Storage, container string) {
 	for _, name := range names {
 		same(ctx, t, s, container, name, []byte(name))
 	}
-	body, err := s.Get(ctx, container, names[0]) // a body that is not read
+	all, err := s.List(ctx, container, "")
+	fine(err)
+	some, err := s.List(ctx, container, "a b")
+	fine(err)
+	if !(empty < some && some < all) {
+		t.Errorf("listings have %d, %d and %d bytes", empty, some, all)
+	}
+	body, _, err := s.Get(ctx, container, names[0]) // a body that is not read
 	fine(err)
 	fine(body.Close())
 
-	_, err = s.Get(ctx, container, "nothing")
+	_, _, err = s.Get(ctx, container, "nothing")
 	kind(err, NotFound)
 	kind(s.Put(ctx, container, "short", strings.NewReader("abc"), 4), Other)
 	kind(s.DeleteContainer(ctx, container), Other)
@@ -84,7 +97,7 @@ func contract(t *testing.T, s Storage, container string) {
 		fine(s.Delete(ctx, container, name))
 	}
 	fine(s.Delete(ctx, container, names[0])) // a missing object is no error
-	_, err = s.Get(ctx, container, names[0])
+	_, _, err = s.Get(ctx, container, names[0])
 	kind(err, NotFound)
 	fine(s.DeleteContainer(ctx, container))
 	fine(s.DeleteContainer(ctx, container))
@@ -93,7 +106,7 @@ func contract(t *testing.T, s Storage, container string) {
 // same reads an object and compares it.
 func same(ctx context.Context, t *testing.T, s Storage, container, name string, want []byte) {
 	t.Helper()
-	body, err := s.Get(ctx, container, name)
+	body, length, err := s.Get(ctx, container, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +115,9 @@ func same(ctx context.Context, t *testing.T, s Storage, container, name string, 
 	if err := errors.Join(err, body.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if wanted := sha256.Sum256(want); n != int64(len(want)) || !bytes.Equal(sum.Sum(nil), wanted[:]) {
-		t.Errorf("%s has %d bytes, not the %d that were stored", name, n, len(want))
+	if wanted := sha256.Sum256(want); n != int64(len(want)) || length >= 0 && length != n ||
+		!bytes.Equal(sum.Sum(nil), wanted[:]) {
+		t.Errorf("%s has %d bytes (it says %d), not the %d that were stored", name, n, length, len(want))
 	}
 }
 
@@ -240,8 +254,12 @@ func (s *fakeS3) bucket(w http.ResponseWriter, r *http.Request, name string) {
 	case r.Method == http.MethodDelete:
 		delete(s.buckets, name)
 		w.WriteHeader(http.StatusNoContent)
-	default:
+	case r.URL.Query().Get("list-type") != "2":
 		s3Error(w, http.StatusNotImplemented, "NotImplemented")
+	default:
+		for _, name := range listed(objects, r.URL.Query().Get("prefix")) {
+			_, _ = fmt.Fprintf(w, "<Contents><Key>%s</Key></Contents>", name)
+		}
 	}
 }
 
@@ -316,6 +334,17 @@ func mac(key, text string) string {
 // encode is AWS's UriEncode, based on net/url's.
 func encode(text string) string {
 	return strings.NewReplacer("+", "%20", "*", "%2A", "%7E", "~").Replace(url.QueryEscape(text))
+}
+
+func listed(objects map[string][]byte, prefix string) []string {
+	var names []string
+	for name := range objects {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // fakeSwift is an in-memory store that answers as Swift's proxy with TempAuth does.

@@ -24,14 +24,17 @@ type Storage interface {
 	CreateContainer(ctx context.Context, container string) error
 	// DeleteContainer removes a container. It succeeds if the container is missing.
 	DeleteContainer(ctx context.Context, container string) error
-	// Put stores the body as an object, replacing an existing one. Length is in bytes. The
-	// body may be sent again; one with its bytes at hand is an io.WriterTo.
+	// Put stores the body as an object, replacing an existing one. Length is in bytes; -1: chunked.
+	// The body may be sent again; one with its bytes at hand is an io.WriterTo.
 	Put(ctx context.Context, container, object string, body io.ReadSeeker, length int64) error
-	// Get returns the body once the answer's first bytes have arrived. The caller reads to the end
-	// and closes.
-	Get(ctx context.Context, container, object string) (io.ReadCloser, error)
+	// Get returns the body and its length in bytes (-1: unknown) once the answer's first bytes have
+	// arrived. The caller reads to the end and closes.
+	Get(ctx context.Context, container, object string) (io.ReadCloser, int64, error)
 	// Delete removes an object. It succeeds if the object is missing, as in COSBench.
 	Delete(ctx context.Context, container, object string) error
+	// List reads the names in a container that begin with the prefix and returns the listing's
+	// length in bytes. With an empty container it lists the account's containers.
+	List(ctx context.Context, container, prefix string) (int64, error)
 	// Close ends the connection.
 	Close()
 }
@@ -59,14 +62,14 @@ type Kinds struct {
 func All() Kinds {
 	return Kinds{
 		Storage: map[string]Kind[Opener]{
-			"none":  {New: newNone},
-			"mock":  {Keys: []string{"size", "delay", "errors"}, New: newMock},
+			"none":  {Keys: []string{"logging"}, New: newNone},
+			"mock":  {Keys: []string{"size", "delay", "errors", "printing", "doStats", "logging"}, New: newMock},
 			"swift": {Keys: swiftKeys, New: newSwift},
 			"s3":    {Keys: s3Keys, New: newS3},
 		},
 		Auth: map[string]Kind[Login]{
-			"none":     {New: newNoAuth},
-			"mock":     {Keys: []string{"token", "delay"}, New: newMockAuth},
+			"none":     {Keys: commonKeys, New: newNoAuth},
+			"mock":     {Keys: slices.Concat([]string{"token", "delay"}, commonKeys), New: newMockAuth},
 			"swauth":   {Keys: serviceKeys, New: newSwauth},
 			"keystone": {Keys: keystoneKeys, New: newKeystone},
 		},
@@ -267,7 +270,7 @@ func newNone(Config) (Opener, error) {
 }
 
 // newMock reads size (bytes that a read returns), delay (milliseconds an operation takes) and errors
-// (the share that fails, 0 to 1).
+// (the share that fails, 0 to 1). COSBench's debugging aids are refused.
 func newMock(config Config) (Opener, error) {
 	var m mock
 	var err error
@@ -283,6 +286,13 @@ func newMock(config Config) (Opener, error) {
 	text := config.Text("errors", "0")
 	if m.errors, err = strconv.ParseFloat(text, 64); err != nil || !(m.errors >= 0 && m.errors <= 1) {
 		return nil, fmt.Errorf("errors=%s is not a share from 0 to 1", text)
+	}
+	for _, key := range []string{"printing", "doStats", "logging"} {
+		if on, err := config.Bool(key, false); err != nil {
+			return nil, err
+		} else if on {
+			return nil, fmt.Errorf("%s=true is not supported; leave it out", key)
+		}
 	}
 	return func(Session) (Storage, error) {
 		opened := m
@@ -320,23 +330,25 @@ func (m *mock) DeleteContainer(ctx context.Context, _ string) error { return m.w
 
 func (m *mock) Delete(ctx context.Context, _, _ string) error { return m.work(ctx) }
 
+func (m *mock) List(ctx context.Context, _, _ string) (int64, error) { return 0, m.work(ctx) }
+
 func (m *mock) Close() {}
 
 // Put reads the body to its end.
 func (m *mock) Put(ctx context.Context, _, _ string, body io.ReadSeeker, length int64) error {
 	n, err := io.Copy(io.Discard, body)
-	if err != nil || n != length {
+	if err != nil || length >= 0 && n != length {
 		return &Error{Kind: Other, Message: fmt.Sprintf(
 			"the body of an object ended after %d of %d bytes: %v", n, length, err)}
 	}
 	return m.work(ctx)
 }
 
-func (m *mock) Get(ctx context.Context, _, _ string) (io.ReadCloser, error) {
+func (m *mock) Get(ctx context.Context, _, _ string) (io.ReadCloser, int64, error) {
 	if err := m.work(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return io.NopCloser(io.LimitReader(zeros{}, m.size)), nil
+	return io.NopCloser(io.LimitReader(zeros{}, m.size)), m.size, nil
 }
 
 type zeros struct{}

@@ -50,16 +50,18 @@ func TestConfig(t *testing.T) {
 
 func TestItAnswersAsItsConfigSays(t *testing.T) {
 	s := opened(t, "mock", "size=5000;delay=0", Session{})
-	body, err := s.Get(t.Context(), "c", "o")
+	body, length, err := s.Get(t.Context(), "c", "o")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := io.Copy(io.Discard, body); n != 5000 || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
+	if n, err := io.Copy(io.Discard, body); n != 5000 || length != 5000 || err != nil {
+		t.Errorf("%d of %d bytes, %v", n, length, err)
 	}
+	n, list := s.List(t.Context(), "c", "")
 	if err := errors.Join(s.CreateContainer(t.Context(), "c"), s.Put(t.Context(), "c", "o", strings.NewReader("abc"), 3),
-		s.Delete(t.Context(), "c", "o"), s.DeleteContainer(t.Context(), "c")); err != nil {
-		t.Error(err)
+		s.Put(t.Context(), "c", "o", strings.NewReader("abc"), -1), s.Delete(t.Context(), "c", "o"),
+		s.DeleteContainer(t.Context(), "c"), list); err != nil || n != 0 {
+		t.Error(n, err)
 	}
 	if err := s.Put(t.Context(), "c", "o", strings.NewReader("abc"), 4); KindOf(err) != Other {
 		t.Error(err)
@@ -93,6 +95,9 @@ func TestMistakesInConfigs(t *testing.T) {
 		{"mock", "size=-1", "size=-1"},
 		{"mock", "delay=x", "delay=x"},
 		{"mock", "errors=2", "share"},
+		{"mock", "printing=true", "printing=true is not supported"},
+		{"mock", "doStats=3", "doStats=3"},
+		{"mock", "logging=true", "logging=true is not supported"},
 		{"swift", "", "no storage_url"},
 		{"swift", "storage_url=ftp://x", "storage_url is not a store's URL"},
 		{"swift", "storage_url=http://x;proxies=,", "proxies has"},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"time"
 
 	"hotbed/dataplane/internal/http1"
 )
@@ -14,12 +15,15 @@ import (
 // token and the URL of an auth type override those of the config.
 var swiftKeys = slices.Concat([]string{"token", "storage_url", "policy"}, webKeys)
 
+// early is how long before its end a token is renewed, unless its life is short.
+const early = time.Minute
+
 // call is one request.
 type call struct {
-	method, container, object string
-	extra                     http1.Field // if its name is not empty
-	body                      io.ReadSeeker
-	length                    int64
+	method, container, object, query string
+	extra                            http1.Field // if its name is not empty
+	body                             io.ReadSeeker
+	length                           int64
 }
 
 // swift is one worker's connection to OpenStack Swift.
@@ -27,6 +31,7 @@ type swift struct {
 	*web
 	session Session
 	policy  string
+	renewAt time.Time // zero: when the token is refused
 }
 
 func newSwift(config Config) (Opener, error) {
@@ -56,21 +61,35 @@ func newSwift(config Config) (Opener, error) {
 func (s *swift) use(session Session) {
 	s.session = session
 	s.secrets = []string{session.Token}
+	s.renewAt = time.Time{}
+	if now := time.Now(); session.Renew != nil && session.Expires.After(now) {
+		s.renewAt = session.Expires.Add(-min(early, session.Expires.Sub(now)/10))
+	}
+}
+
+func (s *swift) renew(ctx context.Context) error {
+	session, err := s.session.Renew(ctx)
+	if err == nil {
+		s.use(session)
+	}
+	return err
 }
 
 // do sends a request, with a new token if the old one has expired.
 func (s *swift) do(ctx context.Context, q call) (*http1.Response, string, error) {
+	if !s.renewAt.IsZero() && time.Now().After(s.renewAt) {
+		s.renewAt = time.Time{}
+		_ = s.renew(ctx) // after a failure, the old token is still valid for a while
+	}
 	what := s.address(q)
 	response, err := s.send(ctx, q, what)
 	if err != nil || response.Status != 401 || s.session.Renew == nil {
 		return response, what, err
 	}
 	_ = response.Close()
-	session, err := s.session.Renew(ctx)
-	if err != nil {
+	if err := s.renew(ctx); err != nil {
 		return nil, what, err
 	}
-	s.use(session)
 	if q.body != nil {
 		if _, err := q.body.Seek(0, io.SeekStart); err != nil {
 			return nil, what, s.failure(Other, "%s: the body cannot be sent again: %v", what, err)
@@ -89,6 +108,7 @@ func (s *swift) address(q call) string {
 		s.what = append(append(s.what, '/'), q.object...)
 		s.target = appendEscaped(append(s.target, '/'), q.object, true)
 	}
+	s.target = append(s.target, q.query...)
 	return string(s.what)
 }
 
@@ -144,13 +164,29 @@ func (s *swift) Delete(ctx context.Context, container, object string) error {
 	return s.plain(ctx, call{method: "DELETE", container: container, object: object}, true)
 }
 
-func (s *swift) Get(ctx context.Context, container, object string) (io.ReadCloser, error) {
+func (s *swift) Get(ctx context.Context, container, object string) (io.ReadCloser, int64, error) {
 	response, what, err := s.do(ctx, call{method: "GET", container: container, object: object})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if response.Status != 200 {
-		return nil, s.refused(response, what)
+		return nil, 0, s.refused(response, what)
 	}
-	return s.answer(response, what), nil
+	return s.answer(response, what), response.Length, nil
+}
+
+// List reads the names of one Swift answer (10,000), one per line.
+func (s *swift) List(ctx context.Context, container, prefix string) (int64, error) {
+	q := call{method: "GET", container: container}
+	if prefix != "" {
+		q.query = string(appendEscaped([]byte("?prefix="), prefix, false))
+	}
+	response, what, err := s.do(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	if response.Status != 200 && response.Status != 204 {
+		return 0, s.refused(response, what)
+	}
+	return io.Copy(io.Discard, s.answer(response, what))
 }

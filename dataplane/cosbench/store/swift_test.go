@@ -64,7 +64,7 @@ func TestManyWorkersRenewATokenOnce(t *testing.T) {
 				if err := s.Put(t.Context(), "c", "o", strings.NewReader("abc"), 3); err != nil {
 					t.Error(err)
 				}
-				body, err := s.Get(t.Context(), "c", "o")
+				body, _, err := s.Get(t.Context(), "c", "o")
 				if err != nil {
 					t.Error(err)
 					continue
@@ -78,6 +78,18 @@ func TestManyWorkersRenewATokenOnce(t *testing.T) {
 	all.Wait()
 	if server.Store.Logins() != 2 {
 		t.Errorf("%d logins", server.Store.Logins())
+	}
+}
+
+func TestATokenIsRenewedBeforeItRunsOut(t *testing.T) {
+	server := newFakeSwift(t)
+	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
+	if left := time.Until(s.renewAt); left < 23*time.Hour || left > 24*time.Hour {
+		t.Errorf("renewed in %v", left)
+	}
+	s.renewAt = time.Now().Add(-time.Second)
+	if err := s.CreateContainer(t.Context(), "c"); err != nil || server.Store.Logins() != 2 {
+		t.Errorf("%v, %d logins", err, server.Store.Logins())
 	}
 }
 
@@ -164,7 +176,7 @@ func TestFaults(t *testing.T) {
 			}
 			s := opened(t, "swift", config, swiftSession(t, server)).(*swift)
 			server.Before(func(w http.ResponseWriter, _ *http.Request) bool { test.fault(w); return true })
-			body, err := s.Get(t.Context(), "c", "o")
+			body, _, err := s.Get(t.Context(), "c", "o")
 			if err == nil {
 				_, err = io.Copy(io.Discard, body)
 				_ = body.Close()

@@ -19,11 +19,12 @@ import (
 	"hotbed/dataplane/internal/http1"
 )
 
-// webKeys are the keys of every store over HTTP. COSBench's is timeout (milliseconds for
-// connecting and for each idle period of the store). Ours are proxies (host:port,host:port, which
-// replace the host of the store's URL and take turns) and proxies_file (a file that lists them,
-// reread when it changes). tls_verify=false, also ours, accepts any certificate, as COSBench does.
-var webKeys = []string{"timeout", "proxies", "proxies_file", "tls_verify"}
+// webKeys are the keys of every store over HTTP. COSBench's are timeout (milliseconds for
+// connecting and for each idle period of the store) and logging (not supported). Ours are proxies
+// (host:port,host:port, which replace the host of the store's URL and take turns) and proxies_file
+// (a file that lists them, reread when it changes). tls_verify=false, also ours, accepts any
+// certificate, as COSBench does.
+var webKeys = []string{"timeout", "logging", "proxies", "proxies_file", "tls_verify"}
 
 const (
 	defaultTimeout = 30 * time.Second // COSBench's

@@ -34,6 +34,9 @@ func TestTheSameAsNetHTTP(t *testing.T) {
 		var content io.Reader
 		if method == "PUT" || method == "POST" {
 			q.Body, q.Length, content = bytes.NewReader(body), int64(size), bytes.NewReader(body)
+			if random.IntN(3) == 0 {
+				q.Length, content = -1, io.MultiReader(content)
+			}
 		}
 		r, err := ours.Do(t.Context(), q)
 		if err != nil {

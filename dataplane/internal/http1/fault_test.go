@@ -73,25 +73,28 @@ func TestAnAnswerBeforeTheWholeBodyIsHeard(t *testing.T) {
 			<-hold
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
-				if r, err := http.ReadRequest(in); err == nil {
-					s.asked <- r
-					serve(conn)
+		for form, length := range map[string]int64{"length": size, "chunks": -1} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
+					if r, err := http.ReadRequest(in); err == nil {
+						s.asked <- r
+						serve(conn)
+					}
+				})
+				c := open(t, s.address, patience)
+				body := io.LimitReader(letters{}, size)
+				r, err := c.Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: body, Length: length})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text := r.Excerpt(100); r.Status != 413 || string(text) != "big" || c.conn != nil {
+					t.Errorf("%v %q %v", r, text, c.conn)
+				}
+				if len(s.asked) != 1 {
+					t.Errorf("%d requests", len(s.asked))
 				}
 			})
-			c := open(t, s.address, patience)
-			r, err := c.Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: letters{}, Length: size})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if text := r.Excerpt(100); r.Status != 413 || string(text) != "big" || c.conn != nil {
-				t.Errorf("%v %q %v", r, text, c.conn)
-			}
-			if len(s.asked) != 1 {
-				t.Errorf("%d requests", len(s.asked))
-			}
-		})
+		}
 	}
 	close(hold)
 }

@@ -39,7 +39,7 @@ type Request struct {
 	// Host is the Host header; empty means the connection's address.
 	Host   string
 	Fields []Field
-	// Body is read once, Length bytes of it. nil: no body.
+	// Body is read once: Length bytes, or with Length -1 to its end, in chunks. nil: no body.
 	Body   io.Reader
 	Length int64
 }

@@ -99,21 +99,23 @@ func reason(t *testing.T, err error, want Reason, text string) {
 func TestARequestGoesOverTheWireAsItShould(t *testing.T) {
 	s := answers(t, "HTTP/1.1 201 Created\r\nX-One:  1 \r\nx-two:2\r\nContent-Length: 2\r\n\r\nok")
 	c := open(t, s.address, patience)
-	r, err := c.Do(t.Context(), &Request{Method: "PUT", Target: "/v1/a%20b?c=d", Host: "store:80",
-		Fields: []Field{{"X-Auth-Token", "secret"}, {"X-Empty", ""}}, Body: strings.NewReader("hello"), Length: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(r)
-	if err != nil || string(body) != "ok" || r.Status != 201 || r.Reason() != "Created" || r.Header("X-one") != "1" ||
-		r.Header("X-Two") != "2" || r.Header("X") != "" || r.Length != 2 {
-		t.Errorf("%q, %v, %v", body, err, r)
-	}
-	q := <-s.asked
-	sent, _ := io.ReadAll(q.Body)
-	if q.Method != "PUT" || q.RequestURI != "/v1/a%20b?c=d" || q.Host != "store:80" || string(sent) != "hello" ||
-		q.Header.Get("X-Auth-Token") != "secret" || len(q.Header["X-Empty"]) != 1 || q.ContentLength != 5 {
-		t.Errorf("%v with %q", q, sent)
+	for _, length := range []int64{5, -1} {
+		r, err := c.Do(t.Context(), &Request{Method: "PUT", Target: "/v1/a%20b?c=d", Host: "store:80",
+			Fields: []Field{{"X-Auth-Token", "secret"}, {"X-Empty", ""}}, Body: strings.NewReader("hello"), Length: length})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r)
+		if err != nil || string(body) != "ok" || r.Status != 201 || r.Reason() != "Created" || r.Header("X-one") != "1" ||
+			r.Header("X-Two") != "2" || r.Header("X") != "" || r.Length != 2 {
+			t.Errorf("%q, %v, %v", body, err, r)
+		}
+		q := <-s.asked
+		sent, _ := io.ReadAll(q.Body)
+		if q.Method != "PUT" || q.RequestURI != "/v1/a%20b?c=d" || q.Host != "store:80" || string(sent) != "hello" ||
+			q.Header.Get("X-Auth-Token") != "secret" || len(q.Header["X-Empty"]) != 1 || q.ContentLength != length {
+			t.Errorf("%v with %q", q, sent)
+		}
 	}
 }
 
@@ -231,7 +233,7 @@ func TestWhatCannotBeSentIsRefused(t *testing.T) {
 	reason(t, err, BadBody, "2 bytes before")
 	broken := errors.New("the disk is gone")
 	_, err = c.Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: io.MultiReader(strings.NewReader("abc"),
-		failing{broken}), Length: 5})
+		failing{broken}), Length: -1})
 	if reason(t, err, BadBody, "disk"); !errors.Is(err, broken) {
 		t.Error(err)
 	}

@@ -14,6 +14,9 @@ const (
 	pieceSize = 128 << 10
 	// writeSlice is how long a write may block before checking for an early answer.
 	writeSlice = 200 * time.Millisecond
+	// chunkHead is the length of a chunk's size line with the maximum number of digits.
+	chunkHead = len("00000000\r\n")
+	chunkEnd  = len("\r\n0\r\n\r\n")
 )
 
 var pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}
@@ -23,7 +26,7 @@ type sending struct {
 	piece *[pieceSize]byte // nil: the request has no body
 	begin []byte           // the header, and as much of the body as fits after it
 	body  io.Reader
-	left  int64 // unread bytes of the body
+	left  int64 // unread bytes of the body; -1: not known
 	whole bool  // the body was read to its end
 	sent  int64
 }
@@ -59,8 +62,11 @@ func (c *Conn) prepare(q *Request) (*sending, error) {
 	return s, nil
 }
 
-// fill reads as much of the body as fits after b.
+// fill reads as much of the body as fits after b, framed as it is sent.
 func (s *sending) fill(b []byte) ([]byte, error) {
+	if s.left < 0 {
+		return s.fillChunk(b)
+	}
 	n := min(s.left, int64(cap(b)-len(b)))
 	read, err := io.ReadFull(s.body, b[len(b):len(b)+int(n)])
 	s.left -= int64(read)
@@ -69,6 +75,28 @@ func (s *sending) fill(b []byte) ([]byte, error) {
 		err = fmt.Errorf("the body ended %d bytes before it should", s.left)
 	}
 	return b[:len(b)+read], err
+}
+
+func (s *sending) fillChunk(b []byte) ([]byte, error) {
+	at := len(b)
+	data := b[at+chunkHead : cap(b)-chunkEnd]
+	n, err := io.ReadFull(s.body, data)
+	if s.whole = err == io.EOF || err == io.ErrUnexpectedEOF; s.whole {
+		err = nil
+	}
+	if n > 0 {
+		b = b[:at+chunkHead+n]
+		digits := b[at : at+chunkHead-2]
+		for i := range digits {
+			digits[i] = "0123456789abcdef"[n>>(4*(len(digits)-1-i))&15]
+		}
+		copy(b[at+chunkHead-2:], "\r\n")
+		b = append(b, "\r\n"...)
+	}
+	if s.whole {
+		b = append(b, "0\r\n\r\n"...)
+	}
+	return b, err
 }
 
 // send writes the request and reads the answer's header. If the server answers early, send stops
@@ -256,6 +284,8 @@ func appendHead(b []byte, q *Request, address string) ([]byte, error) {
 		b = append(b, "\r\n"...)
 	}
 	switch {
+	case q.Body != nil && q.Length < 0:
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 	case q.Body != nil:
 		b = append(b, "Content-Length: "...)
 		b = strconv.AppendInt(b, q.Length, 10)

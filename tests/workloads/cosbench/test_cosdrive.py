@@ -14,7 +14,7 @@ from schemas.errors import UserError
 from workloads.cosbench import driver
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.credentials import filled
-from workloads.cosbench.driver import run_here
+from workloads.cosbench.driver import DriveOptions, run_here
 from workloads.cosbench.tables import compare
 from workloads.cosbench.workload import (
     AUTHS,
@@ -145,7 +145,7 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def report(phase: str, share: float) -> None:
         phases.append((phase, share))
 
-    return run_here(xml, "web.xml", out, 5, report), phases
+    return run_here(xml, "web.xml", out, DriveOptions(seed=5), report), phases
 
 
 def test_an_archive_of_cosdrive_reads_like_a_real_one(driven: Any) -> None:

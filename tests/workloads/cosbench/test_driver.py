@@ -17,6 +17,7 @@ from tests.errors import raises
 from workloads.cosbench import driver
 from workloads.cosbench.driver import (
     ClientWorkload,
+    DriveOptions,
     install,
     run_here,
     run_on,
@@ -69,7 +70,7 @@ def test_here(stand_in: Path, tmp_path: Path) -> None:
         XML,
         "web.xml",
         tmp_path / "out",
-        7,
+        DriveOptions(rate=200, arrivals="constant", seed=7, only_stages=("prepare", "main")),
         lambda phase, share: phases.append((phase, share)),
         program=stand_in,
     )
@@ -79,7 +80,9 @@ def test_here(stand_in: Path, tmp_path: Path) -> None:
     assert (folder / "seen.xml").read_text() == XML
     (command,) = (folder / "commands").read_text().splitlines()
     assert SECRET not in command
-    assert command.endswith("--seed 7")
+    assert command.endswith(
+        "--open-loop 200:constant --seed 7 --only-stage prepare --only-stage main"
+    )
     assert f"--archive {tmp_path / 'out'}" in command
 
 
@@ -102,8 +105,6 @@ def test_a_mistake_and_a_driver_that_is_not_built(
     with raises(UserError, "line 3", where="web.xml"):
         driver.check(xml, "web.xml", program=stand_in)
     assert driver.check(XML, "web.xml", program=stand_in)["name"] == "web"
-    with raises(UserError, where="seed"):
-        run_here(XML, "web.xml", tmp_path / "out", -1, program=stand_in)
     for refused in (
         lambda: driver.check(XML, "web.xml", program=tmp_path / "none"),
         lambda: install(local_shell, tmp_path / "none"),
@@ -116,14 +117,14 @@ def test_on_a_node(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
     agent = NodeAgent(local_shell)
     loads = [
         ClientWorkload("small", "client", XML, 60.0),
-        ClientWorkload("large", "client", XML.replace("web", "video"), 60.0, 5),
+        ClientWorkload("large", "client", XML.replace("web", "video"), 60.0, DriveOptions(rate=5)),
     ]
     out = tmp_path / "out"
     found = run_on(agent, lambda _: local_shell, loads, out, binary=stand_in, poll_s=0.01)
     assert list(found) == ["small", "large"]
     assert found["small"].archive.folder == out / "small" / "w1-mos-A"
     commands = (stand_in.parent / "commands").read_text().splitlines()
-    assert sorted("--seed 5" in command for command in commands) == [False, True]
+    assert sorted("--open-loop 5:poisson" in command for command in commands) == [False, True]
     assert not install(local_shell, stand_in)  # the node has it already
     # No credentials were on a command line, and none remain on the node.
     assert not [word for argv in local_shell.ran for word in argv if SECRET in word]

@@ -51,7 +51,7 @@ def driven(tmp_path: Path) -> Path:
 def test_files_of_cosdrive(driven: Path) -> None:
     archive = read_archive(driven)
     assert archive.driver is not None
-    assert archive.driver.seed == 7
+    assert (archive.driver.seed, archive.driver.rate, archive.driver.arrivals) == (7, 20, "poisson")
     read, write = archive.measured
     assert (read.operations, dict(read.failed)) == (100, {"timeout": 3, "server": 1})
     assert (read.quantile_s(0.5), read.quantile_s(0.99)) == (1e-6, 2e-6)
