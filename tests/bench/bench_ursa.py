@@ -9,7 +9,6 @@ of objects, growth with the size, and Ceph's own balancer (`osdmaptool`).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -176,18 +175,17 @@ def joint(what: str, ours: Row, found: Row, limit: float | None, note: str) -> l
     ]
 
 
-def measure(folder: Path, kind: str, size: tuple[str, str], methods: list[str]) -> list[Row]:
+def measure(folder: Path, kind: str) -> list[Row]:
     """Measure all rows of one kind of data."""
-    text = "-".join(size)
-    limits = LIMITS.get(size, {}).get(kind, {})
+    text, limits = "-".join(SIZE), LIMITS[SIZE][kind]
     path = folder / f"{kind}.npz"
-    ours = generated(path, kind, size)
+    ours = generated(path, kind, SIZE)
     rows = alp(kind, text, ours, limits)
-    for method in methods if "error" not in ours else []:
+    for method in OTHERS if "error" not in ours else []:
         say(f"{kind} {text}: {method}")
         found = {"method": method} | decide(path, method, 1, OTHERS[method])
         rows += beside(kind, text, ours, found, limits)
-    light = generated(path, kind, size, load_max=LIGHT_TAIL)
+    light = generated(path, kind, SIZE, load_max=LIGHT_TAIL)
     rows += alp(f"{kind} (loads at most {LIGHT_TAIL:g}:1)", text, light, limits)
     path.unlink()
     return rows
@@ -205,11 +203,11 @@ def generated(path: Path, kind: str, size: tuple[str, str], **changes: float) ->
     return decide(path, "alp", REPEAT)
 
 
-def large(folder: Path, kinds: list[str]) -> list[Row]:
+def large(folder: Path) -> list[Row]:
     """Measure ALP at 100K-100M, one kind after the other; report in a row if space is missing."""
     rows: list[Row] = []
     text = "-".join(LARGE)
-    for kind in kinds:
+    for kind in KINDS:
         room = min(available_gib(), shutil.disk_usage(folder).free / 2**30)
         limits = LIMITS[LARGE][kind]
         if room < LARGE_GIB:
@@ -234,10 +232,10 @@ Point = tuple[int, float]
 """Partitions, and seconds of a decision."""
 
 
-def measured(folder: Path, sizes: tuple[tuple[str, str], ...]) -> list[Point]:
+def measured(folder: Path) -> list[Point]:
     """Measure ALP on S1 of several sizes, 1000 partitions per node."""
     points = []
-    for size in sizes:
+    for size in SIZES:
         path = folder / "scaling.npz"
         say(f"s1 {'-'.join(size)}: scaling")
         facts = generate_file(path, kind="s1", nodes=size[0], partitions=size[1], seed=SEED)
@@ -270,30 +268,17 @@ def main() -> None:
         path, method, repeat, *limit = sys.argv[2:]
         child(Path(path), method, int(repeat), float(limit[0]) if limit else None)
         return
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--size", nargs=2, default=SIZE, metavar=("NODES", "PARTITIONS"))
-    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS)
-    parser.add_argument("--methods", nargs="*", default=list(OTHERS))
-    parser.add_argument("--no-scaling", action="store_true")
-    parser.add_argument("--no-large", action="store_true", help="leave out 100K-100M")
-    parser.add_argument("--no-osdmaptool", action="store_true")
-    chosen = parser.parse_args()
     rows: list[Row] = []
-    size = (chosen.size[0], chosen.size[1])
     with tempfile.TemporaryDirectory() as folder:
-        for kind in chosen.kinds:
-            rows += measure(Path(folder), kind, size, chosen.methods)
-        if not chosen.no_osdmaptool:
-            say("osdmaptool")
-            rows += osdmaptool.rows(Path(folder))
-        points = [] if chosen.no_scaling else measured(Path(folder), SIZES)
-        if not chosen.no_large:
-            found = large(Path(folder), chosen.kinds)
-            rows += found
-            took = [each["value"] for each in found if each["name"] == LARGE_S1]
-            points += [(100_000_000, seconds) for seconds in took if seconds is not None]
-        if not chosen.no_scaling:
-            rows.append(scaling(points))
+        for kind in KINDS:
+            rows += measure(Path(folder), kind)
+        say("osdmaptool")
+        rows += osdmaptool.rows(Path(folder))
+        points = measured(Path(folder))
+        found = large(Path(folder))
+        took = [each["value"] for each in found if each["name"] == LARGE_S1]
+        points += [(100_000_000, seconds) for seconds in took if seconds is not None]
+    rows += [*found, scaling(points)]
     show(rows)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from typing import Any
 
-from bench_ursa import say
+from bench_ursa import KINDS, say
 from frame import Row, row, show
 
 from controllers.research.ursa.rounds import RoundsOptions, in_rounds
@@ -19,10 +18,10 @@ ROUNDS = 9
 LIMIT_S = 0.1
 
 
-def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
+def rows(kind: str) -> list[Row]:
     """Measure rounds on one kind of data: seconds, and cost over that of a plan from scratch."""
     say(f"{kind}: generating")
-    instance = generate(shape(kind, nodes, partitions), SEED)
+    instance = generate(shape(kind, NODES, PARTITIONS), SEED)
     wanted = RoundsOptions(random=CHANGED, rounds=ROUNDS, seed=SEED, check=True, scratch=True)
     made: list[Any] = []
     for one in in_rounds(instance, wanted):
@@ -35,8 +34,7 @@ def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
     apply = statistics.median(one["apply_seconds"] for one in later)
     cost = sum(one["cost"] for one in later)
     base = sum(one["scratch"]["cost"] for one in later)
-    full_size = (nodes, partitions) == (NODES, PARTITIONS)
-    name = f"ursa incremental {kind} {nodes}-{partitions}, {CHANGED:.0%} of the loads changed"
+    name = f"ursa incremental {kind} {NODES}-{PARTITIONS}, {CHANGED:.0%} of the loads changed"
     valid = sum(one["valid"] for one in made)
     hot = max(one["hot_after"] for one in later)
     return [
@@ -44,7 +42,7 @@ def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
             f"{name}, decision",
             statistics.median(seconds),
             "s",
-            LIMIT_S if full_size else None,
+            LIMIT_S,
             n=len(seconds),
             note=f"median, {min(seconds):.3f} to {max(seconds):.3f}; taking the changes "
             f"{update:.3f} s, applying the plan {apply:.3f} s, setting up once "
@@ -65,13 +63,7 @@ def rows(kind: str, nodes: int, partitions: int) -> list[Row]:
 
 def main() -> None:
     """Print the results."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--nodes", type=int, default=NODES)
-    parser.add_argument("--partitions", type=int, default=PARTITIONS)
-    parser.add_argument("--kinds", nargs="*", default=["s1", "s2", "s3"])
-    chosen = parser.parse_args()
-    sizes = chosen.nodes, chosen.partitions
-    show(each for kind in chosen.kinds for each in rows(kind, *sizes))
+    show(each for kind in KINDS for each in rows(kind))
 
 
 if __name__ == "__main__":

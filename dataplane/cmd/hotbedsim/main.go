@@ -1,7 +1,6 @@
 // Command hotbedsim runs a simulation that another program drives over standard input and output.
 //
 //	hotbedsim ceph      a modelled Ceph; testbed/simulated drives it
-//	hotbedsim queue     one queue of given customers, for timing
 //	hotbedsim version   the protocol's version and the digest of the sources
 //
 // See docs/simulation.md.
@@ -32,11 +31,6 @@ func main() {
 			fmt.Fprintf(os.Stderr, "hotbedsim: %v\n", err)
 			os.Exit(1)
 		}
-	case "queue":
-		if err := serveQueue(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintf(os.Stderr, "hotbedsim: %v\n", err)
-			os.Exit(1)
-		}
 	case "version":
 		fmt.Println(ceph.Protocol, ceph.Sources)
 	default:
@@ -45,7 +39,7 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: hotbedsim ceph|queue|version")
+	fmt.Fprintln(os.Stderr, "usage: hotbedsim ceph|version")
 	os.Exit(2)
 }
 
