@@ -26,17 +26,18 @@ from campaigns.engine.job import (
     ERROR_FILE,
     Job,
     Make,
+    Outcome,
     read_job,
     utc_now,
     write_error,
     write_job,
 )
+from campaigns.engine.kind import Prepared
 from campaigns.engine.lease import Lease
-from campaigns.engine.plan import Cell, Plan
+from campaigns.engine.plan import Cell
 from campaigns.engine.store import (
     Ledger,
     Reserve,
-    RunStore,
     amended,
     is_full,
     nearly_full,
@@ -47,17 +48,6 @@ from schemas.run import Provenance, Run, RunStatus
 PAPERMILL_CELL = (sys.executable, "-m", "campaigns.engine.papermill_cell")
 GRACE_S = 90.0
 """Time for an interrupted cell to restore the testbed."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """End of one attempt. `fatal`: no other cell can succeed either (a full disk)."""
-
-    status: RunStatus
-    reason: str | None = None
-    seconds: float = 0.0
-    attempt: int | None = None
-    fatal: bool = False
 
 
 class Executor(Protocol):
@@ -97,21 +87,6 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Settings that all attempts of a call share."""
-
-    testbed: str
-    notebook: Path
-    provenance: Provenance
-    spec: Path | None = None
-    model: Path | None = None
-    osd_count: int | None = None
-    controllers_dir: Path | None = None
-    timeout_s: float | None = None  # overrides the estimate's timeout
-    lease: Lease | None = None  # the testbed's lease, if it has one
-
-
-@dataclass(frozen=True)
 class Begun:
     """An attempt with its folder and its job."""
 
@@ -125,17 +100,24 @@ class AttemptRecords:
     process of the attempt dies.
 
     Attributes:
+        prepared: the campaign.
+        provenance: of its runs.
+        lease: the testbed's lease, if it has one.
         interrupted, killed: set by an executor that ends its attempts; they change the status.
     """
 
-    def __init__(self, plan: Plan, store: RunStore, ledger: Ledger, setting: Setting) -> None:
-        self.plan = plan
-        self.store = store
-        self.ledger = ledger
-        self.setting = setting
+    def __init__(
+        self,
+        prepared: Prepared,
+        ledger: Ledger,
+        provenance: Provenance,
+        lease: Lease | None = None,
+    ) -> None:
+        self.prepared, self.store, self.ledger = prepared, prepared.store, ledger
+        self.provenance, self.lease = provenance, lease
         self.interrupted = False
         self.killed = False
-        self._reserve = Reserve(store.folder)
+        self._reserve = Reserve(prepared.store.folder)
 
     def recover(self) -> int:
         """Close the attempts that a dead engine left: adopt complete ones, mark the others as
@@ -196,8 +178,8 @@ class AttemptRecords:
         return Outcome(run.status, reason, seconds, job.attempt, fatal=failed and (full or changed))
 
     def _job(self, cell: Cell, attempt: int) -> Job:
-        campaign = self.plan.campaign
-        limit = self.setting.timeout_s or timeout_s(cell.planned_s)
+        prepared, campaign = self.prepared, self.prepared.campaign
+        osd_count = None if prepared.facts is None else prepared.facts.osd_count
         parameters = cell.parameters.model_dump(mode="json")
         return Job(
             kind=campaign.kind,
@@ -210,17 +192,17 @@ class AttemptRecords:
             ground=campaign.ground,
             parameters=parameters,
             time_scale=campaign.time_scale,
-            testbed=self.setting.testbed,
-            notebook=str(self.setting.notebook),
-            spec=_text(self.setting.spec),
-            model=_text(self.setting.model),
-            timeout_s=limit,
+            testbed=prepared.testbed,
+            notebook=str(prepared.notebook),
+            spec=_text(prepared.spec_file),
+            model=_text(prepared.model),
+            timeout_s=timeout_s(cell.planned_s),
             started_at=utc_now(),
             limits=campaign.limits,
-            controllers_dir=_text(self.setting.controllers_dir),
+            controllers_dir=_text(prepared.controllers_dir),
             figures=list(cell.figures),
-            osd_count=parameters.get("osds") or self.setting.osd_count,
-            provenance=self.setting.provenance,
+            osd_count=parameters.get("osds") or osd_count,
+            provenance=self.provenance,
             code=cell.code,
         )
 
@@ -248,7 +230,7 @@ class AttemptRecords:
 
     def _excused(self, run: Run) -> Run:
         """Return `run`, marked as interrupted if it failed because its lease ended."""
-        lease = self.setting.lease
+        lease = self.lease
         if lease is None or run.status not in {"failed", "interrupted"}:
             return run
         gone = lease.over() if run.status == "failed" else lease.known_over

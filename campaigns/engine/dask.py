@@ -34,9 +34,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from campaigns.engine.attempts import AttemptRecords, Begun, Outcome
-from campaigns.engine.identity import Code, Recipe, Sameness, WrongWorker
-from campaigns.engine.job import ERROR_FILE, Job, utc_now, write_error
+from campaigns.engine.attempts import AttemptRecords, Begun
+from campaigns.engine.identity import OTHER, Recipe, Sameness, WrongWorker
+from campaigns.engine.job import ERROR_FILE, Job, Outcome, utc_now, write_error
 from campaigns.engine.plan import Cell
 from campaigns.engine.store import is_full
 from controllers.registry import find
@@ -139,13 +139,13 @@ class Task:
     Attributes:
         job: the attempt's job, as JSON.
         recipe: makes the cell.
-        code: code and libraries that the worker must have.
+        same: digest that the worker must have (`Sameness.digest`).
         controller: name and files of the controller's folder, if it is not one of Hotbed's own.
     """
 
     job: str
     recipe: Recipe
-    code: Code
+    same: str
     controller: _Files | None = None
 
 
@@ -187,7 +187,7 @@ def run_task(task: Task) -> Made:
             own = str(_unpack(Path(name) / "own", *task.controller))
             code = (code[0], Closure((f"{own}/{task.controller[0]}",), code[1].digest))
         job = job.model_copy(update={"started_at": utc_now(), "controllers_dir": own, "code": code})
-        task.recipe.same.require(task.code, job)
+        task.recipe.same.require(task.same, job)
         try:
             task.recipe.make(job, folder)
         except (Exception, SystemExit) as error:
@@ -293,22 +293,19 @@ def _remote(address: str, stack: ExitStack) -> Client:
 
 def refuse_others(client: Client, same: Sameness) -> None:
     """Raise if a worker has other code or libraries than this process. UserError: the first such
-    worker, and the difference."""
-    ours = same.here()
-    if ours.problem is not None:
-        raise UserError(f"this machine {ours.problem}")
-    found = client.run(same.here, on_error="return")
+    worker. StoreError: the simulator is missing here, or was built from other sources."""
+    ours = same.digest()
+    found = client.run(same.digest, on_error="return")
     for address, theirs in sorted(found.items()):
-        why = ours.difference(theirs) if isinstance(theirs, Code) else _no_code(theirs)
-        if why is not None:
-            raise UserError(f"the worker {address} {why}")
-
-
-def _no_code(error: object) -> str:
-    if isinstance(error, (ImportError, AttributeError)):
-        return f"has no Hotbed, or another one ({error}): install this version there and restart it"
-    text = " ".join(str(error).split())[:160]
-    return f"cannot report its code and libraries ({type(error).__name__}: {text})"
+        if isinstance(theirs, Exception):
+            text = " ".join(str(theirs).split())[:200]
+            raise UserError(
+                f"it cannot compute cells ({type(theirs).__name__}: {text})",
+                where=f"worker {address}",
+                do="install this version of Hotbed there (`make setup`) and restart it",
+            )
+        if theirs != ours:
+            raise UserError(f"the worker {address} {OTHER}")
 
 
 @contextmanager
@@ -370,7 +367,7 @@ class DaskExecutor:
             self._outcomes.append((cell, begun))
             return
         same, controller = self._recipe.same, self._controller(cell)
-        task = Task(begun.job.model_dump_json(), self._recipe, same.here(), controller)
+        task = Task(begun.job.model_dump_json(), self._recipe, same.digest(), controller)
         self._submit(begun, task)
 
     def _submit(self, begun: Begun, task: Any, *, alone: bool = False) -> None:
@@ -455,7 +452,7 @@ class DaskExecutor:
     def _controller(self, cell: Cell) -> _Files | None:
         """Return the files of an outside controller; None for one of Hotbed's, because workers have
         it."""
-        name, folder = cell.parameters.controller, self._attempts.setting.controllers_dir
+        name, folder = cell.parameters.controller, self._attempts.prepared.controllers_dir
         if folder is None:
             return None
         if name not in self._packed:

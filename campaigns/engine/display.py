@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from campaigns.engine.attempts import Outcome
+from campaigns.engine.job import Outcome
 from campaigns.engine.plan import Cell, Plan
 from campaigns.engine.store import RunStore, read_run
 from schemas.cells import cells_of

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from types import FrameType
 
-from campaigns.engine.attempts import Executor, Outcome
+from campaigns.engine.attempts import Executor
 from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.estimate import Estimator
+from campaigns.engine.job import Outcome
 from campaigns.engine.lease import Lease, watching
 from campaigns.engine.plan import Cell, Plan
 from campaigns.engine.store import RunStore

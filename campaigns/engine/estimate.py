@@ -24,7 +24,7 @@ TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
 AROUND_S = 60.0
 """Upper bound of the seconds that a cell's process needs before and after its phases."""
-ASSUMED_VARIATION = 0.05
+VARIATION = 0.05
 """Coefficient of variation of the throughput between runs (standard deviation over mean)."""
 
 
@@ -184,26 +184,26 @@ def report_of(
     )
 
 
-def smallest_effect(n: int, variation: float = ASSUMED_VARIATION) -> float | None:
+def smallest_effect(n: int) -> float | None:
     """Return half the width of the 95 % t interval of the mean log-ratio of `n` pairs.
 
-    Both members of a pair vary independently by `variation`, so a log-ratio has the standard
-    deviation sqrt(2) * `variation`. About 0.17 for n = 3 and 0.07 for n = 6; None for n below 2.
+    Both members of a pair vary independently by `VARIATION`, so a log-ratio has the standard
+    deviation sqrt(2) * `VARIATION`. About 0.17 for n = 3 and 0.07 for n = 6; None for n below 2.
     """
     if n < 2:
         return None
     from scipy.special import stdtrit  # scipy.stats takes seconds to import
 
     quantile = float(stdtrit(n - 1, 0.975))
-    return quantile * math.sqrt(2) * variation / math.sqrt(n)
+    return quantile * math.sqrt(2) * VARIATION / math.sqrt(n)
 
 
-def power_sentence(n: int, variation: float = ASSUMED_VARIATION) -> str:
+def power_sentence(n: int) -> str:
     """Return a sentence about the smallest effect that `n` blocks resolve."""
-    effect = smallest_effect(n, variation)
+    effect = smallest_effect(n)
     if effect is None:
         return f"n = {n} gives no interval: no effect of any size can be shown"
     return (
         f"n = {n} resolves effects of about {100 * effect:.1f} % and more "
-        f"(paired, at {100 * variation:.0f} % variation from run to run)"
+        f"(paired, at {100 * VARIATION:.0f} % variation from run to run)"
     )

@@ -69,42 +69,15 @@ def run_id(
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-CODE = "code"
-"""Part of `Code` for the digest of Hotbed's code."""
+OTHER = (
+    "has other code or libraries: install this version of Hotbed with its requirements.lock there "
+    "(`make setup`) and restart it"
+)
+"""End of a sentence about a worker with results that may differ from this machine's."""
 
 
 class WrongWorker(HotbedError):
     """A worker with results that may differ from this machine's."""
-
-
-@dataclass(frozen=True)
-class Code:
-    """Everything that decides a result, short enough to show.
-
-    Attributes:
-        parts: digest or version by name: Hotbed's code with a simulator's, Python, libraries that
-            decide a result or write a run's files, and ``arithmetic``, a small computation's
-            result, equal on every machine with the same arithmetic.
-        problem: why this process cannot compute, as the end of a sentence about a worker; None if
-            it can. For example, its simulator was built from other sources.
-    """
-
-    parts: Mapping[str, str]
-    problem: str | None = None
-
-    def difference(self, theirs: Code) -> str | None:
-        """Return why results of `theirs` may differ from this one's, as the end of a sentence about
-        a worker; None if they are the same."""
-        if theirs.problem is not None and theirs.parts.get(CODE) == self.parts.get(CODE):
-            return theirs.problem
-        for name, here in self.parts.items():
-            there = theirs.parts.get(name)
-            if there != here:
-                return (
-                    f"has another {name} ({there}, and here it is {here}): install this version of "
-                    "Hotbed with its requirements.lock there (`make setup`) and restart it"
-                )
-        return None
 
 
 @dataclass(frozen=True)
@@ -115,7 +88,8 @@ class Sameness:
         code: entry points of a cell's code (`testbed.closure`).
         libraries: libraries that must have the same versions on the worker.
         program: name of the simulator.
-        probe: returns the digest of a small computation.
+        probe: returns the digest of a small computation, equal on every machine with the same
+            arithmetic.
     """
 
     code: tuple[str, ...]
@@ -134,18 +108,20 @@ class Sameness:
         if self.program is not None:
             sources.require(self.program)
 
-    def here(self) -> Code:
-        """Return code and libraries of this process, read once because imports do not change."""
-        return _here(self)
+    def digest(self) -> str:
+        """Return the digest of code, Python, libraries and probe in this process, read once because
+        imports do not change. StoreError: see `ready`."""
+        return _digest(self)
 
-    def require(self, ours: Code, job: Job) -> None:
-        """Raise if this process would make a cell with other code than the plan's. WrongWorker: the
-        difference."""
-        why = ours.difference(self.here())
-        if why is None and any(each != closure.first(each.entries) for each in job.code):
-            why = "has other code than the plan: install this version of Hotbed and restart it"
-        if why is not None:
-            raise WrongWorker(f"this worker {why}")
+    def require(self, planned: str, job: Job) -> None:
+        """Raise WrongWorker if this process would make a cell with other code than the plan's: its
+        digest is not the `planned` one, or its simulator is not `ready`."""
+        try:
+            same = planned == self.digest()
+        except StoreError as error:
+            raise WrongWorker(f"this worker: {str(error).rstrip('.')}") from error
+        if not same or any(each != closure.first(each.entries) for each in job.code):
+            raise WrongWorker(f"this worker {OTHER}")
 
 
 @dataclass(frozen=True)
@@ -157,17 +133,15 @@ class Recipe:
 
 
 @cache
-def _here(same: Sameness) -> Code:
+def _digest(same: Sameness) -> str:
+    same.ready()
     parts = {
-        CODE: closure.first(same.code).digest[:16],
-        "python": ".".join(platform.python_version_tuple()[:2]),
-        **library_versions(same.libraries),
+        "code": closure.first(same.code).digest,
+        "python": platform.python_version_tuple()[:2],
+        "libraries": library_versions(same.libraries),
+        "arithmetic": None if same.probe is None else same.probe(),
     }
-    try:
-        same.ready()
-        return Code(parts if same.probe is None else parts | {"arithmetic": same.probe()})
-    except StoreError as error:
-        return Code(parts, f"cannot use its simulator: {str(error).rstrip('.')}")
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def library_versions(names: Iterable[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,17 @@ REPLAY_S, REPLAY_SHARE = 1.0, 0.05
 Only policies that decide for many seconds (MOS++, dlr-pg on 1,000 OSDs) need more."""
 CHANGED = "the code changed while the campaign ran"
 """Start of the reason if code other than the plan's may have made an attempt."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """End of one attempt. `fatal`: no other cell can succeed either (a full disk)."""
+
+    status: RunStatus
+    reason: str | None = None
+    seconds: float = 0.0
+    attempt: int | None = None
+    fatal: bool = False
 
 
 class Job(Model):

@@ -106,7 +106,6 @@ class OnStore:
         code: entry points of the cells' code (by grid) on a kind of site, without those of the
             controller and the notebook.
         open: opens the ground: (testbed, site, spec file, file of the model's constants).
-        validate: checks the campaign's cells against controllers and spec; returns them by grid.
         planned_s: estimated seconds of a cell at a time scale; finished cells correct the estimate.
         same: requirements on workers, if cells may also run on workers or in the engine's process,
             because nothing of the cells outlives the process.
@@ -114,7 +113,6 @@ class OnStore:
 
     code: Callable[[Mapping[str, Sequence[Any]], str], tuple[str, ...]]
     open: Callable[[str, str, Path, Path | None], StoreGround]
-    validate: Callable[..., Mapping[str, list[Any]]]
     planned_s: Callable[..., float]
     same: Sameness | None = None
 

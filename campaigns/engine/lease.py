@@ -2,7 +2,7 @@
 
 The main rule: a cell does not begin if it is expected to end after the lease minus a margin. In the
 margin, an interrupted cell restores the testbed and its files are fetched. If a campaign does not
-fit and may extend the lease, it asks for more time (`Tenure.extend`) before every cell until the
+fit and may extend the lease, it asks for more time (`Site.extend`) before every cell until the
 site grants it."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from schemas.campaign import LeaseRules
 from schemas.errors import HotbedError
@@ -41,30 +41,6 @@ GRACE_S = 90.0
 
 LEAST_S = 60.0
 """Least gain in seconds that counts as an extension."""
-
-
-class Tenure(Protocol):
-    """Tenure of a testbed. HotbedError: its end is unknown, or an extension is refused."""
-
-    def status(self) -> Status:
-        """See `Site.status`."""
-
-    def extend(self, seconds: float) -> Status:
-        """See `Site.extend`."""
-
-
-@dataclass(frozen=True)
-class SiteTenure:
-    """A `Tenure` of the testbed `name` on `site`."""
-
-    site: Site
-    name: str
-
-    def status(self) -> Status:
-        return self.site.status(self.name)
-
-    def extend(self, seconds: float) -> Status:
-        return self.site.extend(self.name, seconds)
 
 
 @dataclass(frozen=True)
@@ -147,8 +123,8 @@ class Lease:
     """Status of the testbed's lease, polled rarely and usable from any thread.
 
     Args:
-        tenure: reports the status and grants extensions.
-        status: the tenure's latest status; its `ends_at_s` is the lease's end.
+        site: reports the status of the testbed `name` and grants extensions.
+        status: the testbed's latest status; its `ends_at_s` is the lease's end.
         rules: the campaign's lease rules.
         say: reports extensions, refusals and failed polls; each failure once.
         clock: seconds since the epoch. The site knows the lease's end as a wall-clock time, so a
@@ -159,7 +135,8 @@ class Lease:
 
     def __init__(
         self,
-        tenure: Tenure,
+        site: Site,
+        name: str,
         status: Status,
         rules: LeaseRules,
         *,
@@ -168,7 +145,7 @@ class Lease:
         ticks: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._tenure = tenure
+        self._site, self._name = site, name
         self._rules = rules
         self._say = say
         self._clock, self._ticks = clock, ticks
@@ -282,7 +259,7 @@ class Lease:
         if self._ticks() - self._looked_at < older_than_s:
             return
         try:
-            self._status = self._tenure.status()
+            self._status = self._site.status(self._name)
         except (HotbedError, OSError) as error:
             self._once(f"the lease cannot be looked at ({error}); its end is taken as known")
         self._looked_at = self._ticks()  # now, not before: an answer may take a minute
@@ -297,7 +274,7 @@ class Lease:
     def _ask(self, short_s: float) -> None:
         seconds, before = min(rounded_up(short_s), self._most_s), self.ends_at_s
         try:
-            self._status = self._tenure.extend(seconds)
+            self._status = self._site.extend(self._name, seconds)
         except HotbedError as error:
             retry = error.retry_after_s if isinstance(error, SiteError) else None
             if retry is None:  # a policy or another reservation: less time may be allowed
@@ -325,13 +302,13 @@ class Lease:
             self._say(text)
 
 
-def open_lease(tenure: Tenure | None, rules: LeaseRules, **how: Any) -> Lease | None:
-    """Return the lease of a testbed (`how` as in `Lease`); None if it never ends. HotbedError: the
-    site cannot report its status."""
-    status = None if tenure is None else tenure.status()
-    if tenure is None or status is None or status.ends_at_s is None:
+def open_lease(site: Site | None, name: str, rules: LeaseRules, **how: Any) -> Lease | None:
+    """Return the lease of the testbed `name` (`how` as in `Lease`); None if it never ends, as
+    without a site. HotbedError: the site cannot report its status."""
+    status = None if site is None else site.status(name)
+    if site is None or status is None or status.ends_at_s is None:
         return None
-    return Lease(tenure, status, rules, **how)
+    return Lease(site, name, status, rules, **how)
 
 
 def asked_for(spec: TestbedSpec, needed_s: float, margin_s: float) -> str | None:

@@ -21,7 +21,6 @@ from campaigns.engine.attempts import (
     InProcess,
     OneAtATime,
     Runner,
-    Setting,
 )
 from campaigns.engine.campaign_file import find_campaign, load_campaign, renamed, resolve
 from campaigns.engine.dask import DaskExecutor, Workers, available_mib, one_testbed, open_cluster
@@ -35,16 +34,16 @@ from campaigns.engine.lock import Lock
 from campaigns.engine.plan import Cell, make_plan
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.store import Ledger, Reserve, RunStore, require_room
-from campaigns.grounds.testbed import LiveGround
 from campaigns.papers.dlr.cell import StoreGround, make_cell
 from campaigns.papers.registry import kind_of
-from campaigns.validate import select, typed_cells
+from campaigns.validate import select, typed_cells, validate
 from controllers.registry import available, code_of
 from schemas.campaign import Campaign
 from schemas.cells import CellParameters
 from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
+from schemas.run import Provenance
 from testbed import closure
 from testbed.closure import Closure
 from testbed.sites import code_of as code_of_site
@@ -162,9 +161,7 @@ def _cells(
         return typed_cells(campaign, file), lambda cell: closure.first(entries(cell))
     own = request.controllers_dir
     controllers = available(() if own is None else (own,))
-    cells = ground.validate(
-        campaign, file, controllers=controllers, spec=spec, trust_code=trust_code
-    )
+    cells = validate(campaign, file, controllers=controllers, spec=spec, trust_code=trust_code)
     used = {cell.controller for typed in cells.values() for cell in typed}
     code = {name: code_of(controllers[name]) for name in used}
     return cells, lambda cell: code[cell.controller]
@@ -307,19 +304,14 @@ def run(
         if isinstance(ground, Computed):
             versions = ground.recipe.same.versions()
             facts = Facts(ground.site, versions, calibration=ground.calibration)
-            setting = Setting(prepared.testbed, prepared.notebook, provenance(facts))
+            made_by, lease = provenance(facts), None
             how = OnWorkers(who or Workers(), ground.recipe)
         elif isinstance(ground, OnTestbed):
             assert prepared.spec is not None
             site = open_site(prepared.spec.site.kind)
             awake = stack.enter_context(kept_awake(site, shown.message))
             facts, make = stack.enter_context(ground.open(prepared, shown))
-            setting = Setting(
-                prepared.testbed,
-                prepared.notebook,
-                provenance(facts, awake),
-                prepared.spec_file,
-            )
+            made_by, lease = provenance(facts, awake), None
             how = InProcess(make)
         else:
             assert prepared.ground is not None
@@ -329,17 +321,9 @@ def run(
                 what = f"the testbed {prepared.testbed}"
                 held.append(stack.enter_context(Lock(path, what, say=shown.message)).handle)
             assert prepared.facts is not None
-            awake = stack.enter_context(kept_awake(site_of(prepared.ground), shown.message))
-            setting = Setting(
-                prepared.testbed,
-                prepared.notebook,
-                provenance(prepared.facts, awake),
-                prepared.spec_file,
-                prepared.model,
-                prepared.facts.osd_count,
-                prepared.controllers_dir,
-                lease=_lease(prepared, shown.message),
-            )
+            awake = stack.enter_context(kept_awake(prepared.ground.site, shown.message))
+            made_by = provenance(prepared.facts, awake)
+            lease = _lease(prepared, shown.message)
             make = partial(make_cell, prepared.ground)
             if who is not None and ground.same is not None:
                 how = OnWorkers(who, Recipe(make, ground.same))
@@ -347,14 +331,16 @@ def run(
                 how = InProcess(make)
             else:
                 how = CellProcess(command, tuple(held))
-        return make_cells(prepared, setting, how, shown)
+        return make_cells(prepared, made_by, how, shown, lease)
 
 
 def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -> Lease | None:
     """Return the lease of the testbed, if it ends. HotbedError: the site cannot report its
     status."""
-    tenure = None if prepared.ground is None else prepared.ground.tenure()
-    return open_lease(tenure, prepared.campaign.lease, say=say)
+    ground = prepared.ground
+    if ground is None:
+        return None
+    return open_lease(ground.site, ground.name, prepared.campaign.lease, say=say)
 
 
 def _workers(campaign: Campaign, ground: Ground[Any], asked_for: Workers | None) -> Workers | None:
@@ -422,13 +408,17 @@ class OnWorkers:
 
 
 def make_cells(
-    prepared: Prepared, setting: Setting, how: Runner | OnWorkers, shown: Progress
+    prepared: Prepared,
+    made_by: Provenance,
+    how: Runner | OnWorkers,
+    shown: Progress,
+    lease: Lease | None = None,
 ) -> CampaignResult:
     """Recover the attempts of a dead engine, and make every pending cell of a campaign with held
     locks."""
     store, plan = prepared.store, prepared.plan
     ledger = Ledger(store.folder / LEDGER_FILE)
-    attempts = AttemptRecords(plan, store, ledger, setting)
+    attempts = AttemptRecords(prepared, ledger, made_by, lease)
     attempts.recover()
     missing = pending(plan, store)
     require_room(store.folder, len(missing), islice(store.folder.glob("*/attempt-*"), 50))
@@ -441,7 +431,7 @@ def make_cells(
         else:
             client = stack.enter_context(open_cluster(how.workers, how.recipe.same))
             executor = DaskExecutor(attempts, how.recipe, client)
-        engine = Engine(plan, store, executor, shown, lease=setting.lease)
+        engine = Engine(plan, store, executor, shown, lease=lease)
         engine.estimator.learn(plan, store)
         Reserve(store.folder).take()
         write_file(store.folder / CAMPAIGN_FILE, _description(prepared))
@@ -482,8 +472,3 @@ def kept_awake(site: Site | None, say: Callable[[str], None]) -> Iterator[bool |
         if awake:
             say("processors are kept awake meanwhile; HOTBED_AWAKE=no leaves them alone")
         yield awake
-
-
-def site_of(ground: StoreGround) -> Site | None:
-    """Return the site of a ground's testbed; None without real machines."""
-    return ground.site if isinstance(ground, LiveGround) else None

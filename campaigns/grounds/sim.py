@@ -71,6 +71,11 @@ class SimulatedGround:
         self.name = self.name or self.spec.name
         configuration(self.spec, self.model, 0)
 
+    @property
+    def site(self) -> None:
+        """See `StoreGround.site`."""
+        return None
+
     def facts(self) -> Facts:
         """See `StoreGround.facts`. UserError: the simulator has not been built. StoreError: the
         simulator was built from other sources than the present ones."""
@@ -109,10 +114,6 @@ class SimulatedGround:
 
     def lock_path(self) -> Path | None:
         """See `StoreGround.lock_path`: two campaigns cannot disturb each other."""
-        return None
-
-    def tenure(self) -> None:
-        """See `StoreGround.tenure`: a model never ends."""
         return None
 
     def _version(self) -> str:

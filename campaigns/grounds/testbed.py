@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
-from campaigns.engine.lease import SiteTenure, Tenure
 from campaigns.engine.lock import alone, path_in
 from campaigns.engine.provenance import Facts, calibration, deployer
 from campaigns.grounds.live import LiveTestbed
@@ -197,9 +196,6 @@ class LiveGround:
 
     def lock_path(self) -> Path:
         return path_in(self.testbed.directory)
-
-    def tenure(self) -> Tenure:
-        return SiteTenure(self.site, self.name)
 
 
 def open_ground(

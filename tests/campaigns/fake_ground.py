@@ -7,7 +7,7 @@ JSON object, requests faults: {"step": name, "how": "raise"|"hang"|"kill"|"full"
 gives controllers an effect, a JSON object: {name: {"gain": 1.2, "fails": "sentence", "inert":
 true}}; with it every run varies a little. HOTBED_FAKE_LACKS lists what the store does not offer,
 separated by commas. HOTBED_FAKE_LEASE: a JSON file {"ends_at_s": seconds since the epoch, "state":
-"ready", "refuses": sentence}; extensions are written there. Without it the testbed stays.
+"ready"}. Without it the testbed stays.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from campaigns.engine.provenance import Facts
 from campaigns.papers.dlr.cell import CellSetting
 from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
-from testbed.sites.contract import SiteError, State, Status
+from testbed.sites.contract import State, Status
 from testbed.stores.contract import Needs
 from tests.testbed.fake_store import EVERYTHING
 
@@ -62,26 +62,22 @@ class FakeGround:
         folder = os.environ.get("HOTBED_FAKE_LOCKS", tempfile.gettempdir())
         return Path(folder) / f"hotbed-fake-{self.name}.lock"
 
-    def tenure(self) -> FakeTenure | None:
+    @property
+    def site(self) -> FileSite | None:
         file = os.environ.get("HOTBED_FAKE_LEASE")
-        return None if file is None else FakeTenure(Path(file))
+        return None if file is None else FileSite(Path(file))
 
 
-class FakeTenure:
+class FileSite:
+    """Site of one testbed with a lease in a file."""
+
     def __init__(self, file: Path) -> None:
         self.file = file
 
-    def status(self) -> Status:
+    def status(self, _name: str) -> Status:
         known = json.loads(self.file.read_text())
         state = State(known.get("state", "ready"))
         return Status(state, f"as the file says: {state}", ends_at_s=known["ends_at_s"])
-
-    def extend(self, seconds: float) -> Status:
-        known = json.loads(self.file.read_text())
-        if "refuses" in known:
-            raise SiteError(known["refuses"], retry_after_s=known.get("retry_after_s"))
-        self.file.write_text(json.dumps(known | {"ends_at_s": known["ends_at_s"] + seconds}))
-        return self.status()
 
 
 class FakeServices:

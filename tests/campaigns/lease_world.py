@@ -8,10 +8,10 @@ from typing import Any
 
 from tiny_campaigns import OneByOne, plan_of, tiny
 
-from campaigns.engine.attempts import Outcome
 from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.engine import Engine
-from campaigns.engine.lease import Lease, SiteTenure, open_lease
+from campaigns.engine.job import Outcome
+from campaigns.engine.lease import Lease, open_lease
 from campaigns.engine.plan import Cell, Plan
 from campaigns.engine.store import RunStore
 from schemas.campaign import LeaseRules
@@ -70,7 +70,8 @@ class World:
 
     def lease(self, **rules: Any) -> Lease:
         lease = open_lease(
-            SiteTenure(self.site, "leased"),
+            self.site,
+            "leased",
             LeaseRules.model_validate({"margin_s": 100, **rules}),
             say=self.said.append,
             clock=self.clock,

@@ -17,11 +17,11 @@ import pytest
 from deadly_ground import DeadlyGround
 
 from campaigns.engine import session
-from campaigns.engine.attempts import AttemptRecords, Setting
+from campaigns.engine.attempts import AttemptRecords
 from campaigns.engine.dask import LOCAL, DaskExecutor, Workers, open_cluster
 from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.engine import Engine
-from campaigns.engine.identity import Code, Recipe, Sameness
+from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.provenance import provenance
 from campaigns.engine.session import Request
 from campaigns.engine.store import Ledger, RunStore
@@ -147,12 +147,11 @@ def deadly(
     prepared = session.prepare(Request(str(file), artifacts=folder))
     assert prepared.facts is not None
     made = DeadlyGround(load_spec(prepared.spec_file), **ground)  # type: ignore[arg-type]
-    setting = Setting("dlr", prepared.notebook, provenance(prepared.facts), prepared.spec_file)
     prepared.store.prepare()
     cluster = open_cluster(Workers(scheduler=address), SIMULATIONS)
     client = cluster.__enter__()
     ledger = Ledger(prepared.store.folder / "ledger.jsonl")
-    attempts = AttemptRecords(prepared.plan, prepared.store, ledger, setting)
+    attempts = AttemptRecords(prepared, ledger, provenance(prepared.facts))
     executor = DaskExecutor(attempts, Recipe(partial(make_cell, made), SIMULATIONS), client)
     engine = Engine(prepared.plan, prepared.store, executor, Progress())
     return engine, executor, prepared.store, cluster
@@ -230,14 +229,13 @@ def test_a_late_worker_with_other_code_ends_the_sweep(
 ):
     file = campaign_file(**SWEEP | {"grids": ONE})
     engine, _, store, cluster = deadly(file, address, tmp_path / "a")
-    other = Code(SIMULATIONS.here().parts | {"code": "other"})
-    monkeypatch.setattr(Sameness, "here", lambda _: other)
+    monkeypatch.setattr(Sameness, "digest", lambda _: "other")
     try:
         result = engine.run()
     finally:
         cluster.__exit__(None, None, None)
     assert result.gave_up is not None
-    assert result.gave_up.startswith("this worker has another code")
+    assert result.gave_up.startswith("this worker has other code")
     assert {run.status for run in store.runs()} == {"failed"}
 
 

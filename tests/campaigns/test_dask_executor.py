@@ -11,24 +11,22 @@ from typing import Any
 
 import pytest
 from tiny_campaigns import ONE_CELL, plan_of, tiny
+from tiny_kinds import job
 
-from campaigns.engine.attempts import AttemptRecords, Setting
+from campaigns.engine.attempts import AttemptRecords
 from campaigns.engine.dask import DaskExecutor, Made, Task
 from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.engine import Engine
 from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.job import Job
+from campaigns.engine.kind import Prepared
 from campaigns.engine.store import RUN_FILE, Ledger, RunStore
 from schemas.names import UnsafeNameError
-from schemas.run import Provenance
 
 pytestmark = [
     pytest.mark.slow,  # Importing Dask takes more than a second, minutes on a busy machine
     pytest.mark.timeout(600),
 ]
-PROVENANCE = Provenance(
-    commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="fake", signal=None
-)
 RECIPE = Recipe(lambda job, folder: None, Sameness((), ()))
 Result = Callable[[Job], Made]
 
@@ -89,8 +87,10 @@ def engine_of(client: Any, folder: Path, **changes: Any) -> Engine:
     plan, store = plan_of(tiny(grids=ONE_CELL, **changes)), RunStore(folder / "runs")
     store.prepare()
     ledger = Ledger(store.folder / "ledger.jsonl")
-    setting = Setting("dlr", Path("notebook.ipynb"), PROVENANCE)
-    executor = DaskExecutor(AttemptRecords(plan, store, ledger, setting), RECIPE, client)
+    file = folder / "tiny.yaml"
+    prepared = Prepared(plan.campaign, file, plan, plan, store, "dlr", file)
+    attempts = AttemptRecords(prepared, ledger, job({}).provenance)
+    executor = DaskExecutor(attempts, RECIPE, client)
     return Engine(plan, store, executor, Progress())
 
 
@@ -103,11 +103,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits for workers."""
     monkeypatch.setattr("campaigns.engine.dask.ALONE_S", 0.1)
     monkeypatch.setattr("campaigns.engine.dask.WIDTH_S", 0.02)
-
-
-def test_a_result_is_unpacked_and_committed(tmp_path):
-    assert engine_of(Client(made), tmp_path).run().ok
-    assert statuses(tmp_path) == [("done", None)]
 
 
 def test_a_result_that_died_with_others_workers_is_made_alone(tmp_path):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from tiny_kinds import job
 
 from campaigns.engine.dask import Workers, refuse_others
-from campaigns.engine.identity import Code
+from campaigns.engine.identity import WrongWorker
 from campaigns.grounds.sim import SIMULATIONS
 from schemas.errors import StoreError, UserError
 from testbed.simulated.process import PROGRAM
@@ -35,50 +37,34 @@ def test_workers_that_cannot_be_are_one_sentence(given, said):
         Workers(**given)
 
 
-OURS = Code({"code": "abc", "python": "3.11", "pandas": "2.2", "arithmetic": "123"})
+class Client:
+    """Client of a worker like this machine, and of another one."""
+
+    def __init__(self, theirs: object) -> None:
+        self.theirs = theirs
+
+    def run(self, digest: Callable[[], str], **_: Any) -> dict[str, Any]:
+        return {"tcp://10.0.0.2:1": digest(), "tcp://10.0.0.3:1": self.theirs}
 
 
 @pytest.mark.parametrize(
-    ("changes", "problem", "said"),
-    [
-        ({"code": "other"}, None, "another code"),
-        ({"code": "other"}, "has no simulator", "another code"),
-        ({}, "has no simulator", "has no simulator"),
-        ({"arithmetic": "other"}, None, "another arithmetic"),
-        ({"python": "3.12"}, None, "3.11"),
-        ({"pandas": "2.3"}, None, "another pandas"),
-    ],
+    "changes",
+    [{"code": ("schemas",)}, {"libraries": ("numpy",)}, {"probe": lambda: "another"}],
+    ids=lambda changes: next(iter(changes)),
 )
-def test_a_worker_that_computes_with_something_else_is_refused(changes, problem, said, monkeypatch):
-    theirs = Code({**OURS.parts, **changes}, problem)
-    monkeypatch.setattr("campaigns.engine.identity._here", lambda same: OURS)
-
-    class Client:
-        def run(self, *_: Any, **__: Any) -> dict[str, Any]:
-            return {"tcp://10.0.0.2:1": OURS, "tcp://10.0.0.3:1": theirs}
-
-    with raises(UserError, said) as raised:
-        refuse_others(Client(), SIMULATIONS)  # type: ignore[arg-type]
-    assert str(raised.value).startswith("the worker tcp://10.0.0.3:1 ")
+def test_a_worker_that_computes_with_something_else_is_refused(changes):
+    theirs = replace(SIMULATIONS, **changes).digest()
+    with raises(UserError, "the worker tcp://10.0.0.3:1 ", "`make setup`") as raised:
+        refuse_others(Client(theirs), SIMULATIONS)  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
 
 
-def test_a_simulator_of_other_sources_is_named():
-    def broken() -> str:
-        raise StoreError("the simulator was built from other sources.")
-
-    same = replace(SIMULATIONS, probe=broken)
-    found = same.here()
-    assert found.problem == "cannot use its simulator: the simulator was built from other sources"
-    with pytest.raises(UserError):
-        refuse_others(None, same)  # type: ignore[arg-type]
-    assert "run `make setup`" in str(replace(SIMULATIONS, program="nothing").here().problem)
-
-
-def test_a_worker_without_hotbed_is_one_sentence():
-    class Client:
-        def run(self, *_: Any, **__: Any) -> dict[str, Any]:
-            return {"tcp://10.0.0.2:1": ModuleNotFoundError("No module named 'campaigns'")}
-
-    with pytest.raises(UserError):
-        refuse_others(Client(), SIMULATIONS)  # type: ignore[arg-type]
+def test_a_worker_without_hotbed_or_simulator_is_named():
+    for error in (ModuleNotFoundError("No module named 'campaigns'"), StoreError("none")):
+        with raises(UserError, str(error), where="worker tcp://10.0.0.3:1"):
+            refuse_others(Client(error), SIMULATIONS)  # type: ignore[arg-type]
+    without = replace(SIMULATIONS, program="nothing")
+    with raises(StoreError, "run `make setup`"):
+        refuse_others(Client(""), without)  # type: ignore[arg-type]
+    with raises(WrongWorker, "this worker: ", "run `make setup`"):
+        without.require("", job({}))

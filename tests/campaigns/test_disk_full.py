@@ -23,7 +23,6 @@ from campaigns.engine.store import (
     RESERVE_BYTES,
     RUN_BYTES,
     Ledger,
-    Reserve,
     RunStore,
     is_full,
     need_bytes,
@@ -51,15 +50,6 @@ def test_the_need_comes_from_finished_runs_where_there_are_any(tmp_path):
 def test_too_little_room_is_refused_before_anything_starts(tmp_path):
     with raises(UserError, "1000000000 runs", do="--artifacts"):
         require_room(tmp_path, 10**9)
-
-
-def test_the_reserve_is_taken_and_given_up(tmp_path):
-    reserve = Reserve(tmp_path)
-    reserve.take()
-    assert reserve.path.stat().st_size == RESERVE_BYTES
-    reserve.release()
-    reserve.release()
-    assert not reserve.path.exists()
 
 
 def test_only_a_full_disk_is_full():

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_campaigns import TINY, OneByOne, plan_of, tiny
 
-from campaigns.engine.attempts import Outcome
 from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
 from campaigns.engine.estimate import Estimator
+from campaigns.engine.job import Outcome
 from campaigns.engine.plan import Cell, Plan
 from campaigns.engine.store import RunStore
 from schemas.run import RunStatus
@@ -64,15 +64,6 @@ class ScriptedStore(RunStore):
 
 def engine(plan: Plan, executor: Scripted, folder: Path) -> Engine:
     return Engine(plan, ScriptedStore(folder, executor.made), executor, Progress())
-
-
-def test_all_cells_run_once_in_the_plan_s_order(tmp_path):
-    plan = plan_of(tiny())
-    executor = Scripted(lambda cell, tries: "done")
-    result = engine(plan, executor, tmp_path).run()
-    assert executor.done() == [cell.run_id for cell in plan.cells]
-    assert (result.ok, result.ran, result.missing) == (True, 8, ())
-    assert result.sentence == "tiny: 8 of 8 runs done."
 
 
 def test_a_spoiled_cell_comes_after_its_block_and_then_after_all(tmp_path):
@@ -246,8 +237,6 @@ class Beside:
         self.running: list[Cell] = []
         self.most = 0
         self.made: list[tuple[str, RunStatus]] = []
-        self.interrupted = False
-        self.hook: Callable[[], None] = lambda: None
         self.fatal = False
 
     def start(self, cell: Cell) -> None:
@@ -256,18 +245,16 @@ class Beside:
         self.most = max(self.most, len(self.running))
 
     def finished(self) -> tuple[Cell, Outcome]:
-        self.hook()
         cell = self.running.pop(self.draw.randrange(len(self.running)))
         tries = sum(run_id == cell.run_id for run_id, _ in self.made)
-        status: RunStatus = "interrupted" if self.interrupted else self.tell(cell, tries)
+        status = self.tell(cell, tries)
         self.made.append((cell.run_id, status))
         return cell, Outcome(status, f"{status} as asked", 2.0, tries + 1, self.fatal)
 
     def interrupt(self) -> None:
-        self.interrupted = True
+        raise AssertionError
 
-    def kill(self) -> None:
-        self.interrupted = True
+    kill = interrupt
 
 
 def go(executor: Beside, folder: Path, **changes: int) -> CampaignResult:
@@ -294,18 +281,6 @@ def test_every_cell_runs_as_often_as_it_should(width, seed, bad, retries):
         assert times == (retries + 1 if cell.run_id in failing else 1)
     assert (result.ran, len(result.missing)) == (8 - len(failing), len(failing))
     assert result.failed_attempts == len(failing) * (retries + 1)
-
-
-def test_ctrl_c_ends_what_runs_and_starts_nothing(tmp_path):
-    executor = Beside(3, lambda cell, tries: "done")
-    plan = plan_of(tiny())
-    engine = Engine(plan, RunStore(tmp_path), executor, Progress())
-    executor.hook = lambda: engine.stop() if not executor.interrupted else None
-    result = engine.run()
-    assert result.interrupted
-    assert len(executor.made) == 3
-    assert not executor.running
-    assert len(result.missing) == 8
 
 
 def test_nothing_starts_when_no_cell_can_fare_better(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from test_live_services import OneGround, ScriptedAgent
-from testbed_jobs import job_with
+from tiny_kinds import job_with
 
 from campaigns.engine.campaign_file import FILES, load_campaign
 from campaigns.papers.dlr import gateway

@@ -79,7 +79,7 @@ def test_a_failed_testbed_is_refused_and_not_called_absent(monkeypatch):
     )
     monkeypatch.setattr(sites, "open_site", lambda kind: site)
     found = LiveGround("fake", "small")
-    assert found.tenure().status().ends_at_s == 60
+    assert found.site.status("small").ends_at_s == 60
     monkeypatch.setattr(site, "find", lambda name: found.testbed)
     site.link("small", "a", False)
     with raises(UserError, "'small'"):

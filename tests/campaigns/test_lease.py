@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 from lease_world import CELL_S, EPOCH, PLAN, World, as_planned, leased
-from tiny_campaigns import plan_of, tiny
 
 from campaigns.engine import lease as leases
 from campaigns.engine.lease import AGAIN_S, ROUND_S
@@ -213,20 +212,6 @@ def test_a_site_that_answers_late_is_not_asked_twice_when_the_lease_is_about_to_
     assert why is not None
     assert "the cell took longer than expected" in why
     assert looks == [ends - 50]
-
-
-def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_that_went():
-    world = leased(1e6)
-    lease = world.lease()
-
-    def script(cell: Cell, tries: int) -> tuple[RunStatus, float]:
-        assert "leased" in world.site.names(), "begun on nothing"
-        world.site.release("leased")
-        return "failed", 0.1
-
-    result = world.run(plan_of(tiny(retries=2)), lease, script)
-    assert (result.ran, result.failed_attempts) == (0, 0)
-    assert "absent (there is no testbed 'leased')" in str(result.lease)
 
 
 @pytest.mark.parametrize(

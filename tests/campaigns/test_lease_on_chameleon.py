@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from campaigns.engine.lease import Lease, SiteTenure, open_lease
+from campaigns.engine.lease import Lease, open_lease
 from schemas.campaign import LeaseRules
 from tests.testbed.sites.chameleon_world import BARE, World, spec_of, world
 
@@ -18,7 +18,8 @@ def leased(world: World, said: list[str], **lease: Any) -> Lease:
     site = world.site()
     site.provision(spec_of(BARE | {"lease": lease}))
     found = open_lease(
-        SiteTenure(site, "small"),
+        site,
+        "small",
         LeaseRules(extend=True),
         say=said.append,
         clock=world.clock.now,
@@ -62,8 +63,7 @@ def test_a_campaign_begun_after_somebody_deleted_the_lease_knows_it(world):
     (found,) = world.cloud.live_leases()
     world.cloud.delete_lease(found.id)
     clock = world.clock
-    tenure = SiteTenure(site, "small")
-    lease = open_lease(tenure, LeaseRules(), clock=clock.now, ticks=clock.monotonic)
+    lease = open_lease(site, "small", LeaseRules(), clock=clock.now, ticks=clock.monotonic)
     assert lease is not None
     why = lease.refuses(CELL_S, CELL_S)
     assert why is not None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from campaigns.engine.lock import InUseError, Lock
 from campaigns.engine.store import Ledger
-from schemas.durable import commit_folder, write_file
+from schemas.durable import commit_folder
 from schemas.errors import HotbedError
 from schemas.locks import take
 from tests.errors import raises
@@ -39,20 +39,6 @@ def test_a_torn_tail_loses_at_most_the_torn_record(tmp_path, cut):
     # A cut just before a newline leaves a whole record, which still counts.
     full = kept.count(b"\n") + (1 if lines[-1].endswith(b"}") else 0)
     assert found == [*range(full), 99]
-
-
-def test_writes_are_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "run.json"
-    write_file(path, "one")
-
-    def full(_handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with raises(OSError, "No space"):
-        write_file(path, "two")
-    assert path.read_text() == "one"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
 
 
 def test_a_finished_folder_is_never_overwritten(tmp_path):

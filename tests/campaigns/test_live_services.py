@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
-from testbed_jobs import job_with
+from tiny_kinds import job_with
 
 from campaigns.engine.provenance import Facts
 from campaigns.engine.store import read_run
@@ -166,7 +166,7 @@ class OneGround:
     """Ground of one testbed."""
 
     name = "dlr"
-
+    site: FakeSite | None = None
     shell: Any = None
 
     def __init__(self, site: FakeSite, testbed: Testbed, agent: ScriptedAgent) -> None:
@@ -181,9 +181,6 @@ class OneGround:
 
     def lock_path(self) -> Path:
         return self.testbed.directory / "lock"
-
-    def tenure(self) -> None:
-        return None
 
 
 def context(

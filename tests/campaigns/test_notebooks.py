@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from tiny_campaigns import ONE_CELL
+from tiny_kinds import job
 
 from campaigns import by_hand
 from campaigns.engine.campaign_file import EXPERIMENT, FORMER_EXPERIMENTS, resolve
@@ -24,7 +25,6 @@ from campaigns.engine.display import Progress
 from campaigns.engine.job import Job, write_job
 from campaigns.engine.own_kernel import OwnKernel
 from campaigns.engine.papermill_cell import notebook_parameters, parameter_names
-from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import RunStore, read_run
 from schemas.errors import UserError
@@ -119,12 +119,12 @@ def test_the_experiment_takes_what_the_engine_passes(nbformat):
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     named = {line.split(" = ")[0] for line in cell.source.splitlines()}
     assert parameter_names(EXPERIMENT) == named
-    job = _job(scenario="heterogeneity")
-    passed = notebook_parameters(job, Path("run"), named)
+    made = _job(scenario="heterogeneity")
+    passed = notebook_parameters(made, Path("run"), named)
     assert set(passed) == named
-    assert (passed["kind"], passed["cell"]) == ("dlr", job.parameters)
+    assert (passed["kind"], passed["cell"]) == ("dlr", made.parameters)
     # A notebook that a user adapted from a former one takes the cell's parameters by name.
-    assert notebook_parameters(job, Path("run"), {"op"}).items() >= job.parameters.items()
+    assert notebook_parameters(made, Path("run"), {"op"}).items() >= made.parameters.items()
 
 
 @pytest.mark.parametrize("former", sorted(FORMER_EXPERIMENTS))
@@ -214,23 +214,8 @@ def test_an_interrupted_kernel_puts_the_testbed_back(tmp_path, number):
 
 
 def _job(**parameters: Any) -> Job:
-    return Job(
-        kind="dlr",
-        run_id="abc",
-        campaign="tiny",
-        attempt=1,
-        block=0,
-        order=0,
-        seed=1,
-        ground="fake",
-        parameters={"op": "seq", "interval_s": 0.001, "controller": "dlr", **parameters},
-        time_scale=1.0,
-        testbed="dlr",
-        notebook=str(EXPERIMENT),
-        timeout_s=60,
-        started_at="2026-01-01T00:00:00+00:00",
-        provenance=provenance(Facts("fake", {})),
-    )
+    cell = {"op": "seq", "interval_s": 0.001, "controller": "dlr", **parameters}
+    return job(cell, "dlr", ground="fake", testbed="dlr", notebook=str(EXPERIMENT))
 
 
 @pytest.fixture

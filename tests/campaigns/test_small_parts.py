@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_campaigns import plan_of, tiny
 from tiny_kinds import job
 
-from campaigns.engine.estimate import Estimator, power_sentence, smallest_effect, took_s
+from campaigns.engine.estimate import power_sentence, smallest_effect, took_s
 from campaigns.engine.judge import MachineLoad, spoiled, stalled
 from campaigns.grounds.live import load_between
 from schemas.campaign import Limits
@@ -34,14 +33,6 @@ def test_a_run_takes_what_its_phases_say_if_the_clock_was_set(ended, seconds):
     made = asked.record("interrupted", None, {"clean": 20.0, "workload": 100.0})
     ended_at = f"2026-01-01T{ended}:05+00:00"
     assert took_s(made.model_copy(update={"ended_at": ended_at})) == seconds
-
-
-def test_the_estimate_learns_from_finished_cells():
-    plan = plan_of(tiny())
-    estimator = Estimator()
-    planned = estimator.left(plan.cells)
-    estimator.observe(plan.cells[0], 2 * plan.cells[0].planned_s)
-    assert estimator.left(plan.cells) == pytest.approx(2 * planned)
 
 
 def test_a_quiet_machine_does_not_spoil_and_an_unknown_one_neither():

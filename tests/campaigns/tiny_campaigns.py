@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from campaigns.engine.attempts import Outcome
 from campaigns.engine.identity import Identity
+from campaigns.engine.job import Outcome
 from campaigns.engine.plan import Cell, Plan, make_plan, raw_cells
 from campaigns.papers.dlr.kind import planned_s
 from schemas.campaign import Campaign

@@ -10,6 +10,7 @@ import yaml
 
 from campaigns.engine.job import Job
 from schemas.campaign import Kind
+from schemas.cells import CellParameters
 from schemas.run import Provenance
 
 URSA: Mapping[str, Any] = {
@@ -77,9 +78,9 @@ def written(folder: Path, body: Mapping[str, Any], **changes: Any) -> Path:
     return path
 
 
-def job(parameters: Mapping[str, Any], kind: Kind = "ursa") -> Job:
-    """Return a job of a cell with these parameters and seed 5."""
-    return Job(
+def job(parameters: Mapping[str, Any], kind: Kind = "ursa", **changes: Any) -> Job:
+    """Return a job of a cell with these parameters and seed 5, with changes."""
+    made = Job(
         kind=kind,
         run_id="0" * 12,
         campaign="tiny",
@@ -104,3 +105,10 @@ def job(parameters: Mapping[str, Any], kind: Kind = "ursa") -> Job:
             signal=None,
         ),
     )
+    return made.model_copy(update=changes)
+
+
+def job_with(parameters: CellParameters, testbed: str = "t", kind: Kind = "mos") -> Job:
+    """Return a job of a cell on a local testbed, with seed 7."""
+    cell = parameters.model_dump(mode="json")
+    return job(cell, kind, testbed=testbed, ground="local", seed=7)

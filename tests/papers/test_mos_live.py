@@ -37,7 +37,7 @@ from testbed.stores.swift.channels import NodeChannels
 from testbed.stores.swift.cluster import cluster_from_json
 from testbed.stores.swift.store import SwiftStore
 from tests.campaigns.read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
-from tests.campaigns.testbed_jobs import job_with
+from tests.campaigns.tiny_kinds import job_with
 from tests.errors import raises
 from tests.papers.mos_fakes import RATE, FakeBed
 from tests.testbed.fake_site import FakeSite

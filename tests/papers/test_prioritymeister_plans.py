@@ -445,8 +445,6 @@ def test_packets_are_simulated_as_large_as_a_topology_says(tmp_path: Path) -> No
     topology, path = loaded(tmp_path, mtu=9000)
     plan = plan_of(topology, path)
     assert scenario_of(topology, path, plan, SimulationSetting()).document["frame"] == 9038
-    longer = scenario_of(topology, path, plan, SimulationSetting(frame=9039.0)).bounds["web"]
-    assert "longer than the 9038 bytes" in (longer.why_not or "")
     bounds = [one.bound for one in simulate_topology(topology, path, SimulationSetting()).workloads]
     assert all(bound is not None and bound.held for bound in bounds)
     bare, path = loaded(tmp_path)

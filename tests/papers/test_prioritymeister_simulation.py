@@ -17,7 +17,6 @@ import yaml
 
 from campaigns.papers.prioritymeister.plan import plan_of
 from campaigns.papers.prioritymeister.simulate import (
-    PROGRAM,
     Results,
     SimulationSetting,
     WorkloadResult,
@@ -25,9 +24,11 @@ from campaigns.papers.prioritymeister.simulate import (
     scenario_of,
     simulate,
     simulate_topology,
+    with_bounds,
 )
 from campaigns.papers.prioritymeister.topology import Topology, load_topology
-from schemas.errors import StoreError, UserError
+from controllers.prioritymeister.prioritizer import PriorityPlan
+from schemas.errors import UserError
 from tests.errors import raises
 from tests.hotbed.runner import Runner
 
@@ -168,13 +169,18 @@ def test_no_bound_is_broken(seed: int, tmp_path: Path) -> None:
         fast = hurried(tmp_path / "t0.csv", tmp_path / "fast.csv", 20)
         settings.append(SimulationSetting(traces={"w0": fast}))
     for setting in settings:
-        results = simulate(scenario_of(topology, file, plan, setting))
-        assert not results.broken_bounds
+        results = simulate_with_bounds(topology, file, plan, setting)
         for one in results.workloads:
             assert one.bound is not None
-            keeps = one.mode == "open" and one.name not in setting.traces
             whole = one.slo_s is not None or setting.duration_s is None
-            assert one.bound.applies == (keeps and whole), one.bound.why_not
+            assert one.bound.applies == (one.mode == "open" and whole), one.bound.why_not
+            assert one.bound.held is not False or one.name in setting.traces
+
+
+def simulate_with_bounds(
+    topology: Topology, file: Path, plan: PriorityPlan, setting: SimulationSetting
+) -> Results:
+    return with_bounds(simulate(scenario_of(topology, file, plan, setting)), plan, setting)
 
 
 def test_bounds_with_a_measured_lag_hold_where_service_times_vary(
@@ -191,7 +197,7 @@ def test_bounds_with_a_measured_lag_hold_where_service_times_vary(
             plan = plan_of(topology, file)
         except UserError:
             continue
-        first = simulate(scenario_of(topology, file, plan, noisy))
+        first = simulate_with_bounds(topology, file, plan, noisy)
         broken += sum(w.bound.measured_s > w.bound.blocking_s for w in first.workloads if w.bound)
         assert all(w.bound is not None and not w.bound.applies for w in first.workloads)
         allowed = 2 * max(d.lag_s for d in first.devices)
@@ -202,7 +208,7 @@ def test_bounds_with_a_measured_lag_hold_where_service_times_vary(
             document["overhead"] = {"latency": allowed * max(speeds)}
             profile.write_text(json.dumps(document))
         # Requests may now start in another order, and the device's lag may change.
-        again = simulate(scenario_of(topology, file, plan_of(topology, file), noisy))
+        again = simulate_with_bounds(topology, file, plan_of(topology, file), noisy)
         if max(d.lag_s for d in again.devices) > allowed:
             continue
         for one in again.workloads:
@@ -220,7 +226,6 @@ def crowded(tmp_path: Path) -> tuple[Topology, Path]:
     behaved = [(50 * k, 4096) for k in range(80)]
     (tmp_path / "d.csv").write_text(rows(behaved))
     (tmp_path / "flood.csv").write_text(rows([(k, 4096) for k in range(4000)]))
-    (tmp_path / "large.csv").write_text(rows([(50 * k, 8192) for k in range(80)]))
     (tmp_path / "c.csv").write_text(rows([(5 * k, 65536) for k in range(800)]))
     document = {
         "hosts": {"s": {"devices": {"d": "p.json"}}, "c": {}, "e": {}},
@@ -247,15 +252,11 @@ def test_only_pm_contains_a_misbehaving_workload(crowded: tuple[Topology, Path])
     flood = {"D": file.parent / "flood.csv"}
 
     def longest(**options: Any) -> float:
-        results = simulate(
-            scenario_of(topology, file, plan, SimulationSetting(traces=flood, **options))
-        )
-        assert not results.broken_bounds
-        bound = of(results, "C").bound
+        setting = SimulationSetting(traces=flood, **options)
+        bound = of(simulate_with_bounds(topology, file, plan, setting), "C").bound
         assert bound is not None
-        assert bound.applies == (not options)
-        assert of(results, "D").bound.why_not  # type: ignore[union-attr]
-        return of(results, "C").whole.latency.max
+        assert bound.held is (None if options else True)
+        return bound.measured_s
 
     contained = longest()
     assert contained < 0.05
@@ -272,16 +273,12 @@ def test_only_pm_contains_a_misbehaving_workload(crowded: tuple[Topology, Path])
         ({"depth": 4}, "more than one request"),
         ({"network": "fifo"}, "the network is fifo"),
         ({"noise_cv": 0.3}, "service times vary"),
-        ({"frame": float("inf")}, "frames are longer"),
-        ({"service": {"s:d": "p.json"}}, "other times than were planned"),
-        ({"traces": {"D": "large.csv"}}, "D sends larger requests"),
     ],
 )
 def test_a_missing_proof_has_a_reason(
     crowded: tuple[Topology, Path], options: dict[str, Any], reason: str
 ) -> None:
-    sent = {name: crowded[1].parent / file for name, file in options.get("traces", {}).items()}
-    results = simulate_topology(*crowded, SimulationSetting(**{**options, "traces": sent}))
+    results = simulate_topology(*crowded, SimulationSetting(**options))
     for one in results.workloads:
         assert one.bound is not None and reason in (one.bound.why_not or "")
         assert one.bound.held is None
@@ -372,27 +369,6 @@ def test_closed_loops_are_named_with_a_number() -> None:
     for given in ("C", "C=", "=3", "C=x", "C=0"):
         with raises(UserError, given, allowed="WORKLOAD=N"):
             closed_from([given])
-
-
-def test_a_missing_or_killed_simulator_is_one_sentence(
-    crowded: tuple[Topology, Path], tmp_path: Path
-) -> None:
-    scenario = scenario_of(*crowded, None, SimulationSetting(policy="none"))
-    with raises(StoreError, "cannot be started"):
-        simulate(scenario, program=tmp_path / "none")
-    slow = tmp_path / "slow"
-    slow.write_text("#!/bin/sh\nexec sleep 100\n")
-    slow.chmod(0o755)
-    with raises(StoreError, "did not end within"):
-        simulate(scenario, program=slow, limit_s=0.2)
-    slow.write_text("#!/bin/sh\ncat > /dev/null\necho oh >&2\nexit 3\n")
-    with raises(StoreError, "exit code 3: oh"):
-        simulate(scenario, program=slow)
-    # A crashed Go program exits with the code of a wrong scenario, but the fault is ours.
-    slow.write_text("#!/bin/sh\ncat > /dev/null\necho 'panic: index out of range' >&2\nexit 2\n")
-    with raises(StoreError, "exit code 2: panic"):
-        simulate(scenario, program=slow)
-    assert PROGRAM.name == "pmsim"
 
 
 def run(*arguments: str) -> Any:

@@ -33,6 +33,7 @@ from schemas.errors import HotbedError, StoreError, UserError
 from schemas.run import Run, Summary
 from testbed.agent.contract import UnitResult
 from testbed.deploy import parts
+from testbed.simulated.programs import answer_of
 from tests.campaigns.tiny_kinds import job
 from tests.errors import raises
 from tests.hotbed.processes import kill_when
@@ -116,25 +117,27 @@ def test_a_cell_writes_its_folder_with_means_over_bursts(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "kind", "said"),
     [
-        (None, "run `make setup`"),
-        ("echo 'tcsim: rounds is 0' >&2; exit 1", "the simulator failed: rounds is"),
-        ("echo '{}'", "answered nonsense"),
-        ("exec sleep 60", "did not end within 0.3 s: 1K-10K both"),
+        (None, StoreError, "cannot be started"),
+        ("echo 'tcsim: rounds is 0' >&2; exit 1", StoreError, "exit code 1: tcsim: rounds is 0"),
+        ("echo 'tcsim: rounds is 0' >&2; exit 2", UserError, "rounds is 0"),
+        ("echo 'panic: index out of range' >&2; exit 2", StoreError, "exit code 2: panic"),
+        ("echo 'progress 0.5' >&2; echo {", StoreError, "exit code 0."),
+        ("exec sleep 60", StoreError, "did not end within 0.3 s"),
     ],
 )
 def test_a_simulator_that_fails_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, said: str
+    tmp_path: Path, text: str | None, kind: type[HotbedError], said: str
 ) -> None:
-    program = tmp_path / "tcsim"
+    program, shares = tmp_path / "tcsim", list[float]()
     if text is not None:
         program.write_text(f"#!/bin/sh\ncat >/dev/null; {text}\n")
         program.chmod(0o755)
-    monkeypatch.setattr(cell_module, "PROGRAM", program)
     limit = 0.3 if "sleep" in str(text) else 30.0
-    with raises(StoreError, said):
-        simulate(BURSTS.of(scheduler="both"), 1, limit_s=limit)
+    with raises(kind, said):
+        answer_of(program, {}, limit_s=limit, progress=shares.append)
+    assert shares == [0.5] * ("progress" in str(text))
 
 
 def test_the_program_simulates_by_seed_and_refuses_nonsense() -> None:

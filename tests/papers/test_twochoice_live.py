@@ -41,7 +41,7 @@ from tests.campaigns.read_settings import (
     positioning_in,
     reads,
 )
-from tests.campaigns.testbed_jobs import job_with
+from tests.campaigns.tiny_kinds import job_with
 from tests.errors import raises
 from tests.papers.live_fakes import (
     CLUSTER_FILE,

@@ -24,7 +24,7 @@ from testbed.reach import shell_to
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
-from tests.campaigns.testbed_jobs import job_with
+from tests.campaigns.tiny_kinds import job_with
 from tests.testbed.strangers import assert_only_documented_ports_answer
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]

@@ -23,7 +23,7 @@ from schemas.run import Run, RunStatus, Summary
 from testbed.stores.contract import Needs
 
 if TYPE_CHECKING:
-    from campaigns.engine.lease import Tenure
+    from testbed.sites.contract import Site
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,10 @@ class StoreGround(Protocol):
 
     name: str
 
+    @property
+    def site(self) -> Site | None:
+        """The testbed's site; None for a modelled store."""
+
     def facts(self) -> Facts:
         """Read versions and hosts from the nodes."""
 
@@ -116,9 +120,6 @@ class StoreGround(Protocol):
     def lock_path(self) -> Path | None:
         """Return a lock file of the testbed for one campaign at a time; None if campaigns do not
         disturb each other."""
-
-    def tenure(self) -> Tenure | None:
-        """Return the testbed's tenure, which may be extended; None if the testbed never ends."""
 
 
 @dataclass(frozen=True)

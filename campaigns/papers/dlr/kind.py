@@ -12,7 +12,6 @@ from campaigns.grounds.sim import CODE as SIMULATED_CODE
 from campaigns.grounds.sim import KIND as SIM
 from campaigns.grounds.sim import SIMULATIONS
 from campaigns.grounds.testbed import open_ground
-from campaigns.validate import validate
 from schemas.cells.dlr import DlrCell
 from testbed import sites
 from testbed.deploy import bundle
@@ -75,7 +74,7 @@ def code(cells: Mapping[str, Sequence[Any]], site: str) -> tuple[str, ...]:
     return (*CODE, *(GATEWAY_CODE if gateway else ()), *of_site)
 
 
-_on_testbed = partial(OnStore, code=code, validate=validate, planned_s=planned_s)
+_on_testbed = partial(OnStore, code=code, planned_s=planned_s)
 
 KIND: Kind[Any] = Kind(
     does="runs benchmarks on a Ceph store",
@@ -83,7 +82,6 @@ KIND: Kind[Any] = Kind(
         SIM: OnStore(
             code=lambda cells, site: SIMULATED_CODE,
             open=partial(open_ground, SIM),
-            validate=validate,
             planned_s=simulated_s,
             same=SIMULATIONS,
         ),

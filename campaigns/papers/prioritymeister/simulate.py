@@ -4,11 +4,8 @@ experiments. Times are in seconds, sizes in bytes.
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,18 +22,17 @@ from campaigns.papers.prioritymeister.plan import (
     NetworkParameters,
     Tell,
     device_queue,
-    measure_trace,
     network_parameters,
     plan_of,
     storage_parameters,
 )
 from campaigns.papers.prioritymeister.topology import NETWORK_STAGES, PmModel, Topology
-from controllers.prioritymeister.estimators import STAGES, load_profile
+from controllers.prioritymeister.estimators import load_profile
 from controllers.prioritymeister.prioritizer import PriorityPlan
 from schemas.cells.prioritymeister import PLANNED
 from schemas.durable import read_json
-from schemas.errors import StoreError, UserError, not_allowed
-from testbed.simulated import sources
+from schemas.errors import UserError, not_allowed
+from testbed.simulated import programs, sources
 from workloads.traces.reader import TraceReader
 from workloads.traces.requests import save
 
@@ -44,8 +40,6 @@ SCENARIO_SCHEMA = 1
 RESULTS_SCHEMA = 1
 NETWORKS = ("auto", "priority", "levels", "fifo", "off")
 PROGRAM = sources.DATAPLANE / "bin" / "pmsim"
-LIMIT_S = 3600.0
-"""Real seconds that a simulation may take."""
 TOPOLOGY_FILE = "topology.yaml"
 
 Progress = Callable[[float], None]
@@ -139,7 +133,7 @@ class Bound(PmModel):
 
     proven_s: float
     blocking_s: float
-    measured_s: float = 0.0
+    measured_s: float
     applies: bool
     why_not: str | None
 
@@ -183,7 +177,7 @@ class WorkloadResult(ResultModel):
     device_wait: Latencies
     device_service: Latencies
     enforcer: Enforced
-    bound: Bound | None
+    bound: Bound | None = None
     series: tuple[tuple[float, int, int, float], ...]
     trace: TraceRead
 
@@ -251,8 +245,7 @@ class Results(ResultModel):
 class Scenario:
     """Input of the simulator: its JSON, except the traces' files, which `simulate` fills in.
 
-    `slos` are latencies in seconds, None for a completion SLO; `bounds` lack the measurement, and
-    are empty without a plan.
+    `slos` are latencies in seconds, None for a completion SLO.
     """
 
     document: dict[str, Any]
@@ -261,7 +254,6 @@ class Scenario:
     mode: str
     network: str
     slos: Mapping[str, float | None]
-    bounds: Mapping[str, Bound]
 
 
 def scenario_of(
@@ -270,7 +262,7 @@ def scenario_of(
     """Return the scenario of a checked topology; workloads without a server are left out.
 
     pm, mclock and network ``priority`` need a plan of the topology, or of one that includes these
-    workloads. With a plan, results have bounds.
+    workloads.
 
     Raises:
         UserError: a name or number in the setting is unknown or out of range, or a profile cannot
@@ -347,7 +339,6 @@ def scenario_of(
         mode=setting.mode,
         network=mode,
         slos={w.name: w.slo.latency for w in topology.workloads},
-        bounds={} if plan is None else _bounds(topology, base, plan, setting, mode),
     )
 
 
@@ -414,115 +405,37 @@ def _links(topology: Topology, network: NetworkParameters) -> list[dict[str, Any
     ]
 
 
-def _bounds(
-    topology: Topology, base: Path, plan: PriorityPlan, setting: SimulationSetting, network: str
-) -> dict[str, Bound]:
-    """Return the bounds by workload.
-
-    A bound holds for a workload that keeps to its trace, if the requests of the other workloads are
-    no larger than planned. The others may do anything else (section 3.2).
-    """
-    planned = {w.name: w for w in plan.workloads}
-    general = _nothing_proven(topology, setting, network) or _larger(topology, base, setting)
-    found = {}
-    for workload in topology.workloads:
-        if workload.name not in planned:
-            continue
-        one = planned[workload.name]
-        left_out = [s for s in one.stages if network == "off" and s.stage != "storage"]
-        why_not = general
-        if why_not is None and workload.name in setting.traces:
-            why_not = "it replays another trace than was planned with"
-        elif why_not is None and workload.name in setting.closed:
-            why_not = "its requests come when others are answered, not at its trace's times"
-        elif why_not is None and device_queue(topology, workload) in setting.service:
-            why_not = "its device takes other times than were planned with"
-        elif why_not is None and one.slo_kind == "throughput" and setting.duration_s:
-            why_not = "its bound is of the whole trace"
-        found[workload.name] = Bound(
-            proven_s=one.bound - sum(s.bound for s in left_out),
-            blocking_s=one.bound_blocking - sum(s.bound_blocking for s in left_out),
-            applies=why_not is None,
-            why_not=why_not,
-        )
-    return found
-
-
-def _nothing_proven(topology: Topology, setting: SimulationSetting, network: str) -> str | None:
-    """Return a reason why no workload has a proven bound."""
-    if setting.policy != "pm":
-        return f"policy {setting.policy} proves nothing"
-    if setting.mode != "hold":
-        return "best effort lets out of profile what the bound does not count"
-    if setting.depth != 1:
-        return "more than one request may be at the device, and is not interrupted"
-    if network not in {"priority", "off"}:
-        return f"the network is {network}, not enforced as planned"
-    counted = topology.kept.frame
-    if (setting.frame or 0.0) > counted and network != "off":
-        return f"frames are longer than the {counted:g} bytes that the bound counts"
-    if setting.noise_cv > 0:
-        return "service times vary, and the bound is of estimated ones"
-    return None
-
-
-def _larger(topology: Topology, base: Path, setting: SimulationSetting) -> str | None:
-    """Return a reason if a workload replays another trace with larger requests than planned."""
-    for workload in (w for w in topology.workloads if w.name in setting.traces):
-        costs = load_profile(base / topology.device_of(workload).profile)
-        announced = TraceReader(base / workload.trace, format=workload.format, disk=workload.disk)
-        most, sent = (
-            measure_trace(reader, costs, curves=False)[0].largest
-            for reader in (announced, TraceReader(setting.traces[workload.name]))
-        )
-        if any(sent[stage] > most[stage] * (1 + 1e-12) for stage in STAGES):
-            return f"{workload.name} sends larger requests than were planned with"
-    return None
-
-
 # Runs of the simulator.
 
 
-def simulate(
-    scenario: Scenario,
-    *,
-    progress: Progress = lambda _share: None,
-    limit_s: float = LIMIT_S,
-    program: Path | None = None,
-) -> Results:
+def simulate(scenario: Scenario, *, progress: Progress = lambda _share: None) -> Results:
     """Simulate a scenario. Equal scenarios give equal results, except for real times. `progress` is
-    called with the finished share of the arrivals' time; `limit_s` is a limit in real seconds.
+    called with the finished share of the arrivals' time.
 
     Raises:
         UserError: a trace or a number of the scenario is wrong.
         StoreError: the simulator is missing, was built from other sources, died or took too long.
     """
-    if program is None:
-        program = PROGRAM
-        sources.require(program.name)
+    sources.require(PROGRAM.name)
     with tempfile.TemporaryDirectory(prefix="hotbed-pm-") as folder:
         plain = _plain_files(scenario.traces, Path(folder))
         workloads = [{**w, "trace": str(plain[w["name"]])} for w in scenario.document["workloads"]]
         document = {**scenario.document, "workloads": workloads}
-        answer = _run(program, json.dumps(document), progress, limit_s)
+        answer = programs.answer_of(PROGRAM, document, "--progress", progress=progress)
     shared = {"policy": scenario.policy, "mode": scenario.mode, "network": scenario.network}
-    found = [_with_bound(scenario, one) for one in answer["workloads"]]
+    found = [_completed(one, scenario.slos[one["name"]]) for one in answer["workloads"]]
     return Results.model_validate({**answer, **shared, "workloads": found})
 
 
-def _with_bound(scenario: Scenario, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the simulator's results of a workload with its SLO, its bound, and its trace."""
-    slo, bound = scenario.slos[found["name"]], scenario.bounds.get(found["name"])
-    if bound is not None:
-        measured = found["completed"] if slo is None else found["whole"]["latency"]["max"]
-        bound = bound.model_copy(update={"measured_s": measured})
+def _completed(found: dict[str, Any], slo_s: float | None) -> dict[str, Any]:
+    """Return the simulator's results of a workload with its SLO and its trace."""
     trace = TraceRead(
         requests=found["whole"]["requests"],
         last_arrival_s=found["last_arrival"],
         malformed=found["malformed"],
         first_malformed=found["first_malformed"] or None,
     )
-    return {**found, "slo_s": slo, "bound": bound, "trace": trace}
+    return {**found, "slo_s": slo_s, "trace": trace}
 
 
 def simulate_topology(
@@ -533,9 +446,9 @@ def simulate_topology(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _share: None,
 ) -> Results:
-    """Plan a topology and simulate it. A policy without need for a plan is simulated without bounds
-    if a queue's load is too high for planning. Errors are those of `plan_of`, `scenario_of` and
-    `simulate`."""
+    """Plan a topology and simulate it with its own traces, profiles and frames; compare with the
+    plan's bounds. A policy without need for a plan is simulated without bounds if a queue's load is
+    too high for planning. Errors are those of `plan_of`, `scenario_of` and `simulate`."""
     plan = None
     try:
         plan = plan_of(topology, file, tell)
@@ -543,7 +456,50 @@ def simulate_topology(
         if setting.policy in PLANNED or setting.network == "priority":
             raise
         tell(f"no bounds: {str(error).rstrip('.')}")
-    return simulate(scenario_of(topology, file, plan, setting), progress=progress)
+    results = simulate(scenario_of(topology, file, plan, setting), progress=progress)
+    return results if plan is None else with_bounds(results, plan, setting)
+
+
+def with_bounds(results: Results, plan: PriorityPlan, setting: SimulationSetting) -> Results:
+    """Return the results with the plan's bounds.
+
+    A bound holds for a workload that keeps to its trace, if the requests of the other workloads are
+    no larger than planned. The others may do anything else (section 3.2).
+    """
+    planned, general = {w.name: w for w in plan.workloads}, _nothing_proven(results, setting)
+    found = []
+    for workload in results.workloads:
+        one, why_not = planned[workload.name], general
+        left_out = [s for s in one.stages if results.network == "off" and s.stage != "storage"]
+        if why_not is None and workload.name in setting.closed:
+            why_not = "its requests come when others are answered, not at its trace's times"
+        elif why_not is None and one.slo_kind == "throughput" and setting.duration_s:
+            why_not = "its bound is of the whole trace"
+        longest = workload.whole.latency.max
+        bound = Bound(
+            proven_s=one.bound - sum(s.bound for s in left_out),
+            blocking_s=one.bound_blocking - sum(s.bound_blocking for s in left_out),
+            measured_s=workload.completed_s if workload.slo_s is None else longest,
+            applies=why_not is None,
+            why_not=why_not,
+        )
+        found.append(workload.model_copy(update={"bound": bound}))
+    return results.model_copy(update={"workloads": tuple(found)})
+
+
+def _nothing_proven(results: Results, setting: SimulationSetting) -> str | None:
+    """Return a reason why no workload has a proven bound."""
+    if setting.policy != "pm":
+        return f"policy {setting.policy} proves nothing"
+    if setting.mode != "hold":
+        return "best effort lets out of profile what the bound does not count"
+    if setting.depth != 1:
+        return "more than one request may be at the device, and is not interrupted"
+    if results.network not in {"priority", "off"}:
+        return f"the network is {results.network}, not enforced as planned"
+    if setting.noise_cv > 0:
+        return "service times vary, and the bound is of estimated ones"
+    return None
 
 
 def _plain_files(traces: Mapping[str, Trace], folder: Path) -> dict[str, Path]:
@@ -557,66 +513,6 @@ def _plain_files(traces: Mapping[str, Trace], folder: Path) -> dict[str, Path]:
             converted[trace] = folder / f"{len(converted)}.csv"
             save(reader, converted[trace])
     return {name: converted[trace] for name, trace in traces.items()}
-
-
-def _run(program: Path, text: str, progress: Progress, limit_s: float) -> dict[str, Any]:
-    late = threading.Event()
-    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as out:
-        given.write(text)
-        given.seek(0)
-        try:
-            process = subprocess.Popen(
-                [program, "run", "--progress"],
-                stdin=given,
-                stdout=out,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        except OSError as error:
-            raise StoreError(
-                f"the simulator {program} cannot be started ({error.strerror}): run `make setup`."
-            ) from error
-
-        def stop() -> None:
-            late.set()
-            process.kill()
-
-        timer = threading.Timer(limit_s, stop)
-        timer.start()
-        with process:
-            try:
-                complaint = _listen(process, progress)
-                process.wait()
-            finally:
-                timer.cancel()
-                process.kill()  # after an interrupt it would compute in vain
-        out.seek(0)
-        printed = out.read()
-    if late.is_set():
-        raise StoreError(f"the simulation did not end within {limit_s:g} s of real time.")
-    # A crashed Go program has the same exit code.
-    if process.returncode == 2 and complaint.startswith("pmsim: "):
-        raise UserError(complaint.removeprefix("pmsim: "))
-    try:
-        answer: dict[str, Any] = json.loads(printed)
-    except ValueError as error:
-        why = f": {complaint[:200]}" if complaint else ""
-        raise StoreError(
-            f"the simulator ended with exit code {process.returncode}{why}."
-        ) from error
-    return answer
-
-
-def _listen(process: subprocess.Popen[str], progress: Progress) -> str:
-    """Report the simulator's progress, and return its error line."""
-    assert process.stderr
-    complaint = ""
-    for line in process.stderr:
-        if line.startswith("progress "):
-            progress(float(line.split()[1]))
-        elif not complaint or line.startswith("pmsim: "):
-            complaint = line.strip()
-    return complaint
 
 
 class PmSimGround:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 from campaigns.engine.job import Job, Phases
 from campaigns.engine.write_cell import write_cell
 from schemas.cells.twochoice import BURSTS, Burst, Learning
-from schemas.errors import StoreError
 from schemas.run import Run
+from testbed.simulated import programs
 from testbed.simulated.process import PROGRAM as HOTBEDSIM
 
 BURSTS_FILE = "bursts.json"
@@ -24,8 +23,6 @@ acknowledgement, and a redirected write's record for its home, both ways."""
 
 LEARNING_SHOWN = 200
 PROGRAM = HOTBEDSIM.with_name("tcsim")
-LIMIT_S = 3600.0
-"""Real seconds that one cell may take."""
 
 ENGINE_ONLY = frozenset({"history"})
 """Parameters that the program gets in another form."""
@@ -42,7 +39,7 @@ def make(job: Job, folder: Path) -> Run:
     return write_cell(folder, job, numbers(answer) | cost, phases)
 
 
-def simulate(parameters: Burst, seed: int, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
+def simulate(parameters: Burst, seed: int, *, limit_s: float = programs.LIMIT_S) -> dict[str, Any]:
     """Return the results of a cell's bursts.
 
     Args:
@@ -53,40 +50,9 @@ def simulate(parameters: Burst, seed: int, *, limit_s: float = LIMIT_S) -> dict[
     Returns:
         ``rounds`` and ``learning``: one mapping per burst; ``loads``: writes by load of the server
         (figure 4); ``history``: P(load); ``cost``: events, processor seconds and memory, which
-        depend on this machine. See `dataplane/sim/burst`.
-
-    Raises:
-        StoreError: the program is missing, refuses, fails, or its answer is invalid.
+        depend on this machine. See `dataplane/sim/burst`, and `programs.answer_of` for errors.
     """
-    request = json.dumps(asked(parameters, seed), allow_nan=False)
-    try:
-        done = subprocess.run(
-            [PROGRAM, "run"],
-            input=request,
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
-            check=False,
-        )
-    except OSError as error:
-        raise StoreError(
-            f"the simulator {PROGRAM} cannot be started ({error.strerror}): run `make setup`."
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise StoreError(
-            f"the simulator did not end within {limit_s:g} s: {parameters.label()} is too large "
-            "for this machine, or it is busy."
-        ) from error
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[0]
-        raise StoreError(f"the simulator failed: {said.removeprefix('tcsim: ')[:300]}.")
-    try:
-        answer = json.loads(done.stdout)
-        assert isinstance(answer, dict)
-        assert {"rounds", "learning", "loads", "history", "cost"} <= set(answer)
-    except (ValueError, AssertionError) as error:
-        raise StoreError("the simulator answered nonsense: run `make setup`.") from error
-    return answer
+    return programs.answer_of(PROGRAM, asked(parameters, seed), limit_s=limit_s)
 
 
 def asked(parameters: Burst, seed: int) -> Mapping[str, Any]:
