@@ -33,14 +33,14 @@ reproduce: setup ## set up, then DLR against its baselines on a real Ceph: claim
 test: setup lint test-unit test-go test-slow test-local test-openstack ## set up, then every check and test
 
 test-unit: setup ## tests without root, network or testbed (a minute)
-	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "not local and not slow and not openstack and not soak and not golden"
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "not local and not slow and not openstack and not soak and not golden"
 
 test-go: setup ## the data plane's tests, those of concurrent packages also with the race detector
 	cd dataplane && ../tools/go test -p 4 ./... # many wait rather than compute
 	cd dataplane && ../tools/go test -p 4 -race -skip TestAnAgentStaysWithinItsMemory $(CONCURRENT)
 
 test-slow: setup ## tests without root or testbed that take longer
-	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "slow and not local and not openstack and not soak"
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "slow and not local and not openstack and not soak"
 
 test-local: setup ## tests on a testbed on this machine (root)
 	cd dataplane && $(if $(SUDO),../$(SUDO)) env HOTBED_LOCAL=1 ../tools/go test -count=1 ./cmd/queuedisk

@@ -100,8 +100,9 @@ SHARED = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of a shared testbed next to each other, with the tests that change it last."""
-    from tests.scheduling import testbed_of
+    """Put long files first, and the tests of a shared testbed next to each other, with the tests
+    that change it last."""
+    from tests.scheduling import LONG, testbed_of
 
     places: dict[pytest.Item, tuple[int, int]] = {}
     for item in items:
@@ -118,7 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     raise pytest.UsageError(
                         f"name the file of {item.nodeid} in tests/scheduling.py"
                     )
-    items.sort(key=lambda item: places.get(item, (0, 0)))
+    items.sort(key=lambda item: places.get(item, (0, 0 if LONG.match(item.nodeid) else 1)))
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,14 @@ LOOPS = {
     "ursa": re.compile(r"^tests/(?!analysis/).*/test_(bench_)?ursa"),
 }
 
+# Files that take longest, for their few tests: a process that began one of them last would end long
+# after the others.
+LONG = re.compile(
+    r"^tests/(papers/|golden/|notebooks/|docs/test_contributing|hotbed/test_(hostile|foreign)"
+    r"|analysis/test_(bundle|report|comparison|pages)|testbed/test_deploy"
+    r"|campaigns/test_(identity|dask|process_executor|notebooks))"
+)
+
 # By shared testbed, the files with its local tests.
 TESTBEDS = {
     "deployed": re.compile(
