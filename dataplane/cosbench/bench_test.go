@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/cosbench/store"
+	"hotbed/dataplane/internal/command"
 )
 
 // BenchmarkEngine measures the driver's own cost per operation (drawing, content, measuring) on a
@@ -35,13 +36,13 @@ func BenchmarkEngine(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := processorTime()
+			before := command.ProcessorTime()
 			result, err := Run(context.Background(), p, c.options)
 			if err != nil {
 				b.Fatal(err)
 			}
 			n := result.Stages[0].Operations[0].Samples
-			b.ReportMetric(float64((processorTime()-before).Nanoseconds())/float64(n), "CPU-ns/op")
+			b.ReportMetric(float64((command.ProcessorTime()-before).Nanoseconds())/float64(n), "CPU-ns/op")
 		})
 	}
 }

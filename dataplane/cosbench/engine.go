@@ -7,10 +7,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"hotbed/dataplane/cosbench/store"
+	"hotbed/dataplane/internal/command"
 )
 
 // Rate is an open loop: operations of each normal work begin at scheduled times instead of when a
@@ -302,9 +302,9 @@ func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error 
 	for _, run := range l.runs {
 		l.tallies = append(l.tallies, newWorkTally(run))
 	}
-	before := processorTime()
+	before := command.ProcessorTime()
 	err := l.run(ctx)
-	s.Processor = processorTime() - before
+	s.Processor = command.ProcessorTime() - before
 	s.enter("closing")
 	closeAll(l.runs)
 	l.finish()
@@ -390,15 +390,6 @@ func (r *workRun) work(ctx context.Context, stop func()) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
-}
-
-// processorTime returns the CPU time of this process.
-func processorTime() time.Duration {
-	var used syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
-		return 0
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // measure takes the workers' samples four times a second, makes the series' rows and sends progress,

@@ -2,9 +2,10 @@ package enforcer
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/internal/command"
 )
 
 // BenchmarkDecisions counts the arrival, dispatch and end of one request as one decision. Every
@@ -44,7 +45,7 @@ func decide(b *testing.B, policy Policy, workloads int) {
 	free = free[2*workloads:]
 	b.ReportAllocs()
 	b.ResetTimer()
-	before := processor()
+	before := command.ProcessorTime()
 	for i := range b.N {
 		now += apart
 		r := free[len(free)-1]
@@ -59,14 +60,5 @@ func decide(b *testing.B, policy Policy, workloads int) {
 		e.Done(now, got)
 		free = append(free, got)
 	}
-	b.ReportMetric(float64(b.N)/(processor()-before).Seconds(), "decisions/cpu-s")
-}
-
-// processor returns this process's processor time, which other processes do not affect.
-func processor() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	b.ReportMetric(float64(b.N)/(command.ProcessorTime()-before).Seconds(), "decisions/cpu-s")
 }

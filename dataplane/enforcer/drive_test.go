@@ -55,7 +55,7 @@ func drive(t *testing.T, e *Enforcer, jobs []job, changes ...change) []served {
 			}
 			id := r.Data.(int)
 			index[r] = len(out)
-			out = append(out, served{job: jobs[id], id: id, dispatched: now, inProfile: r.InProfile()})
+			out = append(out, served{job: jobs[id], id: id, dispatched: now, inProfile: r.inProfile})
 			free = max(free, now) + time.Duration(math.Round(r.Cost*1e9))
 			ends[r] = free
 			running = append(running, r)

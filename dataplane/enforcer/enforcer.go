@@ -57,9 +57,6 @@ const (
 // Arrived returns the arrival time.
 func (r *Request) Arrived() time.Duration { return r.arrived }
 
-// InProfile reports if all buckets had room for a request that pm dispatched.
-func (r *Request) InProfile() bool { return r.inProfile }
-
 // flow is the queue of a workload, with the policies' state.
 type flow struct {
 	spec       Workload

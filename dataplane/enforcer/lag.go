@@ -8,8 +8,8 @@ import "time"
 // A bound from costs holds for a server that does `cost` of work in `cost` seconds. A real server
 // differs from request to request, and its front end takes additional time. Consider a request that
 // is done at time c. Its turn begins when it, or any other request waiting at its dispatch, was
-// eligible (Eligible), but not before the previous request was done. From then on the server had
-// work, whatever caused the delay. Then
+// eligible (it had come, and its token buckets let it pass), but not before the previous request was
+// done. From then on the server had work, whatever caused the delay. Then
 //
 //	behind = max(0, behind of the previous request) + (c - begin of its turn) - cost
 //
@@ -52,7 +52,3 @@ func (s *Service) restart() { *s = Service{last: s.last} }
 
 // Service returns the measurements since the parameters took effect.
 func (e *Enforcer) Service() Service { return e.service }
-
-// Eligible returns the earliest time at which a request could be served: its arrival, or when its
-// token buckets let it pass.
-func (r *Request) Eligible() time.Duration { return r.eligible }

@@ -81,7 +81,7 @@ func TestTheLagCountsWhatOthersWaitedWhileNobodyLooked(t *testing.T) {
 		}
 		e.Done(at+10*ms, r)
 	}
-	if got := low[1].Eligible(); got != 20*ms {
+	if got := low[1].eligible; got != 20*ms {
 		t.Errorf("eligible at %v", got)
 	}
 	// From 20 to 45 ms, for work of 20 ms.

@@ -1,13 +1,12 @@
 package enforcer
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"io"
 	"math"
-	"strings"
 	"time"
+
+	"hotbed/dataplane/internal/limits"
 )
 
 // Policy is the name of a policy.
@@ -52,34 +51,8 @@ const (
 	BestEffort Mode = "best-effort"
 )
 
-// MaxDepth is the maximum number of outstanding requests.
-const MaxDepth = 1 << 16
-
-// Span is a duration in JSON: seconds as a number, or text such as "50ms".
-type Span time.Duration
-
-// UnmarshalJSON reads either form.
-func (s *Span) UnmarshalJSON(text []byte) error {
-	var seconds float64
-	if err := json.Unmarshal(text, &seconds); err == nil {
-		if !(math.Abs(seconds) < 1e9) {
-			return fmt.Errorf("%s is not a time; write seconds, or text such as \"50ms\"", text)
-		}
-		*s = Span(math.Round(seconds * 1e9))
-		return nil
-	}
-	var word string
-	if err := json.Unmarshal(text, &word); err == nil {
-		if d, err := time.ParseDuration(word); err == nil {
-			*s = Span(d)
-			return nil
-		}
-	}
-	return fmt.Errorf("%s is not a time; write seconds, or text such as \"50ms\"", text)
-}
-
-// MarshalJSON writes seconds.
-func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+// Span is a duration in JSON.
+type Span = limits.Span
 
 // Workload configures a workload. A policy uses only its own fields.
 type Workload struct {
@@ -90,12 +63,12 @@ type Workload struct {
 	// the device; a request must fit into all buckets. None: no limit.
 	Pairs [][2]float64 `json:"pairs,omitempty"`
 	// SLO (edf, byslo, cake): 0 means none, for example for throughput workloads.
-	SLO Span `json:"slo,omitempty"`
+	SLO Span `json:"slo,omitempty" limits:"0 1e9"`
 	// Weight (ps, cake, mclock): 0 means 1.
-	Weight float64 `json:"weight,omitempty"`
+	Weight float64 `json:"weight,omitempty" limits:"0 1e9"`
 	// Reservation and Limit (mclock): seconds of the device per second, 0 for none.
-	Reservation float64 `json:"reservation,omitempty"`
-	Limit       float64 `json:"limit,omitempty"`
+	Reservation float64 `json:"reservation,omitempty" limits:"0 1e9"`
+	Limit       float64 `json:"limit,omitempty" limits:"0 1e9"`
 	// BestEffort (pm): never in profile; served when nothing in profile waits.
 	BestEffort bool `json:"best_effort,omitempty"`
 }
@@ -105,11 +78,11 @@ type Workload struct {
 // 1/perf), above Upper by max(1-Step, Upper/perf). Weights are normalised to a sum of 1, none below
 // Floor.
 type CakeParameters struct {
-	Interval   Span    `json:"interval,omitempty"`   // 10 s
-	Percentile float64 `json:"percentile,omitempty"` // 0.99
-	Step       float64 `json:"step,omitempty"`       // 0.1
-	Upper      float64 `json:"upper,omitempty"`      // 1.2
-	Floor      float64 `json:"floor,omitempty"`      // 0.01, or half an even share if that is less
+	Interval   Span    `json:"interval,omitempty" limits:"1e-3 1e9"`  // 10 s
+	Percentile float64 `json:"percentile,omitempty" limits:"1e-9 1"`  // 0.99
+	Step       float64 `json:"step,omitempty" limits:"1e-9 0.999999"` // 0.1
+	Upper      float64 `json:"upper,omitempty" limits:"1 1e9"`        // 1.2
+	Floor      float64 `json:"floor,omitempty"`                       // 0.01, or half an even share if that is less
 }
 
 // Parameters configures an enforcer.
@@ -118,22 +91,9 @@ type Parameters struct {
 	// Mode (pm): empty means hold.
 	Mode Mode `json:"mode,omitempty"`
 	// Depth is the maximum number of outstanding requests; 0 means unlimited.
-	Depth     int            `json:"depth"`
+	Depth     int            `json:"depth" limits:"0 65536"`
 	Cake      CakeParameters `json:"cake"`
 	Workloads []Workload     `json:"workloads"`
-}
-
-// DecodeStrict reads JSON into out and rejects unknown fields.
-func DecodeStrict(text []byte, out any) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(out); err != nil {
-		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return fmt.Errorf("there is more after the JSON document")
-	}
-	return nil
 }
 
 // Validate returns an error of one sentence if the parameters are invalid.
@@ -142,11 +102,9 @@ func (p Parameters) Validate() error {
 	return err
 }
 
-func known(p Policy) bool { _, ok := policies[p]; return ok }
-
 // checked returns a copy with defaults filled in.
 func (p Parameters) checked() (Parameters, error) {
-	if !known(p.Policy) {
+	if policies[p.Policy] == nil {
 		return p, fmt.Errorf("policy is %q; there are %q", p.Policy, Policies)
 	}
 	if p.Mode == "" {
@@ -155,8 +113,6 @@ func (p Parameters) checked() (Parameters, error) {
 	switch {
 	case p.Mode != Hold && p.Mode != BestEffort:
 		return p, fmt.Errorf("mode is %q; there are %q and %q", p.Mode, Hold, BestEffort)
-	case p.Depth < 0 || p.Depth > MaxDepth:
-		return p, fmt.Errorf("depth is %d; allowed is 0 (no limit) to %d", p.Depth, MaxDepth)
 	case len(p.Workloads) == 0:
 		return p, fmt.Errorf("there are no workloads; name at least one")
 	}
@@ -177,22 +133,18 @@ func (p Parameters) checked() (Parameters, error) {
 		workloads[i] = w
 	}
 	p.Workloads = workloads
-	return p, p.Cake.fill(len(workloads))
+	if err := p.Cake.fill(len(workloads)); err != nil {
+		return p, err
+	}
+	return p, limits.Check(p)
 }
 
 func (w Workload) check() error {
 	if w.Name == "" {
 		return fmt.Errorf("a workload has no name; give each one")
 	}
-	for _, value := range []struct {
-		what string
-		v    float64
-	}{{"weight", w.Weight}, {"reservation", w.Reservation}, {"limit", w.Limit},
-		{"slo", time.Duration(w.SLO).Seconds()}} {
-		if !(value.v >= 0 && value.v <= 1e9) {
-			return fmt.Errorf("workload %q: %s is %g; write a number from 0 to 1e9", w.Name, value.what,
-				value.v)
-		}
+	if err := limits.Check(w); err != nil {
+		return fmt.Errorf("workload %q: %w", w.Name, err)
 	}
 	if w.Weight != 0 && w.Weight < 1e-9 {
 		return fmt.Errorf("workload %q: weight is %g; write at least 1e-9", w.Name, w.Weight)
@@ -212,33 +164,13 @@ func (w Workload) check() error {
 
 // fill sets missing values; n is the number of workloads.
 func (c *CakeParameters) fill(n int) error {
-	if c.Interval == 0 {
-		c.Interval = Span(10 * time.Second)
-	}
-	if c.Percentile == 0 {
-		c.Percentile = 0.99
-	}
-	if c.Step == 0 {
-		c.Step = 0.1
-	}
-	if c.Upper == 0 {
-		c.Upper = 1.2
-	}
-	if c.Floor == 0 {
-		c.Floor = math.Min(0.01, 0.5/float64(n))
-	}
-	switch {
-	case c.Interval < Span(time.Millisecond):
-		return fmt.Errorf("cake: interval is %v; write at least 1ms", time.Duration(c.Interval))
-	case !(c.Percentile > 0 && c.Percentile <= 1):
-		return fmt.Errorf("cake: percentile is %g; write a share above 0 and up to 1", c.Percentile)
-	case !(c.Step > 0 && c.Step < 1):
-		return fmt.Errorf("cake: step is %g; write a share between 0 and 1", c.Step)
-	case !(c.Upper >= 1):
-		return fmt.Errorf("cake: upper is %g; write at least 1", c.Upper)
-	case !(c.Floor > 0 && c.Floor*float64(n) <= 1):
-		return fmt.Errorf("cake: floor is %g; write a share above 0 that %d workloads can all have",
-			c.Floor, n)
+	c.Interval = cmp.Or(c.Interval, Span(10*time.Second))
+	c.Percentile = cmp.Or(c.Percentile, 0.99)
+	c.Step = cmp.Or(c.Step, 0.1)
+	c.Upper = cmp.Or(c.Upper, 1.2)
+	c.Floor = cmp.Or(c.Floor, math.Min(0.01, 0.5/float64(n)))
+	if !(c.Floor > 0 && c.Floor*float64(n) <= 1) {
+		return fmt.Errorf("cake.floor is %g; write a share above 0 that %d workloads can all have", c.Floor, n)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/internal/limits"
 )
 
 const whole = `{"policy": "pm", "mode": "best-effort", "depth": 8, "workloads": [
@@ -15,7 +17,7 @@ const whole = `{"policy": "pm", "mode": "best-effort", "depth": 8, "workloads": 
 
 func parse(text []byte) (Parameters, error) {
 	var p Parameters
-	if err := DecodeStrict(text, &p); err != nil {
+	if err := limits.Decode(text, &p); err != nil {
 		return p, err
 	}
 	return p.checked()
@@ -43,15 +45,15 @@ func TestParametersAreReadFromJSON(t *testing.T) {
 
 func TestBadParametersGetASentence(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:                                  "cannot unmarshal",
-		`{"policy": "pm"`:                     "unexpected EOF",
-		`{"policy": "pm"} x`:                  "more after",
-		`{"policy": "pm", "burst": 1}`:        `unknown field "burst"`,
-		`{"policy": "fifo"}`:                  `policy is "fifo"`,
-		`{"policy": "pm"}`:                    "no workloads",
-		`{"policy": "pm", "depth": -1}`:       "depth is -1",
-		`{"policy": "pm", "mode": "no"}`:      `mode is "no"`,
-		`{"policy": "pm", "workloads": [{}]}`: "no name",
+		`[]`:                           "cannot unmarshal",
+		`{"policy": "pm"`:              "unexpected EOF",
+		`{"policy": "pm"} x`:           "more after",
+		`{"policy": "pm", "burst": 1}`: `unknown field "burst"`,
+		`{"policy": "fifo"}`:           `policy is "fifo"`,
+		`{"policy": "pm"}`:             "no workloads",
+		`{"policy": "pm", "depth": -1, "workloads": [{"name": "a"}]}`:                             "depth is -1",
+		`{"policy": "pm", "mode": "no"}`:                                                          `mode is "no"`,
+		`{"policy": "pm", "workloads": [{}]}`:                                                     "no name",
 		`{"policy": "pm", "workloads": [{"name": "a"}, {"name": "a"}]}`:                           "twice",
 		`{"policy": "pm", "workloads": [{"name": "a", "pairs": [[0, 1]]}]}`:                       "pairs[0]",
 		`{"policy": "pm", "workloads": [{"name": "a", "pairs": [[1e31, 1]]}]}`:                    "at most 1e30",

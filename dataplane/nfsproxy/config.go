@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/internal/units"
 )
 
@@ -181,7 +182,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 // ParseParameters parses parameters from JSON; the error is one sentence.
 func ParseParameters(text []byte) (Parameters, error) {
 	var p Parameters
-	if err := enforcer.DecodeStrict(text, &p); err != nil {
+	if err := limits.Decode(text, &p); err != nil {
 		return p, fmt.Errorf("the parameters cannot be read: %w", err)
 	}
 	_, _, err := p.checked()
@@ -208,7 +209,7 @@ func LoadConfig(path string) (Config, error) {
 // ParseConfig parses a configuration from JSON; the error is one sentence.
 func ParseConfig(text []byte) (Config, error) {
 	var c Config
-	if err := enforcer.DecodeStrict(text, &c); err != nil {
+	if err := limits.Decode(text, &c); err != nil {
 		return c, fmt.Errorf("it cannot be read: %w", err)
 	}
 	return c, c.check()

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
@@ -115,7 +115,7 @@ func (r *rig) balanced() {
 
 func parameters(text string) Parameters {
 	var p Parameters
-	if err := enforcer.DecodeStrict([]byte(text), &p); err != nil {
+	if err := limits.Decode([]byte(text), &p); err != nil {
 		panic(err)
 	}
 	if len(p.Workloads) == 0 {

@@ -1,7 +1,6 @@
 package nfssim
 
 import (
-	"syscall"
 	"time"
 
 	"hotbed/dataplane/sim"
@@ -228,13 +227,4 @@ func (q *queue) result(length time.Duration) QueueResult {
 		r.Utilisation = q.byLimit.Seconds() / length.Seconds()
 	}
 	return r
-}
-
-// processorTime returns the CPU time of this process on all CPUs.
-func processorTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

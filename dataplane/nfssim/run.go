@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/traces"
 	"hotbed/dataplane/sim"
 )
@@ -27,7 +28,7 @@ func Run(scenario Scenario, open Opener, progress func(share float64)) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	wall, cpu := time.Now(), processorTime()
+	wall, cpu := time.Now(), command.ProcessorTime()
 	for _, c := range s.clients {
 		c.feed = c.trace.Feed(c.spec.Repeat)
 		defer c.feed.Close()
@@ -59,7 +60,7 @@ func Run(scenario Scenario, open Opener, progress func(share float64)) (*Result,
 		return nil, s.err
 	}
 	r := s.result(length)
-	r.CPU, r.Wall = (processorTime() - cpu).Seconds(), time.Since(wall).Seconds()
+	r.CPU, r.Wall = (command.ProcessorTime() - cpu).Seconds(), time.Since(wall).Seconds()
 	return r, nil
 }
 

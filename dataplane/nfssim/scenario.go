@@ -16,6 +16,7 @@ import (
 	"fmt"
 
 	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/limits"
 )
 
 // Schema is the version of the scenario and of the result.
@@ -95,7 +96,7 @@ type Workload struct {
 // ParseScenario parses a scenario; the error is one sentence.
 func ParseScenario(text []byte) (Scenario, error) {
 	var s Scenario
-	if err := enforcer.DecodeStrict(text, &s); err != nil {
+	if err := limits.Decode(text, &s); err != nil {
 		return s, fmt.Errorf("the scenario cannot be read: %w", err)
 	}
 	return s, s.check()

@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/internal/command"
 )
 
 // recorder records the arguments and times of events.
@@ -264,21 +265,12 @@ func benchmarkHold(b *testing.B, n int) {
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	used := cpuTime()
+	used := command.ProcessorTime()
 	for range b.N {
 		k.step(math.MaxInt64)
 	}
 	// Processor time is not affected by other processes.
-	b.ReportMetric(float64(b.N)/(cpuTime()-used).Seconds()/1e6, "Mevents/cpu-s")
-}
-
-// cpuTime returns this process's processor time.
-func cpuTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	b.ReportMetric(float64(b.N)/(command.ProcessorTime()-used).Seconds()/1e6, "Mevents/cpu-s")
 }
 
 func BenchmarkHold10(b *testing.B)      { benchmarkHold(b, 10) }

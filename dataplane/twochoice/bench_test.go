@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/internal/command"
 )
 
 // liveEntries is the number of live entries for the redirect table's measurements.
@@ -50,7 +51,7 @@ func BenchmarkRedirect(b *testing.B) {
 			var dead []Entry
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := processor()
+			before := command.ProcessorTime()
 			for range b.N {
 				o, r := next()
 				dead = create(b, t, o, r, dead[:0])
@@ -63,7 +64,7 @@ func BenchmarkRedirect(b *testing.B) {
 			var pieces []Piece
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := processor()
+			before := command.ProcessorTime()
 			for range b.N {
 				o, r := next()
 				pieces = t.Query(o, r, pieces[:0])
@@ -116,7 +117,7 @@ func BenchmarkSchedulers(b *testing.B) {
 			var placed []Placement
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := processor()
+			before := command.ProcessorTime()
 			for i := 0; i < b.N; i += len(writes) {
 				now := time.Duration(i) * 100 * time.Microsecond
 				for k := range writes {
@@ -138,21 +139,12 @@ func BenchmarkSchedulers(b *testing.B) {
 					detectors[r.Server].Settle(now, r.Ticket, chosen)
 				}
 			}
-			b.ReportMetric(float64(b.N)/(processor()-before).Seconds(), "decisions/cpu-s")
+			b.ReportMetric(float64(b.N)/(command.ProcessorTime()-before).Seconds(), "decisions/cpu-s")
 		})
 	}
 }
 
 // report reports processor time per operation, which other processes do not affect.
 func report(b *testing.B, before time.Duration) {
-	b.ReportMetric(float64((processor()-before).Microseconds())/float64(b.N), "cpu-us/op")
-}
-
-// processor returns this process's processor time.
-func processor() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	b.ReportMetric(float64((command.ProcessorTime()-before).Microseconds())/float64(b.N), "cpu-us/op")
 }

@@ -1,9 +1,7 @@
 package twochoice
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -52,31 +50,8 @@ const (
 	Operations Metric = "operations" // operations in flight
 )
 
-// Span is a duration in JSON: seconds as a number, or text such as "50ms".
-type Span time.Duration
-
-// UnmarshalJSON reads either form.
-func (s *Span) UnmarshalJSON(text []byte) error {
-	var seconds float64
-	var word string
-	if err := json.Unmarshal(text, &seconds); err == nil && math.Abs(seconds) < 1e9 {
-		*s = Span(math.Round(seconds * 1e9))
-		return nil
-	}
-	if err := json.Unmarshal(text, &word); err == nil {
-		if d, err := time.ParseDuration(word); err == nil {
-			*s = Span(d)
-			return nil
-		}
-	}
-	return fmt.Errorf("%s is not a time; write seconds, or text such as \"50ms\"", text)
-}
-
-// Seconds returns the span in seconds.
-func (s Span) Seconds() float64 { return time.Duration(s).Seconds() }
-
-// MarshalJSON writes seconds.
-func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(s.Seconds()) }
+// Span is a duration in JSON.
+type Span = limits.Span
 
 // PrequalParameters configures Prequal's rule; the defaults are those of its paper.
 type PrequalParameters struct {

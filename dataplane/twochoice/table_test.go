@@ -344,22 +344,6 @@ func redirect(t *testing.T, table *Table, o Object, r Range, at Location) Record
 	return record
 }
 
-func TestAReturnLeavesWhatCameAfterItsPullStarted(t *testing.T) { // figure 10
-	table := newTable()
-	redirect(t, table, "o", Range{100, 200}, Location{1, 1})
-	started, _ := table.Last()
-	newer := redirect(t, table, "o", Range{150, 250}, Location{2, 2})
-	dead, err := table.Apply(table.Return(0, "o", Range{100, 200}, started), nil)
-	if err != nil || len(dead) != 1 || dead[0].Location.Fragment != 1 {
-		t.Fatalf("dead are %v (%v)", dead, err)
-	}
-	want := []Piece{{Range{100, 150}, Location{home, 0}, 100, 0},
-		{Range{150, 250}, Location{2, 2}, 0, newer.Receipt}}
-	if got := query(t, table, "o", Range{100, 250}); !slices.Equal(got, want) {
-		t.Fatalf("the range is at %v", got)
-	}
-}
-
 func TestARecordThatCannotBeIsRefused(t *testing.T) {
 	entry := Record{Kind: Redirected, Object: "o", Range: Range{10, 20}, Receipt: 6, Location: Location{1, 7}}
 	piece := Record{Kind: Held, Object: "o", Range: Range{10, 20}, Receipt: 6, Location: Location{1, 7}, Origin: Range{0, 40}}
@@ -380,43 +364,6 @@ func TestARecordThatCannotBeIsRefused(t *testing.T) {
 		for _, r := range []Record{one, two} {
 			if _, err := table.Apply(r, nil); err == nil || table.Len() != 0 {
 				t.Errorf("%s is taken: %+v", what, r)
-			}
-		}
-	}
-}
-
-func TestACursorMeetsAllThatIsRedirected(t *testing.T) {
-	table := newTable()
-	random := rand.New(rand.NewPCG(3, 3))
-	want := map[Object]uint64{}
-	for i := range 50 {
-		o := Object(rune('a' + i%7))
-		redirect(t, table, o, Range{uint64(i) * 10, uint64(i)*10 + 5 + random.Uint64N(20)},
-			Location{1, uint64(i)})
-	}
-	for o := range table.objects {
-		for _, p := range query(t, table, o, Range{0, 10_000}) {
-			if p.Receipt > 0 {
-				want[o] += p.Range.Len()
-			}
-		}
-	}
-	var cursor Cursor
-	for round := range 2 {
-		got := map[Object]uint64{}
-		for {
-			p, e, ok := table.Next(&cursor)
-			if !ok {
-				break
-			}
-			if p.Receipt != e.Receipt || p.Range.Start < e.Range.Start || p.Range.End > e.Range.End {
-				t.Fatalf("piece %v is given with entry %v", p, e)
-			}
-			got[e.Object] += p.Range.Len()
-		}
-		for o := range want {
-			if got[o] != want[o] {
-				t.Fatalf("round %d met %v, and there is %v", round, got, want)
 			}
 		}
 	}

@@ -5,13 +5,11 @@
 package apps
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 )
@@ -80,13 +78,8 @@ func LoadPlan(path string, agents int) (Plan, error) {
 		return Plan{}, fmt.Errorf("the plan cannot be read: %w", err)
 	}
 	p := Plan{Patience: twochoice.Span(time.Hour)}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&p); err != nil {
+	if err := limits.Decode(text, &p); err != nil {
 		return p, fmt.Errorf("the plan %s cannot be read: %w", path, err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return p, fmt.Errorf("the plan %s cannot be read: there is more after the JSON document", path)
 	}
 	if err := p.complete(agents); err != nil {
 		return p, fmt.Errorf("the plan %s: %w", path, err)

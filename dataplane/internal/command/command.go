@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +48,15 @@ func Terminal() io.Writer {
 		return os.Stderr
 	}
 	return nil
+}
+
+// ProcessorTime returns the CPU time of this process on all CPUs, which other processes do not affect.
+func ProcessorTime() time.Duration {
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func status(out io.Writer, name string, err error) int {

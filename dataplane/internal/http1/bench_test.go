@@ -11,9 +11,10 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/internal/command"
 )
 
 // serving is set if the test program is the benchmark's server: a separate process, so that only
@@ -66,15 +67,6 @@ func benchmarkServer(b *testing.B) string {
 	return url
 }
 
-// processor returns this process's CPU time so far.
-func processor() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkRequest measures the CPU time per request, of this client and of net/http's.
 func BenchmarkRequest(b *testing.B) {
 	url := benchmarkServer(b)
@@ -123,13 +115,13 @@ func BenchmarkRequest(b *testing.B) {
 					}
 					b.ReportAllocs()
 					b.ResetTimer()
-					before := processor()
+					before := command.ProcessorTime()
 					for range b.N {
 						if err := do(method, size); err != nil {
 							b.Fatal(err)
 						}
 					}
-					b.ReportMetric(float64((processor()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+					b.ReportMetric(float64((command.ProcessorTime()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 				})
 			}
 		}

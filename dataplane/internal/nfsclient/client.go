@@ -165,12 +165,6 @@ func (c *Client) nfs(what string, procedure uint32, arguments func(*sunrpc.Encod
 	return d, nil
 }
 
-// Null calls the procedure that does nothing.
-func (c *Client) Null() error {
-	_, err := c.Call(nfs3.Program, nfs3.Version, nfs3.ProcNull, nil)
-	return err
-}
-
 // Mount returns the handle of an export's root, by the mount protocol.
 func (c *Client) Mount(export string) ([]byte, error) {
 	d, err := c.Call(nfs3.MountProgram, nfs3.MountVersion, nfs3.MountMnt,

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/redirectlog"
@@ -439,7 +440,7 @@ func BenchmarkCompact(b *testing.B) {
 	d, path := mustOpen(b)
 	op := snapshot()
 	b.ResetTimer()
-	before := processor()
+	before := command.ProcessorTime()
 	for range b.N {
 		must(b, d, op)
 	}
@@ -456,7 +457,7 @@ func BenchmarkOpen(b *testing.B) {
 	must(b, d, snapshot())
 	d.end(b)
 	b.ResetTimer()
-	before := processor()
+	before := command.ProcessorTime()
 	for range b.N {
 		d, found, err := open(b, path)
 		if err != nil || len(found.Records) != liveEntries {
@@ -475,13 +476,5 @@ func BenchmarkOpen(b *testing.B) {
 
 // report reports processor time per operation, which other processes do not affect.
 func report(b *testing.B, before time.Duration) {
-	b.ReportMetric(1e3*(processor()-before).Seconds()/float64(b.N), "cpu-ms/op")
-}
-
-func processor() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	b.ReportMetric(1e3*(command.ProcessorTime()-before).Seconds()/float64(b.N), "cpu-ms/op")
 }

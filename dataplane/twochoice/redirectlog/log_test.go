@@ -186,33 +186,6 @@ func TestALogWhoseSyncFailedIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// blank is a file that contains nothing and accepts everything.
-type blank struct{ redirectlog.File }
-
-func (blank) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
-func (blank) Sync() error                            { return nil }
-
-// blanks creates blank files.
-type blanks struct{ *simdisk.Disk }
-
-func (blanks) Create(string) (redirectlog.File, error) { return blank{}, nil }
-func (blanks) Rename(string, string) error             { return nil }
-func (blanks) SyncFolder() error                       { return nil }
-
-func TestAnAppendReusesItsBuffers(t *testing.T) {
-	j, _, _ := mustOpen(t, blanks{simdisk.New(nil)})
-	entries := slices.Repeat([][]byte{make([]byte, 100)}, 50)
-	once := func() {
-		if err := j.Append(entries); err != nil {
-			t.Fatal(err)
-		}
-	}
-	once()                                           // makes the buffers
-	if n := testing.AllocsPerRun(200, once); n > 2 { // the tail, and for the checksum
-		t.Errorf("an append allocates %v times", n)
-	}
-}
-
 // written returns a log of several appends after a rewrite, its contents after each append, and
 // each frame's start. The last append is longer than two sectors.
 func written(t testing.TB, rewritten bool) (log []byte, contents []string, starts []int64) {

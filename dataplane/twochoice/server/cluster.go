@@ -10,19 +10,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"math/big"
 	"net"
 	"os"
 	"runtime/debug"
-	"strings"
 	"time"
 
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 )
@@ -40,19 +38,19 @@ type Cluster struct {
 	// Scheduler configures schedulers and load detectors.
 	Scheduler twochoice.Parameters `json:"scheduler"`
 	// Batch is the maximum number of a client node's writes in one collaborative probe.
-	Batch int `json:"batch"`
+	Batch int `json:"batch" limits:"1 1e9"`
 	// Maintainer configures how an agent brings data home.
 	Maintainer Maintainer `json:"maintainer"`
 	// Patience is a client's wait for an answer before it retries, ProbePatience the wait for a
 	// probe. Attempts limits the retries.
-	Patience      twochoice.Span `json:"patience"`
-	ProbePatience twochoice.Span `json:"probe_patience"`
-	Attempts      int            `json:"attempts"`
+	Patience      twochoice.Span `json:"patience" limits:"1e-9 1e9"`
+	ProbePatience twochoice.Span `json:"probe_patience" limits:"1e-9 1e9"`
+	Attempts      int            `json:"attempts" limits:"1 1e9"`
 	// Memory is an agent's memory in bytes for requests, their disk operations, and answers. Excess
 	// requests get Busy. 0 means two fifths of GOMEMLIMIT, or 256 MiB without it.
 	Memory int64 `json:"memory"`
 	// Connections is an agent's maximum number of connections from clients and agents.
-	Connections int `json:"connections"`
+	Connections int `json:"connections" limits:"2 1048576"`
 }
 
 // Maintainer configures metadata maintainers (section V.C) and the sweep.
@@ -60,9 +58,9 @@ type Maintainer struct {
 	twochoice.MaintainerParameters
 	Off bool `json:"off"`
 	// IdleOps is the maximum operations in flight of an idle node.
-	IdleOps int `json:"idle_ops"`
+	IdleOps int `json:"idle_ops" limits:"0 1e9"`
 	// Orphans is the age of a fragment at which its store asks if it is still needed.
-	Orphans twochoice.Span `json:"orphans"`
+	Orphans twochoice.Span `json:"orphans" limits:"1e-9 1e9"`
 }
 
 // leastMemory is the minimum memory for requests.
@@ -97,13 +95,8 @@ func LoadCluster(path string) (Cluster, error) {
 		return Cluster{}, fmt.Errorf("the cluster file cannot be read: %w", err)
 	}
 	c := DefaultCluster()
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return c, fmt.Errorf("the cluster file %s cannot be read: %s", path, strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return c, fmt.Errorf("the cluster file %s cannot be read: there is more after the JSON document", path)
+	if err := limits.Decode(text, &c); err != nil {
+		return c, fmt.Errorf("the cluster file %s cannot be read: %w", path, err)
 	}
 	if err := c.Check(); err != nil {
 		return c, fmt.Errorf("the cluster file %s: %w", path, err)
@@ -131,21 +124,13 @@ func (c Cluster) Check() error {
 		return fmt.Errorf("object_size is %d; allowed are 1 to %d bytes", c.ObjectSize, uint64(protocol.MaxOffset))
 	case c.Scheduler.Scheduler == twochoice.Oracle:
 		return fmt.Errorf("the scheduler is the oracle, which needs the true queues of all servers; that is for simulations")
-	case c.Batch < 1 || c.Attempts < 1:
-		return fmt.Errorf("batch is %d and attempts %d; both are at least 1", c.Batch, c.Attempts)
-	case c.Maintainer.IdleOps < 0 || c.Maintainer.Orphans <= 0:
-		return fmt.Errorf("maintainer.idle_ops is 0 or more, and maintainer.orphans a time above 0")
 	case c.Maintainer.Bytes > protocol.MaxData:
 		return fmt.Errorf("maintainer.bytes is %d; allowed are up to %d", c.Maintainer.Bytes, protocol.MaxData)
 	case c.Memory != 0 && (c.Memory < leastMemory || c.Memory < 2*int64(c.Maintainer.Bytes)):
 		return fmt.Errorf("memory is %d; an agent needs at least %d bytes for requests, and twice maintainer.bytes; 0 leaves it to "+
 			"the agent", c.Memory, leastMemory)
-	case c.Connections < 2 || c.Connections > 1<<20:
-		return fmt.Errorf("connections is %d; allowed are 2 to %d", c.Connections, 1<<20)
-	case c.Patience <= 0 || c.ProbePatience <= 0:
-		return fmt.Errorf("patience and probe_patience are times above 0")
 	}
-	return c.Scheduler.Validate()
+	return cmp.Or(limits.Check(c), c.Scheduler.Validate())
 }
 
 // Home returns the home of an object.
