@@ -11,6 +11,7 @@ import pytest
 from hotbed.exit_codes import EXIT_USER
 from tests.hotbed.pm_commands import write_trace
 from tests.hotbed.runner import hotbed
+from tests.hotbed.ursa_cli import write
 
 MISTAKES = {
     "bundle --artifacts HERE/artifacts": {
@@ -49,6 +50,21 @@ MISTAKES = {
         "--max-move-cost -1": "max-move-cost",
         "--seed -1": "seed",
         "--swap-success 2": "probability",
+    },
+    "ursa plan HERE/small.npz": {
+        "--spread 1": "the instance has 1 levels",
+        "--rounds 3": "without a budget one round does it all",
+        "--max-moves -1": "max-moves: -1",
+        "--max-moves 1 --rounds 0": "rounds: 0",
+        "--budget 5": "needs an array bytes",
+        "--max-moves 1 --method joint": "method joint is for",
+    },
+    "ursa rounds HERE/small.npz": {
+        "--random 2": "random: 2.0",
+        "--random 0.1 --rounds -1": "rounds: -1",
+        "HERE/small.npz --random 0.1": "not both",
+        "--time-limit 0": "time-limit",
+        "HERE/small.npz": "lacks partition",
     },
     "ursa generate --partitions 10 --out HERE/a.npz": {
         "--nodes ten": "nodes: 'ten'",
@@ -114,12 +130,13 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a bundle without a manifest, a trace and a workload."""
+    """Return a folder with a bundle without a manifest, a trace, an instance and a workload."""
     folder = tmp_path_factory.mktemp("here")
     with zipfile.ZipFile(folder / "empty.zip", "w") as opened:
         opened.writestr("x", b"x")
     (folder / "artifacts").mkdir()
     write_trace(folder / "t.csv", n=9)
+    write(folder / "small.npz")
     (folder / "w.xml").write_text("<workload name='w'/>")
     return folder
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ursa_cli import answer, refused, write
+from ursa_cli import answer, write
 
 from tests.hotbed.runner import run
 
@@ -36,25 +36,6 @@ def test_generate_plan_check(more, tmp_path, capsys):
     code, text, _ = run(capsys, "ursa", "plan", path)
     assert code == 0
     assert "hot after swaps" in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--spread", "1"], "the instance has 1 levels"),
-        (["--rounds", "3"], "without a budget one round does it all"),
-        (["--max-moves", "-1"], "max-moves: -1"),
-        (["--max-moves", "1", "--rounds", "0"], "rounds: 0"),
-        (["--budget", "5"], "needs an array bytes"),
-        (["--max-moves", "1", "--method", "joint"], "method joint is for"),
-    ],
-)
-def test_wrong_options_get_one_sentence(words, says, tmp_path, capsys):
-    code, _, err = run(capsys, "ursa", "plan", write(tmp_path / "a.npz"), *words)
-    assert code == 2
-    assert says in err
-    assert len(err.strip().splitlines()) == 1
 
 
 @pytest.mark.slow
@@ -116,25 +97,6 @@ def test_rounds_of_files(tmp_path, capsys):
     assert answer(capsys, "rounds", path, heavy, "--method", "greedy", code=3)["rounds"][1][
         "still_hot"
     ]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--random", "2"], "random: 2.0"),
-        (["--random", "0.1", "--rounds", "-1"], "rounds: -1"),
-        (["CHANGE", "--random", "0.1"], "not both"),
-        (["--time-limit", "0"], "time-limit"),
-        (["LACKS"], "lacks partition"),
-    ],
-)
-def test_wrong_rounds_get_one_sentence(words, says, tmp_path, capsys):
-    files = {
-        "CHANGE": str(_changes(tmp_path / "change.npz")),
-        "LACKS": str(_changes(tmp_path / "lacks.npz", partition=None)),
-    }
-    path = write(tmp_path / "a.npz")
-    assert says in refused(capsys, "rounds", path, *(files.get(word, word) for word in words))
 
 
 @pytest.mark.slow
