@@ -84,7 +84,7 @@ func (w *memoryWorker) Put(_ context.Context, container, object string, body io.
 	})
 }
 
-func (w *memoryWorker) Get(_ context.Context, container, object string) (io.ReadCloser, int64, error) {
+func (w *memoryWorker) Get(_ context.Context, container, object string) (io.ReadCloser, error) {
 	var size int64
 	err := w.do("get", container, object, func() error {
 		found := false
@@ -94,9 +94,9 @@ func (w *memoryWorker) Get(_ context.Context, container, object string) (io.Read
 		return nil
 	})
 	if w.content != "" {
-		return io.NopCloser(strings.NewReader(w.content)), int64(len(w.content)), err
+		return io.NopCloser(strings.NewReader(w.content)), err
 	}
-	return io.NopCloser(strings.NewReader(strings.Repeat("x", int(size)))), size, err
+	return io.NopCloser(strings.NewReader(strings.Repeat("x", int(size)))), err
 }
 
 func (w *memoryWorker) Delete(_ context.Context, container, object string) error {

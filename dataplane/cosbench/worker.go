@@ -271,7 +271,7 @@ func (w *worker) pick(o *operationPlan) (container, object string) {
 func read(ctx context.Context, w *worker, o *operationPlan) error {
 	container, object := w.pick(o)
 	r := w.request(o)
-	body, _, err := w.store.Get(ctx, container, object)
+	body, err := w.store.Get(ctx, container, object)
 	if err == nil {
 		answered := w.now()
 		r.bytes, err = drain(body, w.buffer, o.hashCheck)

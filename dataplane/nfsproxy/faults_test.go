@@ -31,18 +31,6 @@ func (r *rig) works(host int) {
 	c.Close()
 }
 
-func TestAClientThatGoesWithHalfARecord(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
-	handle := r.file("f", 4096)
-	conn := r.raw(2)
-	record := readCall(1, handle, 0, 100)
-	_, _ = conn.Write(record[:len(record)/2])
-	r.eventually("it is there", func(s Status) bool { return s.Clients == 1 })
-	_ = conn.Close()
-	r.eventually("it is gone", func(s Status) bool { return s.Clients == 0 })
-	r.works(2)
-}
-
 func TestAClientThatGoesMidRequest(t *testing.T) {
 	g := newGate()
 	r := newRig(t, &memnfs.Server{Delay: g.delay}, `{"policy": "pm", "depth": 2}`)
@@ -63,21 +51,6 @@ func TestAClientThatGoesMidRequest(t *testing.T) {
 		return s.Outstanding == 0 && s.Clients == 0
 	})
 	r.works(2)
-}
-
-func TestARecordThatComesInBitsAndFragments(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
-	handle := r.file("f", 4096)
-	conn := r.raw(2)
-	stream := append(readCall(1, handle, 0, 100), sunrpc.Fragments(readCall(2, handle, 0, 200)[4:], 7)...)
-	for _, b := range stream {
-		if _, err := conn.Write([]byte{b}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if xids, _ := replies(t, conn, 2); xids[0] != 1 || xids[1] != 2 {
-		t.Errorf("replies to %v", xids)
-	}
 }
 
 func TestAClientThatSpeaksNoRPC(t *testing.T) {

@@ -37,22 +37,6 @@ func wantEnds(t *testing.T, r *recorder, args []uint64, at ...time.Duration) {
 	}
 }
 
-func TestAClosedBackgroundLoadFillsTheQueue(t *testing.T) {
-	k := New()
-	d := NewDisk(k, platter())
-	b := StartBackground(k, fio(), d, NewStream(1, "fio"))
-	k.RunUntil(time.Minute)
-	if s := d.Stats(k); s.Busy != time.Minute || s.QueueArea < 31*60 || s.Stalled < 55*time.Second {
-		t.Errorf("64 reads of four tasks on 32 tags: %+v", s)
-	}
-	b.Stop(k)
-	before := b.Latency.Count()
-	k.Run()
-	if n := b.Latency.Count() - before; n == 0 || n > 64 {
-		t.Errorf("%d reads after the stop", n)
-	}
-}
-
 func TestWaitersForTagsTakeTurns(t *testing.T) {
 	k, r, admitted := New(), &recorder{}, &recorder{}
 	d := NewDisk(k, plain(1))

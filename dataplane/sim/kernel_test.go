@@ -22,18 +22,6 @@ func (r *recorder) Handle(k *Kernel, arg uint64) {
 	r.at = append(r.at, k.Now())
 }
 
-func TestAnEventOfTheSameInstantRunsAfterThoseThatWait(t *testing.T) {
-	k, r := New(), &recorder{}
-	k.At(7, Func(func(k *Kernel, _ uint64) { k.After(0, r, 9) }), 0)
-	for i := range uint64(40) {
-		k.At(7, r, i)
-	}
-	k.RunUntil(7)
-	if len(r.args) != 41 || r.args[40] != 9 {
-		t.Fatalf("ran %v", r.args)
-	}
-}
-
 func TestCancel(t *testing.T) {
 	k, r := New(), &recorder{}
 	a := k.At(10, r, 1)

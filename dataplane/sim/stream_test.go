@@ -139,33 +139,6 @@ func TestDrawsHaveTheirDistributions(t *testing.T) {
 	}
 }
 
-func TestIntNIsUniform(t *testing.T) {
-	s := NewStream(3, "intn")
-	const n, draws = 10, 200000
-	var counts [n]int
-	for range draws {
-		counts[s.IntN(n)]++
-	}
-	chi := 0.0
-	for _, c := range counts {
-		d := float64(c) - draws/n
-		chi += d * d / (draws / n)
-	}
-	if chi > 27.9 { // 9 degrees of freedom, 1 in 1000
-		t.Errorf("chi square %.1f: %v", chi, counts)
-	}
-	// One third of 3*2^61 values is in each third; a remainder would prefer the first.
-	var low int
-	for range draws {
-		if s.IntN(3<<61) < 1<<61 {
-			low++
-		}
-	}
-	if p := float64(low) / draws; math.Abs(p-1.0/3) > 0.005 {
-		t.Errorf("the lower third was drawn with probability %.4f", p)
-	}
-}
-
 func TestLongTimesAreForever(t *testing.T) {
 	if Seconds(1e300) != Forever || Seconds(math.NaN()) != Forever || Seconds(1.5) != 1500*time.Millisecond {
 		t.Errorf("%v %v %v", Seconds(1e300), Seconds(math.NaN()), Seconds(1.5))

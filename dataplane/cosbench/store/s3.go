@@ -178,7 +178,7 @@ func (s *s3) Delete(ctx context.Context, bucket, object string) error {
 	return s.plain(ctx, call{method: "DELETE", container: bucket, object: object}, 404, "")
 }
 
-func (s *s3) Get(ctx context.Context, bucket, object string) (io.ReadCloser, int64, error) {
+func (s *s3) Get(ctx context.Context, bucket, object string) (io.ReadCloser, error) {
 	return s.read(ctx, call{method: "GET", container: bucket, object: object})
 }
 
@@ -188,22 +188,22 @@ func (s *s3) List(ctx context.Context, bucket, prefix string) (int64, error) {
 	if prefix != "" {
 		q.query = string(appendEscaped([]byte("list-type=2&prefix="), prefix, false))
 	}
-	body, _, err := s.read(ctx, q)
+	body, err := s.read(ctx, q)
 	if err != nil {
 		return 0, err
 	}
 	return io.Copy(io.Discard, body)
 }
 
-func (s *s3) read(ctx context.Context, q call) (io.ReadCloser, int64, error) {
+func (s *s3) read(ctx context.Context, q call) (io.ReadCloser, error) {
 	response, what, err := s.do(ctx, q)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if response.Status != 200 {
-		return nil, 0, s.refused(response, what)
+		return nil, s.refused(response, what)
 	}
-	return s.answer(response, what), response.Length, nil
+	return s.answer(response, what), nil
 }
 
 // signer signs requests with version 4 of AWS's signature (AWS4-HMAC-SHA256). It derives the key

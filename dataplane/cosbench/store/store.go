@@ -27,9 +27,9 @@ type Storage interface {
 	// Put stores the body as an object, replacing an existing one. Length is in bytes; -1: chunked.
 	// The body may be sent again; one with its bytes at hand is an io.WriterTo.
 	Put(ctx context.Context, container, object string, body io.ReadSeeker, length int64) error
-	// Get returns the body and its length in bytes (-1: unknown) once the answer's first bytes have
-	// arrived. The caller reads to the end and closes.
-	Get(ctx context.Context, container, object string) (io.ReadCloser, int64, error)
+	// Get returns the body once the answer's first bytes have arrived. The caller reads to the end
+	// and closes.
+	Get(ctx context.Context, container, object string) (io.ReadCloser, error)
 	// Delete removes an object. It succeeds if the object is missing, as in COSBench.
 	Delete(ctx context.Context, container, object string) error
 	// List reads the names in a container that begin with the prefix and returns the listing's
@@ -344,11 +344,11 @@ func (m *mock) Put(ctx context.Context, _, _ string, body io.ReadSeeker, length 
 	return m.work(ctx)
 }
 
-func (m *mock) Get(ctx context.Context, _, _ string) (io.ReadCloser, int64, error) {
+func (m *mock) Get(ctx context.Context, _, _ string) (io.ReadCloser, error) {
 	if err := m.work(ctx); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return io.NopCloser(io.LimitReader(zeros{}, m.size)), m.size, nil
+	return io.NopCloser(io.LimitReader(zeros{}, m.size)), nil
 }
 
 type zeros struct{}

@@ -164,15 +164,15 @@ func (s *swift) Delete(ctx context.Context, container, object string) error {
 	return s.plain(ctx, call{method: "DELETE", container: container, object: object}, true)
 }
 
-func (s *swift) Get(ctx context.Context, container, object string) (io.ReadCloser, int64, error) {
+func (s *swift) Get(ctx context.Context, container, object string) (io.ReadCloser, error) {
 	response, what, err := s.do(ctx, call{method: "GET", container: container, object: object})
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if response.Status != 200 {
-		return nil, 0, s.refused(response, what)
+		return nil, s.refused(response, what)
 	}
-	return s.answer(response, what), response.Length, nil
+	return s.answer(response, what), nil
 }
 
 // List reads the names of one Swift answer (10,000), one per line.

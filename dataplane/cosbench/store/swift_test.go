@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -64,7 +63,7 @@ func TestManyWorkersRenewATokenOnce(t *testing.T) {
 				if err := s.Put(t.Context(), "c", "o", strings.NewReader("abc"), 3); err != nil {
 					t.Error(err)
 				}
-				body, _, err := s.Get(t.Context(), "c", "o")
+				body, err := s.Get(t.Context(), "c", "o")
 				if err != nil {
 					t.Error(err)
 					continue
@@ -176,7 +175,7 @@ func TestFaults(t *testing.T) {
 			}
 			s := opened(t, "swift", config, swiftSession(t, server)).(*swift)
 			server.Before(func(w http.ResponseWriter, _ *http.Request) bool { test.fault(w); return true })
-			body, _, err := s.Get(t.Context(), "c", "o")
+			body, err := s.Get(t.Context(), "c", "o")
 			if err == nil {
 				_, err = io.Copy(io.Discard, body)
 				_ = body.Close()
@@ -189,18 +188,6 @@ func TestFaults(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The server answers and closes the connection while the object is still being sent.
-func TestAnEarlyAnswerToALargeObject(t *testing.T) {
-	server := newFakeSwift(t)
-	s := opened(t, "swift", "", swiftSession(t, server)).(*swift)
-	server.Before(func(w http.ResponseWriter, _ *http.Request) bool {
-		http.Error(w, "", http.StatusInsufficientStorage)
-		return true
-	})
-	err := s.Put(t.Context(), "c", "o", bytes.NewReader(make([]byte, 64<<20)), 64<<20)
-	hasKind(t, err, Server, "Insufficient Storage")
 }
 
 // TestProxiesTakeTurns also kills a proxy: its requests fail first, then the others get all.

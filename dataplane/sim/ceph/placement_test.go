@@ -130,15 +130,6 @@ func TestUpmapsAndDownOSDs(t *testing.T) {
 	}
 }
 
-func TestLogarithm(t *testing.T) {
-	for _, u := range []uint32{0, 1, 2, 99, 1 << 15, 65534, 65535} {
-		want := (math.Log2(float64(u)+1) - 16) * (1 << 44)
-		if got := float64(logOf(u)); math.Abs(got-want) > 64 {
-			t.Errorf("log of %d is %v, want %v", u, got, want)
-		}
-	}
-}
-
 func TestStableMod(t *testing.T) {
 	for n := uint32(1); n < 40; n++ {
 		for x := range uint32(200) {

@@ -268,11 +268,3 @@ def test_a_node_writes_no_file_outside_the_copy(tmp_path: Path, name: str) -> No
     with pytest.raises(UnsafeNameError):
         collect(source, "w1", tmp_path / "a" / "out", sleep=lambda _: None)
     assert list(tmp_path.rglob("*")) == []
-
-
-def test_an_archive_on_a_node(tmp_path: Path, local_shell: object) -> None:
-    source = ArchiveSource(local_shell, str(RECORDED.parent))  # type: ignore[arg-type]
-    folder = collect(source, "w1", tmp_path / "out", sleep=lambda _: None)
-    assert folder == tmp_path / "out" / "w1-mos-A"
-    assert (folder / "s3-main.csv").read_bytes() == (RECORDED / "s3-main.csv").read_bytes()
-    assert "testing" not in (folder / "workload-config.xml").read_text()
