@@ -1,4 +1,4 @@
-"""Verbs about pools of Ceph: pools with one OSD each, and the placement of PGs."""
+"""Verbs about pools of Ceph: ordinary pools, pools with one OSD each, and the placement of PGs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,33 @@ from testbed.agent.health import opened
 from testbed.agent.verbs import text_of
 from testbed.stores.ceph.pgs import PgReader
 from testbed.stores.ceph.pinned import PG_NUM, empty, keyrings, pin, unpin
+from testbed.stores.ceph.pools import create_pool, delete_pool
 
 _WAIT_S = 120.0
+
+
+def pool_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Create a pool: {name, pg_num?: 128, size?: 2, min_size?: 1, timeout_s?} -> {name}. Returns
+    when its PGs are active+clean. Safe to repeat."""
+    name = text_of(payload, "pool-create", "name")
+    with opened(config) as store:
+        create_pool(
+            store.connection,
+            name,
+            pg_num=int(payload.get("pg_num", 128)),
+            size=int(payload.get("size", 2)),
+            min_size=int(payload.get("min_size", 1)),
+            timeout_s=float(payload.get("timeout_s", _WAIT_S)),
+        )
+    return {"name": name}
+
+
+def pool_delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Delete a pool: {name, timeout_s?} -> {deleted}; return when its data are removed."""
+    name = text_of(payload, "pool-delete", "name")
+    timeout_s = float(payload.get("timeout_s", _WAIT_S))
+    with opened(config) as store:
+        return {"deleted": delete_pool(store.connection, name, timeout_s=timeout_s)}
 
 
 def pinned_create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:

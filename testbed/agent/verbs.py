@@ -32,6 +32,8 @@ VERBS: dict[str, str] = {
     "clean": "testbed.agent.clean:clean",
     "unclean": "testbed.agent.clean:unclean",
     "caches": "testbed.agent.clean:caches",
+    "pool-create": "testbed.agent.pools:pool_create",
+    "pool-delete": "testbed.agent.pools:pool_delete",
     "pinned-create": "testbed.agent.pools:pinned_create",
     "pinned-empty": "testbed.agent.pools:pinned_empty",
     "pinned-delete": "testbed.agent.pools:pinned_delete",
@@ -42,6 +44,7 @@ VERBS: dict[str, str] = {
     # Observation.
     "top": "testbed.agent.top:top",
     "sense": "testbed.agent.sense:sense",
+    "store-selftest": "testbed.agent.selftest:selftest",
     "recorder-start": "testbed.agent.recorder:start",
     "recorder-stop": "testbed.agent.recorder:stop",
     "recorder-fetch": "testbed.agent.recorder:fetch",

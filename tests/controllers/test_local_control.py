@@ -28,10 +28,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 DIRS = [Path(__file__).parents[1] / "bench" / "controllers"]  # `toggle` changes every OSD each step
 HELD_S = 8.0  # the maximum time that a step of `toggle` stays in force
 UNIT = "hotbed-controller@toggle.service"
-BUILT_IN = [
-    *((name, "node") for name in ("reweight", "upmap", "oracle", "dlr-pg", "ursa")),
-    *(("dlr", "osd"), ("dlr", "op_r_latency")),
-]
+BUILT_IN = ["reweight", "upmap", "oracle", "dlr-pg", "ursa"]
 
 
 @pytest.fixture(scope="module")
@@ -181,18 +178,13 @@ def test_kill_9_of_everything_is_healed_by_stop(agent, admin, changed_unit):
     assert not any(row["leftover"] for row in remote.status(agent)["controllers"])
 
 
-@pytest.mark.parametrize(("name", "signal"), BUILT_IN)
-def test_every_controller_runs_and_leaves_nothing(agent, admin, tmp_path, name, signal):
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_controller_runs_and_leaves_nothing(agent, admin, name):
     before = agent.call("health")
-    remote.start(agent, name, interval_s=0.5, signal=signal)
+    remote.start(agent, name, interval_s=0.5)
     until(lambda: steps_of(agent, name) >= 2)
     stopped = remote.stop(agent)
     assert (stopped["code"], stopped["reason"]) == (0, "stopped")
     assert stopped["steps"] >= 2
     assert set(affinities(admin)) == {1.0}
     assert agent.call("health")["up"] == before["up"]
-    if name.startswith("dlr"):
-        journal = read_journal(remote.fetch_journal(agent, name, tmp_path / "j.jsonl"))
-        pressure = journal.steps[-1]["observation"]["pressure"]
-        assert all(0 <= value <= 100 for value in pressure.values())
-        assert len(pressure) == before["osds"] or signal == "op_r_latency"  # at rest: no reads

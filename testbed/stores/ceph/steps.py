@@ -132,9 +132,9 @@ class Steps:
             return Effect(False, f"balancer mode {action.mode!r} is not {modes}")
         return set_balancer(self._connection, action.mode, active=action.mode != "none")
 
-    def finish(self) -> None:
-        """Wait for a stall under measurement, which no later step reports."""
-        self._previous_stall()
+    def finish(self) -> float | None:
+        """Wait for a stall under measurement; return its seconds, None if there is none."""
+        return self._previous_stall().get("previous_stall_s")
 
     def _send(self, commands: Sequence[Command]) -> list[Effect]:
         """Send all commands that may be sent at once; return one effect each, in order."""

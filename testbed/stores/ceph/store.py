@@ -274,6 +274,10 @@ class CephStore:
         self._steps.finish()
         return restore(self.connection, self.reader, json.loads(json.dumps(dict(saved))))
 
+    def last_stall(self) -> float | None:
+        """Return seconds from the last affinity step until its PGs were active; wait if needed."""
+        return self._steps.finish()
+
     def close(self) -> None:
         """Disconnect."""
         if self._sensor is not None:

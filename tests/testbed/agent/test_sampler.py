@@ -15,7 +15,7 @@ from channels import Site, counters, node
 
 from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent import __main__ as dispatch
-from testbed.agent import clean, health, recorder, sampler, top
+from testbed.agent import clean, health, recorder, sampler, selftest, top
 from testbed.agent.contract import AgentConfig
 from testbed.agent.monitor import Monitor
 from testbed.agent.sampler import NodeSample, Sampler, StoreSampler
@@ -232,6 +232,34 @@ def test_a_store_that_does_not_come_to_rest_says_what_is_amiss(raw, store, spoil
     spoil(raw)
     with raises(StoreError, words):
         health.until_clean(named, 0.3)
+
+
+def test_selftest_leaves_the_store_as_found(raw, store, monkeypatch):
+    raw.osd(2)["primary_affinity"] = 0.5
+    raw.mon_osd_pg_upmap("2.3", list(reversed(raw.maps["2.3"])))
+    sensed = CephStore(Connection(raw), _Sensor(), pools=["bench"])
+    before = sensed.save()
+    monkeypatch.setattr(selftest, "open_store", lambda config, signal: sensed)
+    found = selftest.selftest(CONFIG, {})
+    assert found["restored"]
+    assert sensed.save() == before
+    assert found["pgs"] == 16
+    assert found["affinity"]["changed"] > 0
+    assert found["swap"]["changed"] == 16
+    assert found["swap"]["moved"] == 0
+    assert found["restore"]["changes"] > 0
+
+
+class _Sensor:
+    signal = "io_pressure"
+
+    def __init__(self) -> None:
+        self.lost: dict[str, str] = {}
+
+    def pressure(self) -> dict[int, float]:
+        return {0: 12.0}
+
+    def close(self) -> None: ...
 
 
 class Samples:

@@ -1,4 +1,4 @@
-"""The Ceph store on a deployed testbed: health, clean, counters, recorder."""
+"""The Ceph store on a deployed testbed: affinities, swaps, restore, counters, signals, recorder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import time
 
 import pytest
 
+from schemas.errors import UserError
 from testbed.client import agent_client
 from testbed.reach import shell_to
+from tests.errors import raises
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
@@ -29,6 +31,24 @@ def test_health_reports_every_osd_and_pg(agent):
     assert health["up"] == health["in"] == health["osds"] > 0
     assert set(health["pgs"]) == {"active+clean"}
     assert health["removing"] == 0
+
+
+@pytest.mark.parametrize("signal", ["node", "osd", "op_r_latency"])
+def test_affinity_swap_and_restore_with_every_signal(agent, signal):
+    report = agent.call("store-selftest", {"signal": signal}, timeout_s=120)
+    assert report["restored"]
+    assert report["lost"] == {} or signal == "op_r_latency"  # idle: there may be no reads
+    for step in ("affinity", "affinity_back", "swap", "clear"):
+        assert report[step]["errors"] == [], step
+        assert report[step]["late"] == 0, step
+        assert report[step]["moved"] == 0, step
+    assert report["affinity"]["changed"] > 0
+    assert report["swap"]["changed"] == report["pgs"]
+    assert report["sense_s"]["median"] < 0.5
+    assert report["affinity"]["act_s"] < 0.5
+    if signal != "op_r_latency":
+        assert len(report["pressure"]) == agent.call("health")["osds"]
+        assert all(0 <= value <= 100 for value in report["pressure"].values())
 
 
 def test_clean_puts_right_what_somebody_left(agent, found):
@@ -51,6 +71,17 @@ def test_clean_puts_right_what_somebody_left(agent, found):
         assert part in words
     assert agent.call("clean", {}, timeout_s=120)["put_right"] == []
     assert report["caches"]["failed"] == {}
+
+
+def test_a_pool_is_made_and_removed(agent):
+    name = "hotbed-test"
+    agent.call("pool-create", {"name": name, "pg_num": 16}, timeout_s=120)
+    agent.call("pool-create", {"name": name, "pg_num": 16}, timeout_s=120)
+    with raises(UserError, "exists with 16 PGs"):
+        agent.call("pool-create", {"name": name, "pg_num": 32})
+    assert agent.call("pool-delete", {"name": name}, timeout_s=120) == {"deleted": True}
+    assert agent.call("pool-delete", {"name": name}, timeout_s=120) == {"deleted": False}
+    assert set(agent.call("health")["pgs"]) == {"active+clean"}
 
 
 def test_recorder_records_a_second_a_line_with_every_metric(agent, found):

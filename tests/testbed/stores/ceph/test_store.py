@@ -43,7 +43,7 @@ def test_pg_map_is_read_again_only_in_a_new_epoch(store, raw):
     store.sense(ALL)
     assert len(raw.sent("pg map")) == 128
     store.act([SetPrimaryAffinity(0, 0.5)])
-    store._steps.finish()
+    store.last_stall()
     store.sense(ALL)
     assert len(raw.sent("pg map")) == 256
 
