@@ -255,4 +255,5 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         rows.append(row)
     columns = ["index", "run_id", "campaign", "block", "ground", "time_scale", "osds", "inert"]
     columns += ["signal_used", "variant", *(name for name in DLR.fields if name not in columns)]
+    columns += ["throughput_mb_s", "iops", "latency_s"]
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)

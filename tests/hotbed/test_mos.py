@@ -10,11 +10,14 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from campaigns.papers.mos.profile.document import points_of
+from campaigns.papers.mos.profile.fit import fit, most_of
 from controllers.microstores.performance import PiecewiseLinear
 from controllers.registry import create, find
 from hotbed.exit_codes import EXIT_MISSED
 from hotbed.verbs.mos import _read
 from schemas.errors import UserError
+from testbed.simulated.cosperf.machines import Constants
 from tests.controllers.mos_stores import MODEL
 from tests.hotbed.runner import Runner
 
@@ -100,7 +103,12 @@ def test_a_profile_has_errors_and_a_model_for_planning(tmp_path):
     assert "errors on configurations held out" in shown.output
     assert "8 runs, cospurf of 10 others" in shown.output
     written = json.loads(path.read_text())
-    assert set(PiecewiseLinear.from_json(written).tables) == {"A", "C"}
+    points = points_of("local").runs
+    whole = fit(points, most_of(points), written["source"])
+    assert PiecewiseLinear.from_json(written) == whole
+    assert set(whole.tables) == {"A", "C"}
+    assert set(written["errors"]) == {"cospurf", "simulator"}
+    Constants.model_validate(written["simulator"])
     assert json.loads(hotbed("profile", "local", "--json").stdout) == written
     assert "overwritten" in str(hotbed("profile", "local", "--out", path).exception)
 

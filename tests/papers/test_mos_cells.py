@@ -26,11 +26,10 @@ from campaigns.papers.mos.cell import (
 )
 from campaigns.papers.mos.kind import own
 from campaigns.papers.mos.profile import points as points_module
-from campaigns.papers.mos.profile.document import cross_validated, document, points_of, write
-from campaigns.papers.mos.profile.fit import cospurf_rate, fit, most_of
+from campaigns.papers.mos.profile.document import cross_validated, points_of
+from campaigns.papers.mos.profile.fit import cospurf_rate, fit
 from campaigns.papers.mos.profile.points import (
     MeasuredPoint,
-    Points,
     from_run_folders,
     keep,
     reference,
@@ -319,23 +318,6 @@ def test_errors_are_of_configurations_that_were_held_out() -> None:
     for one in errors:
         assert [one["median"], *one["ci95"]] == pytest.approx([1.0] * 3)
         assert one["configurations"] == len(points) / 4
-
-
-@pytest.mark.slow
-def test_a_document_has_everything(tmp_path: Path) -> None:
-    points = Points(
-        name="synthetic", about="made", replicas=3, runs=tuple(_noisy(_asked(6, 4), 6, 0.02))
-    )
-    made = document(points, seed=0)
-    assert set(made["errors"]) == {"cospurf", "simulator"}
-    assert not set(made["runs"]["cospurf"]) - {"simulated profile"}
-    path = tmp_path / "profile.json"
-    write(made, path)
-    read = json.loads(path.read_text())
-    assert PiecewiseLinear.from_json(read) == fit(points.runs, most_of(points.runs), made["source"])
-    Constants.model_validate(read["simulator"])
-    with raises(UserError, where="profile.json"):
-        write(made, path)
 
 
 def _run(folder: Path, name: str, parameters: dict[str, object], **extra: float) -> None:

@@ -7,13 +7,11 @@ paper has numbers of it: everything was declared before a run was made.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -21,50 +19,18 @@ from analysis.core import style
 from analysis.core.claims import Claim, Evidence, declared
 from analysis.core.evidence import Pair, quotient, where
 from analysis.core.figures import FigureEntry, Missing
-from analysis.core.load import LoadedRun, origin
 from analysis.core.panels import Look, bars
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
+from analysis.papers.dlr.runs import BLOCKS
 from schemas.cells.dlr import GatewayWorkload
 
-OP = "s3"
 LETTERS = ("A", "B", "C", "D")
 SCENARIOS = {"heterogeneity": "hotspots that stay", "interference": "hotspots that move"}
 CALM = "no hotspot"
 METRICS = {"throughput": "throughput_mb_s", "latency": "latency_s"}
-BLOCK = ("ground", "campaign", "block")
-COLUMNS = (
-    *("index", "run_id", "campaign", "block", "seed", "ground", "time_scale", "workload"),
-    *("workers", "scenario", "controller", "variant", "inert", "throughput_mb_s", "iops"),
-    *("latency_s", "operations", "failed"),
-)
 Arm = tuple[str, str]
 """Scenario and controller."""
-
-
-def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """Return one row per run: `COLUMNS`. MB (10^6 bytes) per second and seconds, for reads and
-    writes together; ``iops`` and ``operations`` also count deletions, ``failed`` everything."""
-    rows = [_row(index, loaded) for index, loaded in enumerate(runs)]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _row(index: int, loaded: LoadedRun) -> dict[str, Any]:
-    run, summary = loaded.run, loaded.summary
-    parameters = run.parameters
-    both = next(one for one in summary.whole if one.op == OP)
-    return {
-        **origin(index, run),
-        "time_scale": run.time_scale,
-        **{name: parameters[name] for name in ("workload", "workers", "scenario", "controller")},
-        "variant": json.dumps(parameters.get("controller_parameters") or {}, sort_keys=True),
-        "inert": bool(summary.inert),
-        "throughput_mb_s": both.throughput_mb_s,
-        "iops": both.iops,
-        "latency_s": both.latency_mean_s,
-        "operations": both.operations,
-        "failed": both.errors,
-    }
 
 
 def cells(rows: pd.DataFrame, letter: str, arm: Arm) -> pd.DataFrame:
@@ -93,12 +59,12 @@ def bar_of(
     """Return the bar for one (scenario, controller) over another; None without a shared block."""
     metric = METRICS[what]
     top, bottom = (acted(rows, letter, arm) for arm in (treated, base))
-    found = quotient(top, bottom, metric, keys=BLOCK)
+    found = quotient(top, bottom, metric, keys=BLOCKS)
     if found is not None:
         return GatewayBar(found, inert=False)
     if top[metric].notna().any():
         return None
-    idle = quotient(cells(rows, letter, treated), cells(rows, letter, base), metric, keys=BLOCK)
+    idle = quotient(cells(rows, letter, treated), cells(rows, letter, base), metric, keys=BLOCKS)
     return None if idle is None else GatewayBar(idle, inert=True)
 
 
@@ -176,7 +142,7 @@ def _change(letter: str, what: str, treated: Arm, base: Arm) -> Pair:
         partial(acted, letter=letter, arm=base),
         METRICS[what],
         why,
-        keys=BLOCK,
+        keys=BLOCKS,
         function=(lambda ratio: ratio - 1) if what == "throughput" else (lambda ratio: 1 - ratio),
     )
 
@@ -214,4 +180,4 @@ CLAIMS: tuple[Claim, ...] = tuple(
     for what, verb in (("throughput", "raises"), ("latency", "lowers"))
     for claim in _claims(letter, what, verb)
 )
-GATEWAY = Part(CLAIMS, FIGURES, simulated=False, models=(GatewayWorkload,), tabulate=table)
+GATEWAY = Part(CLAIMS, FIGURES, simulated=False, models=(GatewayWorkload,))

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from campaigns.engine.write_cell import write_latency, write_samples
 from campaigns.papers.mos.drives import DriverLoad, ProxyDriver
 from schemas.errors import HotbedError
-from workloads.cosbench.archive import Archive, OperationSecond, read_archive
+from workloads.cosbench.archive import Archive, OperationSecond, quantile_s, read_archive
 
 MEGA = 1e6
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -125,16 +125,11 @@ class Sent:
     def quantile_s(self, share: float) -> float | None:
         """Return a quantile of the main operation's latency, as the upper end of its bucket; None
         if fewer than ten operations are slower."""
-        buckets = sorted(self.buckets.get(self.main, {}).items())
-        total = sum(count for _, count in buckets)
-        if total * (1 - share) < BEYOND:
+        counted = sorted(self.buckets.get(self.main, {}).items())
+        buckets = tuple((low, high, count) for (low, high), count in counted)
+        if sum(count for _, _, count in buckets) * (1 - share) < BEYOND:
             return None
-        seen = 0
-        for (_, high), count in buckets:
-            seen += count
-            if seen >= share * total:
-                return high / 1e9
-        return None
+        return quantile_s(buckets, share)
 
     def as_json(self) -> dict[str, list[float]]:
         """Return the series for the figures."""

@@ -47,12 +47,11 @@ NOISE_MINUTES = 10.0
 @dataclass(frozen=True)
 class LoadCurve:
     """One workload's level over time: `times_s` and `levels`, with straight lines between, and the
-    logarithm of the noise in steps of `noise_s`."""
+    logarithm of the noise by minute."""
 
     times_s: tuple[float, ...]
     levels: tuple[float, ...]
     noise: tuple[float, ...] = ()
-    noise_s: float = MINUTE
 
     def at(self, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the levels at these times."""
@@ -60,7 +59,7 @@ class LoadCurve:
         if not self.noise:
             return plain
         found: npt.NDArray[np.float64] = plain * np.exp(
-            np.interp(times_s, np.arange(len(self.noise)) * self.noise_s, self.noise)
+            np.interp(times_s, np.arange(len(self.noise)) * MINUTE, self.noise)
         )
         return found
 

@@ -52,11 +52,6 @@ def test_an_observation_carries_them_and_does_without():
     bare = observation_to_json(replace(seen, microstores=None))
     assert "microstores" not in bare
     assert observation_from_json(bare).microstores is None
-    assert SEEN.free.within(Resources(0.2, 0.2, 2.5e7, 1, 0))
-    assert Resources(0.2, 0.2, 2.5e7, 1, 0).within(SEEN.free)
-    assert SEEN.store("large").resources.hdds == 2
-    with pytest.raises(KeyError):
-        SEEN.store("tiny")
 
 
 @pytest.mark.parametrize(

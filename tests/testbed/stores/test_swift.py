@@ -20,6 +20,8 @@ from testbed.stores.microstores import (
     MICROSTORES,
     AssignMachine,
     MapTenant,
+    Microstore,
+    Microstores,
     Resources,
     SetResources,
 )
@@ -41,6 +43,11 @@ from tests.testbed.stores.swift_fakes import (
     cluster,
     opened,
 )
+
+
+def of(seen: Microstores, name: str) -> Microstore:
+    return next(one for one in seen.stores if one.name == name)
+
 
 # --- a layout's effect on nodes ------------------------------------------------------------------
 
@@ -167,7 +174,7 @@ def test_a_tenants_objects_must_be_there_for_it_to_move(tmp_path):
     assert "its objects are on other storage nodes" in effect.message
     assert store.offers().acts == {"resources"}
     assert opened(tmp_path)[0].offers().acts == {"resources", "tenants"}
-    assert store.seen(store.state(), {}).store("large").resources.hdds == 2
+    assert of(store.seen(store.state(), {}), "large").resources.hdds == 2
 
 
 def test_a_layout_with_an_unknown_name_is_refused(tmp_path):
@@ -228,19 +235,20 @@ def test_utilization_is_of_the_share(tmp_path):
     nodes.answers["s1"] = answer(5, 12.0, cpu={"small": 1.0, "large": 1.0}, busy=[0])
     seen = store.sense(frozenset({MICROSTORES})).microstores
     assert seen is not None
-    small = seen.store("small")
+    small = of(seen, "small")
     assert small.utilization == pytest.approx(
         {"proxy_cpu": 0.5, "network": 0.5, "storage_cpu": 0.25, "disk": 0.25}
     )
     assert small.slots == pytest.approx((0.5,))
-    assert seen.store("large").utilization["proxy_cpu"] == 0
+    assert of(seen, "large").utilization["proxy_cpu"] == 0
     tenant = seen.tenants[0]
     assert tenant.requests_s == pytest.approx(20)
     assert tenant.mean_latency_s == pytest.approx(0.1)
     assert tenant.p95_latency_s is None
     assert tenant.workers == pytest.approx(2)
     assert tenant.sizes == {13: 40}
-    assert seen.free.within(Resources())
+    left = seen.total - small.resources - of(seen, "large").resources
+    assert left.within(Resources())
     nodes.refuse = {"p0", "p1", "s0", "s1"}
     with raises(StoreError, "no node of Swift answers"):
         store.sense(frozenset({MICROSTORES}))
@@ -444,9 +452,9 @@ def test_a_machines_storage_cores_go_where_it_goes(tmp_path, monkeypatch):
     # Nobody may assign shares in addition to the machines' shares.
     assert store.offers().acts == {"machines", "tenants"}
     seen = store.seen(store.state(), {})
-    assert seen.store("small").resources.storage_cores == pytest.approx(0.2)
+    assert of(seen, "small").resources.storage_cores == pytest.approx(0.2)
     assert store.act([AssignMachine("p2", "small")])[0].ok
-    assert store.seen(store.state(), {}).store("small").resources == Resources(0.4, 0.4, 25e6)
+    assert of(store.seen(store.state(), {}), "small").resources == Resources(0.4, 0.4, 25e6)
     assert {"op": "shares", "shares": {"small": 0.2}} in [one.get("s0") for one in nodes.asked]
     assert store.act([AssignMachine("p0", ""), AssignMachine("p2", "")])[1].ok
     # Its servers still exist, so a step remains.

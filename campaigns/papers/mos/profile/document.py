@@ -82,7 +82,7 @@ def document(points: Points, seed: int) -> dict[str, Any]:
             "simulator": [point.source for point in judge],
             "cospurf": [point.source for point in optimiser],
         },
-        "simulator": calibrated(judge, points.replicas).canonical(),
+        "simulator": calibrated(judge, points.replicas).model_dump(),
         "cospurf": cospurf.to_json(),
         "errors": {
             "simulator": cross_validated(points.runs, by_simulator(points.replicas), seed),

@@ -261,8 +261,7 @@ def _disks(
 
 
 def cospurf_rate(model: PiecewiseLinear, point: MeasuredPoint) -> float:
-    """Return a cospurf's requests a second for a run. For a workload without a table, the most
-    similar table predicts."""
+    """Return a cospurf's requests a second for a run."""
     objects = point.objects
     workload = WorkloadClass(point.workload, objects.payload, 1 - objects.read)
     table = model.table(workload)

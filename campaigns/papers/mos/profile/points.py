@@ -234,23 +234,16 @@ def from_run_folders(folder: Path) -> Points:
             do="run one, or give a JSON file of points",
         )
     about = f"{len(runs)} runs measured on real microstores"
-    return Points(name=folder.name, about=about, replicas=_replicas(folder), runs=tuple(runs))
+    return Points(name=folder.name, about=about, replicas=REPLICAS, runs=tuple(runs))
 
 
 PROFILED = ("sizes", "proxy", "storage", "network", "disks")
 OWN_DISKS = ("network", "disks")
 """Experiments that specify their disks; in others, disks are fast and not a limit."""
 
-DEFAULT_REPLICAS = 2
+REPLICAS = 2
+"""Of the testbeds' Swift."""
 USUAL_LARGE_MB = 16
-
-
-def _replicas(folder: Path) -> int:
-    for record in sorted(folder.glob("**/summary.json")):
-        found = _json(record).get("extra", {}).get("replicas")
-        if found:
-            return int(found)
-    return DEFAULT_REPLICAS
 
 
 def _point_of(record: Path) -> MeasuredPoint | None:
