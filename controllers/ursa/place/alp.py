@@ -110,10 +110,21 @@ def fewest_hot(
     found, target, cost = lists.candidates(objects)
     if len(found) > MAX_PAIRS:
         return move_to, False
+    if not len(found):
+        return np.full(len(problem), UNPLACED, dtype=np.int32), True
 
     def meeting(pairs: Moves) -> MeetingRows:
         rows, columns = problem.meeting(objects, pairs.object, pairs.to)
-        return rows, columns, np.ones(len(rows)), np.ones(int(rows.max(initial=-1)) + 1)
+        apart = int(rows.max(initial=-1)) + 1
+        # Every object moves, unless its node stays hot. This also tightens the relaxation.
+        from_hot = np.isin(problem.source, start.hot)
+        switch = len(pairs) + np.searchsorted(start.hot, problem.source[from_hot])
+        return (
+            np.r_[rows, apart + pairs.object, apart + objects[from_hot]],
+            np.r_[columns, np.arange(len(pairs)), switch],
+            np.r_[np.ones(len(rows)), -np.ones(len(pairs) + len(switch))],
+            np.r_[np.ones(apart), np.where(from_hot, -1.0, 0.0)],
+        )
 
     # `rooms` counts the objects as gone: each is a load on the node that it leaves.
     leaving = np.zeros_like(problem.rooms)

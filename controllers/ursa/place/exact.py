@@ -140,9 +140,8 @@ def choose_partly(
     model = programme.model
     costs = model.cost
     model.cost = np.r_[np.zeros(len(pairs)), np.ones(len(hot))]
-    # HiGHS 1.15 was seen to call a programme infeasible in which moving nothing is a solution.
     nothing = np.r_[np.zeros(len(pairs)), np.ones(len(hot))]
-    fewest = _solve(ground, pairs, programme, timer, nothing, nodes, 0.0, hot)
+    fewest = _solve_known(ground, pairs, programme, timer, nothing, nodes, hot)
     if fewest.taken is None:
         return replace(fewest, proven=False)
     model.cost = costs
@@ -151,7 +150,7 @@ def choose_partly(
     known = np.zeros(model.columns)
     known[fewest.taken] = 1.0
     known[len(pairs) + np.flatnonzero(np.isin(hot, fewest.given_up))] = 1.0
-    best = _solve(ground, pairs, programme, timer, known, nodes, 0.0, hot)
+    best = _solve_known(ground, pairs, programme, timer, known, nodes, hot)
     if best.taken is None:  # its moves are arbitrary: the first search does not see costs
         return replace(fewest, proven=False, bound=-INFINITE)
     return replace(best, proven=best.proven and fewest.proven)
@@ -280,6 +279,26 @@ def _solve(
         else:
             _cut(model, pairs, taken, given_up, np.r_[over, hotter], hot)
     return ChosenMoves(None, nothing, proven=False)
+
+
+def _solve_known(
+    ground: MoveStart,
+    pairs: Moves,
+    programme: _ExactProgramme,
+    timer: Timer,
+    known: Float64,
+    nodes: int | None,
+    hot: Int32,
+) -> ChosenMoves:
+    """Solve a programme with a known solution, and begin from it only if HiGHS finds none.
+
+    A first solution costs small programmes more time than it saves. HiGHS 1.15 was seen to call a
+    programme infeasible in which moving nothing is a solution.
+    """
+    found = _solve(ground, pairs, programme, timer, None, nodes, 0.0, hot)
+    if found.taken is not None or timer.left() <= 0:
+        return found
+    return _solve(ground, pairs, programme, timer, known, nodes, 0.0, hot)
 
 
 def _cut(
