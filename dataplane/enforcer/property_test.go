@@ -64,44 +64,6 @@ func TestEveryPolicyServesEverythingOnceInTheOrderOfItsWorkload(t *testing.T) {
 	})
 }
 
-// admitted checks that the work that passed a workload's buckets is within r t + b in every window,
-// or within r t + the largest cost if that is above b.
-func admitted(t *testing.T, pairs [][2]float64, at []time.Duration, cost []float64) {
-	t.Helper()
-	for _, pair := range pairs {
-		for i := range at {
-			sum := 0.0
-			burst := pair[1]
-			for j := i; j < len(at); j++ {
-				sum += cost[j]
-				burst = math.Max(burst, cost[j])
-				if most := pair[0]*(at[j]-at[i]).Seconds() + burst; sum > most+1e-8 {
-					t.Errorf("pair %v: %g s of work passed in %v, at most %g may", pair, sum, at[j]-at[i], most)
-					return
-				}
-			}
-		}
-	}
-}
-
-func TestBucketsNeverLetMoreThanRateAndBurstPass(t *testing.T) {
-	each(t, func(t *testing.T, random *rand.Rand) {
-		p := randomParameters(random, PM, 3)
-		p.Mode, p.Depth = Hold, 0 // passed requests are dispatched at once
-		for i := range p.Workloads {
-			p.Workloads[i].BestEffort = false
-		}
-		at, cost := make([][]time.Duration, 3), make([][]float64, 3)
-		for _, one := range drive(t, mustNew(t, p), randomJobs(random, 3, 120)) {
-			at[one.workload] = append(at[one.workload], one.dispatched)
-			cost[one.workload] = append(cost[one.workload], one.cost)
-		}
-		for i, w := range p.Workloads {
-			admitted(t, w.Pairs, at[i], cost[i])
-		}
-	})
-}
-
 // burst computes the r-b curve by its definition (section 4.1): b(r) is the largest work of
 // consecutive requests minus r times their duration.
 func burst(jobs []job, rate float64) float64 {
@@ -136,38 +98,6 @@ func TestATraceIsHeldUpByABucketBelowItsCurveAndByNoneOnIt(t *testing.T) {
 			// Not below the largest request, which passes with any burst.
 			if less := pair[1] * 0.999; less > 0.006 && held([2]float64{pair[0], less}) == 0 {
 				t.Errorf("none was held up by 0.999 of the burst of %v", pair)
-			}
-		}
-	})
-}
-
-func TestWhenARequestPassesDoesNotDependOnOthers(t *testing.T) {
-	each(t, func(t *testing.T, random *rand.Rand) {
-		p := randomParameters(random, PM, 3)
-		p.Mode, p.Depth = Hold, 1
-		p.Workloads[1].BestEffort = false
-		jobs := randomJobs(random, 3, 60)
-		passed := func(workloads ...int) map[int]bool {
-			held := map[int]bool{}
-			e := mustNew(t, p)
-			now := time.Duration(0)
-			for id, one := range jobs {
-				if slices.Contains(workloads, one.workload) {
-					now = one.at
-					before := e.Stats()[one.workload].Held
-					e.Arrive(now, &Request{Workload: one.workload, Cost: one.cost})
-					held[id] = e.Stats()[one.workload].Held > before
-					for r, _ := e.Next(now); r != nil; r, _ = e.Next(now) {
-						e.Done(now, r)
-					}
-				}
-			}
-			return held
-		}
-		alone, together := passed(1), passed(0, 1, 2)
-		for id, held := range alone {
-			if together[id] != held {
-				t.Errorf("job %d was held: %v alone, %v with others", id, held, together[id])
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package service
 
 import (
 	"math"
+	"math/rand/v2"
 	"time"
 )
 
@@ -21,6 +22,18 @@ type Request struct {
 	At     time.Duration // intended arrival
 	Offset int64
 	Bytes  int64
+}
+
+// Poisson draws n random reads of this many bytes, with arrivals that offer the model the given load.
+func Poisson(m Model, load float64, n int, bytes int64, rng *rand.Rand) []Request {
+	mean, _ := m.RandomMoments(bytes)
+	requests := make([]Request, n)
+	at := 0.0
+	for i := range requests {
+		at += rng.ExpFloat64() * mean / load
+		requests[i] = Request{At: time.Duration(at * float64(time.Second)), Offset: rng.Int64N(m.Size/bytes) * bytes, Bytes: bytes}
+	}
+	return requests
 }
 
 // Waits returns the wait in queue of each request on a disk of this model (Lindley's recursion).

@@ -75,24 +75,13 @@ func TestScheduleProperties(t *testing.T) {
 	}
 }
 
-func poisson(m Model, rho float64, n int, bytes int64, rng *rand.Rand) []Request {
-	mean, _ := m.RandomMoments(bytes)
-	var at time.Duration
-	out := make([]Request, n)
-	for i := range out {
-		at += time.Duration(rng.ExpFloat64() * mean / rho * 1e9)
-		out[i] = Request{At: at, Offset: rng.Int64N(m.Size/bytes) * bytes, Bytes: bytes}
-	}
-	return out
-}
-
 // TestTheModelIsMG1 in virtual time, with enough requests; the wall-clock test relies on it.
 // Consecutive seek distances are slightly correlated (a head at the edge makes both neighbours
 // long). Pollaczek-Khinchine ignores this effect, which is below 1 %.
 func TestTheModelIsMG1(t *testing.T) {
 	m := disk()
 	for _, rho := range []float64{0.3, 0.5, 0.8} {
-		requests := poisson(m, rho, 1000000, 4096, rand.New(rand.NewPCG(11, 13)))
+		requests := Poisson(m, rho, 1000000, 4096, rand.New(rand.NewPCG(11, 13)))
 		var sum time.Duration
 		for _, w := range Waits(m, requests) {
 			sum += w

@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -51,12 +50,6 @@ func main() {
 	err := run(ctx, args)
 	command.Exit("queuedisk", err)
 }
-
-// list is a repeatable flag.
-type list []string
-
-func (l *list) String() string         { return strings.Join(*l, ",") }
-func (l *list) Set(value string) error { *l = append(*l, value); return nil }
 
 // modelFlags are the flags that describe the disk.
 type modelFlags struct{ positioning, bandwidth, size string }
@@ -97,10 +90,12 @@ func (m *modelFlags) model() (service.Model, error) {
 func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("queuedisk", flag.ContinueOnError)
 	var c queuedisk.Config
-	var files list
 	var m modelFlags
 	var fsync string
-	flags.Var(&files, "layer", "layer `FILE`, bottom to top; the last one is created when missing")
+	flags.Func("layer", "layer `FILE`, bottom to top; the last one is created when missing", func(file string) error {
+		c.Layers = append(c.Layers, file)
+		return nil
+	})
 	m.register(flags, "4ms", "60MB/s", "")
 	flags.StringVar(&c.Mount, "mount", "", "empty `FOLDER` to mount on")
 	flags.StringVar(&c.Control, "control", "", "`PATH` of the control socket")
@@ -114,9 +109,8 @@ func serve(ctx context.Context, args []string) error {
 	if c.Model, err = m.model(); err != nil {
 		return err
 	}
-	c.Layers = files
 	switch {
-	case len(files) == 0:
+	case len(c.Layers) == 0:
 		return command.Usagef("--layer is missing: name at least one layer file")
 	case c.Mount == "":
 		return command.Usagef("--mount is missing: name an empty folder")

@@ -63,7 +63,7 @@ func Check(ctx context.Context, c CheckConfig) (report Report, err error) {
 		return report, err
 	}
 	// The head starts at a random place, as the model's moments assume.
-	requests := Poisson(c.Model, c.Load, c.Requests, rng)
+	requests := service.Poisson(c.Model, c.Load, c.Requests, CheckBytes, rng)
 	var before, after Stats
 	if err := Ask(disk.control, `{"op":"stats"}`, &before); err != nil {
 		return report, err
@@ -81,22 +81,6 @@ func Check(ctx context.Context, c CheckConfig) (report Report, err error) {
 	report.DiskUtilization = (after.BusyS - before.BusyS) / (after.UptimeS - before.UptimeS)
 	report.OvershootMeanS, report.OvershootMaxS = after.OvershootMeanS, after.OvershootMaxS
 	return report, nil
-}
-
-// Poisson draws n random reads with arrivals that offer the model the given load.
-func Poisson(m service.Model, load float64, n int, rng *rand.Rand) []service.Request {
-	mean, _ := m.RandomMoments(CheckBytes)
-	requests := make([]service.Request, n)
-	at := 0.0
-	for i := range requests {
-		at += rng.ExpFloat64() * mean / load
-		requests[i] = service.Request{
-			At:     time.Duration(at * float64(time.Second)),
-			Offset: rng.Int64N(m.Size/CheckBytes) * CheckBytes,
-			Bytes:  CheckBytes,
-		}
-	}
-	return requests
 }
 
 // diskProcess is a queue disk that the check runs.

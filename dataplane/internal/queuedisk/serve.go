@@ -2,7 +2,6 @@ package queuedisk
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/splice"
 
 	"hotbed/dataplane/internal/admission"
+	"hotbed/dataplane/internal/limits"
 	"hotbed/dataplane/internal/unixsocket"
 	"hotbed/dataplane/layers"
 	"hotbed/dataplane/service"
@@ -363,9 +363,7 @@ const operations = `"ping", "stats", "shape" (on), "set" (positioning_us, bandwi
 // handle answers one request line.
 func handle(s *Shaper, line []byte) answer {
 	var r request
-	decode := json.NewDecoder(bytes.NewReader(line))
-	decode.DisallowUnknownFields()
-	if err := decode.Decode(&r); err != nil {
+	if err := limits.Decode(line, &r); err != nil {
 		return answer{Error: fmt.Sprintf("the request cannot be read: %v", err)}
 	}
 	if err := r.fields(); err != nil {
