@@ -173,15 +173,6 @@ def test_equals_algorithm_1(osds, theta_h, theta_i, theta_l):
     assert all(0.1 <= value <= 1 for value in found)
 
 
-def test_the_papers_hotspot_is_at_the_floor_after_two_steps():
-    policy = create(DLR, {}, 1)
-    iow = [97.0] * 4 + [4.0] * 4
-    one = after(policy, observe(iow, [1.0] * 8))
-    # delta_1 = .47, average 50.5, phi = .4794, delta_2 = .2794
-    assert one == pytest.approx([1 - 0.47 - (46.5 / 97 - 0.2)] * 4 + [1.0] * 4)
-    assert after(policy, observe(iow, one)) == pytest.approx([0.1] * 4 + [1.0] * 4)
-
-
 def test_osds_that_are_down_out_or_not_sensed_count_for_nothing():
     policy = create(DLR, {}, 1)
     osds = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from ursa_general import general_instances, loads, vectors
+from ursa_general import general_instances, loads
 from ursa_instances import instance, instances, same, timer
 
 from controllers.research.ursa.optimum import optimum
@@ -163,9 +163,8 @@ def test_opt_knows_that_moving_nothing_is_a_solution() -> None:
 
 def test_bytes_are_not_relieved_by_swaps() -> None:
     """Node 0 is hot in cpu and in bytes: a swap helps cpu, and only a move helps bytes."""
-    case = vectors(
-        [[0, 1], [0, 1]], [[4, 5], [4, 3]], [[2, 5], [2, 3]], [[6, 6], [20, 20], [20, 20]]
-    )
+    rooms = [[6, 6], [20, 20], [20, 20]]
+    case = instance([[0, 1], [0, 1]], [[4, 5], [4, 3]], rooms, secondary=[[2, 5], [2, 3]])
     made = plans(case, "alp")
     assert_true(case, made)
     assert len(made.swap_partition) == 1
@@ -180,37 +179,22 @@ def test_bytes_are_not_relieved_by_swaps() -> None:
 
 def test_domains_are_apart_at_every_level() -> None:
     """There are two sites of two racks of two nodes; site 1 holds the other replica."""
-    domain = np.array([[0, 0], [0, 0], [0, 1], [0, 1], [1, 2], [1, 2], [1, 3], [1, 3]], np.int32)
-    case = vectors(
-        [[3, 4], [3, 4]],
-        [[5], [4]],
-        [[5], [4]],
-        [[9], [0], [0], [6], [9], [9], [9], [9]],
-        fault_domain=domain,
-    )
-    case = replace(
-        case, **{n: getattr(case, n)[:, 0] for n in ("primary_load", "secondary_load", "capacity")}
-    )
+    domain = [[0, 0], [0, 0], [0, 1], [0, 1], [1, 2], [1, 2], [1, 3], [1, 3]]
+    rooms = [9, 0, 0, 6, 9, 9, 9, 9]
+    case = instance([[3, 4], [3, 4]], [5, 4], rooms, secondary=[5, 4], domain=domain)
     made = plans(case)
     assert_true(case, made)
     assert made.move_to.tolist() == [0], "node 5 is nearer, in the site of the other replica"
     # A level shared by both replicas from the start keeps no replica in place.
-    inside = replace(case, fault_domain=np.column_stack([np.zeros(8, np.int32), domain[:, 0]]))
+    one_site = np.column_stack([np.zeros(8, np.int32), case.fault_domain[:, 0]])
+    inside = replace(case, fault_domain=one_site)
     assert len(plans(inside).still_hot) == 0
 
 
 def test_a_group_costs_as_much_as_its_members() -> None:
     """A closer place for a group of two saves more than for one object of the same load."""
-    case = vectors(
-        [[0], [0], [0], [1]],
-        [[2], [2], [4], [0]],
-        [[0]] * 4,
-        [[0], [4], [4]],
-        group=np.array([0, 0, 1, 2], np.int32),
-    )
-    case = replace(
-        case, **{n: getattr(case, n)[:, 0] for n in ("primary_load", "secondary_load", "capacity")}
-    )
+    case = instance([[0], [0], [0], [1]], [2, 2, 4, 0], [0, 4, 4], secondary=[0] * 4)
+    case = replace(case, group=np.array([0, 0, 1, 2], np.int32))
     made = plans(case, "ilp")
     assert_true(case, made)
     to = dict(zip(made.move_partition.tolist(), made.move_to.tolist(), strict=True))
@@ -220,15 +204,14 @@ def test_a_group_costs_as_much_as_its_members() -> None:
 
 
 def test_what_is_for_the_papers_model_alone_is_refused() -> None:
-    case = vectors([[0], [1]], [[1, 1], [1, 1]], [[0, 0], [0, 0]], [[5, 5], [5, 5]])
+    case = instance([[0], [1]], [[1, 1]] * 2, [[5, 5]] * 2, secondary=[[0, 0]] * 2)
     for method in METHODS.keys() - set(GENERAL):
         with raises(UserError, method):
             plans(case, method)
         with raises(UserError, method):
             plans(_row_of_hot_nodes(), method, budget=RoundBudget(max_moves=1))
     many = [[n % 50] for n in range(2000)]
-    large = vectors(many, [[1, 1]] * 2000, [[0, 0]] * 2000, [[5, 5]] * 50)
-    large = replace(large, capacity=large.capacity * np.float32(0.1))
+    large = instance(many, [[1, 1]] * 2000, [[0.5, 0.5]] * 50, secondary=[[0, 0]] * 2000)
     with raises(UserError, "60000"):
         plans(large, "opt")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import strategies as st
 
@@ -76,23 +74,3 @@ def loads(
         for k, node in enumerate(row):
             total[node] += (primary if leads[p] == k else secondary)[p]
     return total
-
-
-def vectors(
-    replica_node: list[list[int]],
-    primary: list[list[float]],
-    secondary: list[list[float]],
-    capacity: list[list[float]],
-    **more: object,
-) -> Instance:
-    """Return an instance from lists; nodes are on a line, 1 apart, each a fault domain."""
-    nodes = len(capacity)
-    made = Instance(
-        replica_node=np.array(replica_node, np.int32),
-        primary_load=np.array(primary, np.float32),
-        secondary_load=np.array(secondary, np.float32),
-        capacity=np.array(capacity, np.float32),
-        fault_domain=np.arange(nodes, dtype=np.int32),
-        distance=Euclidean(np.array([[n, 0] for n in range(nodes)], np.float32)),
-    )
-    return replace(made, **more)  # type: ignore[arg-type]

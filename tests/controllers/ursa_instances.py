@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from controllers.ursa.instance import Distance, Euclidean, Instance, MigrationPlan, Racks, Timer
 
+Loads = Sequence[float] | Sequence[Sequence[float]]
+
 
 def timer(limit_s: float | None = None) -> Timer:
     """Return a clock with a millisecond per reading, so that no time limit ends by chance."""
@@ -19,11 +21,11 @@ def timer(limit_s: float | None = None) -> Timer:
 
 def instance(
     replica_node: Sequence[Sequence[int]],
-    primary: Sequence[float],
-    capacity: Sequence[float],
+    primary: Loads,
+    capacity: Loads,
     *,
-    secondary: Sequence[float] | None = None,
-    domain: Sequence[int] | None = None,
+    secondary: Loads | None = None,
+    domain: Sequence[int] | Sequence[Sequence[int]] | None = None,
     xy: Sequence[tuple[float, float]] | None = None,
     distance: Distance | None = None,
 ) -> Instance:
