@@ -21,7 +21,6 @@ from controllers.microstores.problem import (
     MicrostorePlan,
     NoPlanError,
     ResourcePool,
-    ResourcePrices,
     WantedRates,
     disk_choices,
     disks_below_high,
@@ -107,7 +106,7 @@ class _GrowingProgram:
 def solve(
     wanted: Sequence[WantedRates],
     pool: ResourcePool,
-    prices: ResourcePrices,
+    price: Sequence[float],
     objective: str = "cost",
 ) -> MicrostorePlan:
     """Return the best plan (see `problem`); raise UserError if the pool is too small.
@@ -116,23 +115,23 @@ def solve(
     per price instead of the lowest cost: the weighted sum of the tenants' service in multiples of
     their needs, up to their SLA's high.
     """
-    model = _ProvisioningModel(wanted, pool, prices)
+    model = _ProvisioningModel(wanted, pool, price)
     shares = model.satisfy()
     values = model.value_for_money() if objective == VALUE else model.cheapest(shares)
     given: list[Steps] = [
         tuple(round(values[column]) for column in tenant.steps) for tenant in model.tenants
     ]
-    return make_plan(wanted, given, pool, prices, SOLVER)
+    return make_plan(wanted, given, pool, price, SOLVER)
 
 
 class _ProvisioningModel:
     def __init__(
-        self, wanted: Sequence[WantedRates], pool: ResourcePool, prices: ResourcePrices
+        self, wanted: Sequence[WantedRates], pool: ResourcePool, price: Sequence[float]
     ) -> None:
         self._wanted = wanted
         self._pool = pool
         self._most = pool.steps
-        self._price = prices.a_step(pool)
+        self._price = price
         self._program = _empty()
         self.tenants = [self._tenant(item) for item in wanted]
         for index, most in enumerate(self._most):

@@ -24,7 +24,6 @@ from controllers.microstores.problem import (
     MicrostorePlan,
     NoPlanError,
     ResourcePool,
-    ResourcePrices,
     TenantDemand,
     WantedRates,
     check_demands,
@@ -36,6 +35,7 @@ from controllers.microstores.problem import (
 )
 from controllers.microstores.shares import Steps
 from schemas.errors import UserError, not_allowed
+from testbed.stores.microstores import Resources
 
 EXACT, HIGHS = "exact", "highs"
 SOLVERS = (EXACT, HIGHS)
@@ -62,7 +62,7 @@ def plan(
     demands: Sequence[TenantDemand],
     pool: ResourcePool,
     *,
-    prices: ResourcePrices | None = None,
+    prices: Resources | None = None,
     headroom: float = 1.0,
     solver: str = EXACT,
     objective: str = COST,
@@ -83,12 +83,12 @@ def plan(
     check_demands(demands)
     check_solver(solver, objective)
     wanted = [wanted_rates(demand, performance, headroom) for demand in demands]
-    paid = prices or ResourcePrices()
+    price = pool.step_prices(prices)
     if solver == HIGHS:
         from controllers.microstores import milp
 
-        return milp.solve(wanted, pool, paid, objective)
-    return search(wanted, pool, paid)
+        return milp.solve(wanted, pool, price, objective)
+    return search(wanted, pool, price)
 
 
 _GRAINS = 1_000_000
@@ -101,10 +101,10 @@ Choices = list[tuple[int, int]]
 
 
 def search(
-    wanted: Sequence[WantedRates], pool: ResourcePool, prices: ResourcePrices
+    wanted: Sequence[WantedRates], pool: ResourcePool, price: Sequence[float]
 ) -> MicrostorePlan:
     """Return the best plan; see `problem` for the order of plans, `plan` for errors."""
-    plans = _Search(wanted, pool, prices)
+    plans = _Search(wanted, pool, price)
     best: tuple[tuple[float, ...], list[Steps]] | None = None
     lightest: float | None = None
     for violated, weight in _by_weight(wanted):
@@ -118,7 +118,7 @@ def search(
             best = found
     if best is None:
         raise NoPlanError.small(len(wanted))
-    return make_plan(wanted, best[1], pool, prices, EXACT)
+    return make_plan(wanted, best[1], pool, price, EXACT)
 
 
 def _by_weight(wanted: Sequence[WantedRates]) -> Iterator[tuple[frozenset[int], float]]:
@@ -145,11 +145,10 @@ def _better(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 class _Search:
     wanted: Sequence[WantedRates]
     pool: ResourcePool
-    prices: ResourcePrices
+    price: Sequence[float]
 
     def __post_init__(self) -> None:
         self._most = self.pool.steps
-        self._price = self.prices.a_step(self.pool)
         # Heavier tenants first, then by name: the order of raises if not all can be raised.
         self._order = sorted(
             range(len(self.wanted)),
@@ -171,9 +170,7 @@ class _Search:
         given = self._fit(share, keep_below_high=True) or self._fit(share)
         assert given is not None
         cost = sum(
-            price * count
-            for steps in given
-            for price, count in zip(self._price, steps, strict=True)
+            price * count for steps in given for price, count in zip(self.price, steps, strict=True)
         )
         return (least if violated else 1.0, *(share[i] for i in self._order), -cost), given
 
@@ -200,7 +197,7 @@ class _Search:
                 choices = disks_below_high(wanted, steps, choices, self.pool) or choices
             rates.append(steps)
             disks.append(choices)
-        chosen = _cheapest(disks, self._most[3], self._most[4], self._price[3], self._price[4])
+        chosen = _cheapest(disks, self._most[3], self._most[4], self.price[3], self.price[4])
         if chosen is None:
             return None
         return [(*steps, *pair) for steps, pair in zip(rates, chosen, strict=True)]

@@ -181,24 +181,6 @@ class TenantDemand:
 
 
 @dataclass(frozen=True)
-class ResourcePrices:
-    """Price of one core, one byte per second, one disk, in any currency for an hour.
-
-    `None` is equation 2: resources are minimised, each as a fraction of the pool's.
-    """
-
-    of: Resources | None = None
-
-    def a_step(self, pool: ResourcePool) -> tuple[float, ...]:
-        """Return the price of a step of each resource."""
-        sizes = [float(getattr(pool.step, name)) for name in RESOURCE_NAMES]
-        if self.of is not None:
-            prices = [float(getattr(self.of, name)) for name in RESOURCE_NAMES]
-            return tuple(price * size for price, size in zip(prices, sizes, strict=True))
-        return tuple(1 / count if count else 0.0 for count in pool.steps)
-
-
-@dataclass(frozen=True)
 class ResourcePool:
     """All resources, and the smallest share of each (a container)."""
 
@@ -209,6 +191,16 @@ class ResourcePool:
     def steps(self) -> Steps:
         """Number of whole steps of each resource."""
         return whole_steps(self.total, self.step)
+
+    def step_prices(self, prices: Resources | None) -> tuple[float, ...]:
+        """Return the price of a step of each resource. `prices` are of one core, one byte per
+        second, one disk; without them, equation 2: each step's fraction of the pool's."""
+        if prices is None:
+            return tuple(1 / count if count else 0.0 for count in self.steps)
+        return tuple(
+            float(getattr(prices, name)) * float(getattr(self.step, name))
+            for name in RESOURCE_NAMES
+        )
 
 
 @dataclass(frozen=True)
@@ -382,10 +374,10 @@ def make_plan(
     wanted: Sequence[WantedRates],
     given: Sequence[Steps],
     pool: ResourcePool,
-    prices: ResourcePrices,
+    price: Sequence[float],
     solver: str,
 ) -> MicrostorePlan:
-    """Return the plan that gives each tenant its number of steps."""
+    """Return the plan that gives each tenant its number of steps, at the `price` of each."""
     shares: list[TenantShare] = []
     notes: list[str] = []
     for item, steps in zip(wanted, given, strict=True):
@@ -397,7 +389,6 @@ def make_plan(
     for share in shares:
         stores[share.microstore] = stores.get(share.microstore, NOTHING) + share.resources
         left = left - share.resources
-    price = prices.a_step(pool)
     cost = sum(p * count for steps in given for p, count in zip(price, steps, strict=True))
     return MicrostorePlan(tuple(shares), stores, left, cost, solver, tuple(notes))
 
@@ -516,8 +507,9 @@ UNITS = {
 """Price keys: the resource, and the amount that costs the price for an hour."""
 
 
-def prices_from_json(data: object, where: str) -> ResourcePrices:
-    """Read {proxy_core: 0.04, ..}, each of `UNITS` for an hour, in any one currency.
+def prices_from_json(data: object, where: str) -> Resources:
+    """Read {proxy_core: 0.04, ..}, each of `UNITS` for an hour, in any one currency, as prices of
+    one of each resource.
 
     Raises:
         UserError: one is missing, unknown or no number of at least 0.
@@ -529,15 +521,13 @@ def prices_from_json(data: object, where: str) -> ResourcePrices:
     }
     if not any(values.values()):
         raise UserError("every price is 0", where=where, allowed="at least one above 0")
-    return ResourcePrices(Resources(**values))  # type: ignore[arg-type]
+    return Resources(**values)  # type: ignore[arg-type]
 
 
-def prices_to_json(prices: ResourcePrices) -> dict[str, float]:
-    """Return the data that `prices_from_json` reads; {} without prices."""
-    if prices.of is None:
-        return {}
+def prices_to_json(prices: Resources) -> dict[str, float]:
+    """Return the data that `prices_from_json` reads."""
     return {
-        name: float(getattr(prices.of, resource)) * unit for name, (resource, unit) in UNITS.items()
+        name: float(getattr(prices, resource)) * unit for name, (resource, unit) in UNITS.items()
     }
 
 

@@ -22,7 +22,6 @@ from controllers.common.numbers import keys_of, number_of
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
 from controllers.microstores.problem import (
     ResourcePool,
-    ResourcePrices,
     TenantDemand,
     class_called,
     prices_from_json,
@@ -57,7 +56,7 @@ class Spec:
     model: PiecewiseLinear
     demands: tuple[TenantDemand, ...]
     pool: ResourcePool
-    prices: ResourcePrices | None = None
+    prices: Resources | None = None
     headroom: float = 1.0
     holds: Mapping[str, Resources] = field(default_factory=dict)
 

@@ -42,7 +42,6 @@ from controllers.microstores.problem import (
     NoPlanError,
     Promise,
     ResourcePool,
-    ResourcePrices,
     TenantDemand,
     demand_of,
     offered_by,
@@ -71,6 +70,7 @@ from testbed.stores.microstores import (
     TENANTS,
     Microstore,
     Microstores,
+    Resources,
     Tenant,
     resources_to_json,
 )
@@ -327,7 +327,7 @@ class Optimiser:
 
     model: PiecewiseLinear | None
     promises: Mapping[str, Promise]
-    prices: ResourcePrices | None
+    prices: Resources | None
     parameters: MosPlusPlusParameters
 
     def plan(self, seen: Microstores, learnt: Learnt, at_high: str = "") -> MicrostorePlan | None:

@@ -120,18 +120,18 @@ def _findings(read: Spec, division: Allocation) -> list[RuleFinding]:
 
     from controllers.microstores.rules import check_rules
 
-    if read.prices is not None and read.prices.of is not None:
-        division = replace(division, prices=read.prices.of)
+    if read.prices is not None:
+        division = replace(division, prices=read.prices)
     return check_rules(division, read.workloads, read.model)
 
 
 def _bills(read: Spec, made: MicrostorePlan) -> list[dict[str, Any]] | None:
     from controllers.microstores.problem import bills
 
-    if read.prices is None or read.prices.of is None:
+    if read.prices is None:
         return None
     sizes = {name: workload.mean_bytes for name, workload in read.workloads.items()}
-    return bills(made, read.prices.of, sizes)
+    return bills(made, read.prices, sizes)
 
 
 def _plan_table(made: MicrostorePlan, found: Sequence[RuleFinding]) -> object:

@@ -69,6 +69,7 @@ C = linear(
     0.03,
 )
 MODEL = PiecewiseLinear({"A": A, "C": C}, "of the tests")
+TABLES = {"web": A, "video": C}
 TOTAL = Resources(0.8, 0.8, 5e7, 2, 4)
 STEP = Resources(0.1, 0.1, 2.5e6, 1, 1)
 TENANTS_SAID = {
@@ -107,16 +108,12 @@ def served(table: ClassTable, held: Resources, offered: float) -> Served:
 
 @dataclass
 class FakeMicrostores:
-    """Microstores that perform like `truth`; `load` gives each tenant's workers by step."""
+    """Microstores that perform like `MODEL`; `load` gives each tenant's workers by step."""
 
     load: Any
     stores: dict[str, Resources]
     tenants: dict[str, str] = field(default_factory=lambda: {"web": "small", "video": "large"})
-    truth: PiecewiseLinear = MODEL
-    total: Resources = TOTAL
-    step: Resources = STEP
     machines: dict[str, tuple[Resources, str]] = field(default_factory=dict)
-    classes: Mapping[str, str] = field(default_factory=lambda: {"web": "A", "video": "C"})
     number: int = 0
     acted: list[list[Action]] = field(default_factory=list)
 
@@ -137,7 +134,7 @@ class FakeMicrostores:
         self.number += 1
         tenants, busy = [], {name: {"proxy_cpu": 0.0} for name in self.stores}
         for name, store in self.tenants.items():
-            table = self.truth.tables[self.classes[name]]
+            table = TABLES[name]
             got = served(table, self.held(store), workers[name])
             busy[store] = got.busy
             done = got.requests_s > 0
@@ -160,7 +157,7 @@ class FakeMicrostores:
         machines = tuple(
             AssignableMachine(n, holds, store) for n, (holds, store) in self.machines.items()
         )
-        seen = Microstores(stores, tuple(tenants), self.total, self.step, machines)
+        seen = Microstores(stores, tuple(tenants), TOTAL, STEP, machines)
         return Observation(0.0, 10.0, microstores=seen)
 
     def act(self, actions: Sequence[Action]) -> Sequence[Effect]:
@@ -176,7 +173,7 @@ class FakeMicrostores:
         held = NOTHING
         for name in self.stores:
             held = held + self.held(name)
-        assert self.machines or held.within(self.total), "more than there is was given out"
+        assert self.machines or held.within(TOTAL), "more than there is was given out"
         return [Effect(ok=True) for _ in actions]
 
     def save(self) -> Mapping[str, Any]:
@@ -189,9 +186,9 @@ class FakeMicrostores:
 HALF = Resources(0.4, 0.4, 2.5e7, 1, 2)
 
 
-def two(load: Any, **changes: Any) -> FakeMicrostores:
+def two(load: Any) -> FakeMicrostores:
     """Return one microstore each for web (A) and video (C), with half of the pool each."""
-    return FakeMicrostores(load, {"small": HALF, "large": HALF}, **changes)
+    return FakeMicrostores(load, {"small": HALF, "large": HALF})
 
 
 # Small instances use whole numbers everywhere, so that equality is exact.

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mos_stores import HALF, MODEL, STEP, TOTAL, off_by, served, two, with_model
+from mos_stores import HALF, MODEL, STEP, TABLES, TOTAL, off_by, served, two, with_model
 from virtual import run_loop
 
 from controllers.journal import read_journal
@@ -49,7 +49,7 @@ def levels(store, workers, made=None):
     promises = promises_from_json(with_model()["tenants"], MODEL, "")
     found = {}
     for name, home in store.tenants.items():
-        table = store.truth.tables[store.classes[name]]
+        table = TABLES[name]
         got = served(table, store.held(home), workers[name])
         tenant = Tenant(name, home, got.requests_s, got.bytes_s, 0, got.mean_latency_s)
         found[name] = promises[name].sla.of(tenant)
