@@ -95,55 +95,6 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkSchedulers counts the probes, answers and placement of one write as one decision. Each
-// of 1000 nodes has ten pending writes.
-func BenchmarkSchedulers(b *testing.B) {
-	for _, policy := range Policies {
-		b.Run(string(policy), func(b *testing.B) {
-			random := rand.NewPCG(1, 1)
-			servers := Servers(1000)
-			p := Simulated(policy)
-			s, err := New(p, servers, random, NewQueues(servers))
-			if err != nil {
-				b.Fatal(err)
-			}
-			detectors := make([]*Detector, servers)
-			for i := range detectors {
-				detectors[i] = NewDetector(p, Server(i), 1)
-			}
-			writes := make([]Write, 10)
-			var probes []Probe
-			var readings, cached []Reading
-			var placed []Placement
-			b.ReportAllocs()
-			b.ResetTimer()
-			before := command.ProcessorTime()
-			for i := 0; i < b.N; i += len(writes) {
-				now := time.Duration(i) * 100 * time.Microsecond
-				for k := range writes {
-					writes[k] = Write{Server((i + k) % 1000), 1 << 20}
-				}
-				probes = s.Probes(writes, probes[:0])
-				readings, cached = readings[:0], cached[:0]
-				for _, probe := range probes {
-					var r Reading
-					r, cached = detectors[probe.Server].Probe(now, probe.Bytes, cached)
-					readings = append(readings, r)
-				}
-				placed = s.Place(now, writes, probes, readings, cached, placed[:0])
-				for k, r := range readings {
-					chosen := false
-					for _, one := range placed {
-						chosen = chosen || one.Probe == int32(k)
-					}
-					detectors[r.Server].Settle(now, r.Ticket, chosen)
-				}
-			}
-			b.ReportMetric(float64(b.N)/(command.ProcessorTime()-before).Seconds(), "decisions/cpu-s")
-		})
-	}
-}
-
 // report reports processor time per operation, which other processes do not affect.
 func report(b *testing.B, before time.Duration) {
 	b.ReportMetric(float64((command.ProcessorTime()-before).Microseconds())/float64(b.N), "cpu-us/op")

@@ -47,7 +47,7 @@ func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
 	// At random, three of four writes are redirected, however busy the machine is.
 	b := start(t, 4, func(c *server.Cluster) {
 		c.Scheduler.Scheduler, c.Copies = twochoice.Uniform, 2
-		c.Patience, c.Attempts = twochoice.Span(200*time.Millisecond), 100
+		c.Patience = twochoice.Span(5 * time.Second)
 	})
 	ctx := t.Context()
 	sums := map[string]uint32{}
@@ -80,7 +80,9 @@ func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
 	}
 	verify := func(down protocol.Node) {
 		t.Helper()
-		other := servertest.Client(t, b.Cluster)
+		hasty := b.Cluster // asks the other copy soon
+		hasty.Patience, hasty.Attempts = twochoice.Span(200*time.Millisecond), 100
+		other := servertest.Client(t, hasty)
 		for key, sum := range sums {
 			var name string
 			var n uint64
