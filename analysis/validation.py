@@ -13,18 +13,20 @@ import html
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import pandas as pd
 
 from analysis.core import stats, style
-from analysis.core.load import SIM, LoadedRun, ground_of, load_campaign
+from analysis.core.evidence import average, by_block, quotient, where
+from analysis.core.load import SIM, LoadedRun, ground_of, load_campaign, table
+from analysis.core.panels import errors
 from analysis.core.report import in_markdown
-from analysis.core.stats import Estimate, mean, ratio
+from analysis.core.stats import Estimate
 from analysis.core.style import in_order
 from analysis.papers.dlr.runs import OP_NAMES, OPS, metric_of
 from schemas.cells.dlr import DLR, HOT_NODES
@@ -218,13 +220,15 @@ def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
                 where=", ".join(map(str, artifacts)),
                 do=f"run the same campaign on {real} and with --ground sim",
             )
-    pairs = _pairs(found[real], found[SIM])
-    if not pairs:
+    sides = [_rows(runs) for runs in found.values()]
+    shared = set(sides[0]["cell"]) & set(sides[1]["cell"])
+    if not shared:
         raise UserError(
             f"no cell ran on both {real} and sim with the same parameters and seed",
             do="run the same campaign on both",
         )
-    return Validation(real, tuple(_cells(pairs)), len(pairs))
+    cells = _cells(*(rows[rows["cell"].isin(shared)] for rows in sides))
+    return Validation(real, tuple(cells), len(shared))
 
 
 def _campaigns(folder: Path) -> list[Path]:
@@ -249,7 +253,7 @@ def build(artifacts: Sequence[Path], out: Path, *, real: str = "local") -> Valid
     body = {"sentence": made.sentence, "cells": rows}
     (out / "validation.json").write_text(json.dumps(body, indent=1) + "\n")
     figures = tuple(path for path in drawn if path is not None)
-    return Validation(made.real, made.cells, made.pairs, figures, out)
+    return replace(made, figures=figures, folder=out)
 
 
 def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
@@ -300,7 +304,7 @@ def _bars(axes: Axes, cells: Sequence[ValidatedCell], real: str, *, first: bool)
                 alpha=1.0 if side == 0 else 0.55,
                 hatch=hatch,
                 edgecolor="white",
-                yerr=np.array(estimate.error).reshape(2, 1),
+                yerr=errors([estimate]),
                 capsize=2.5,
                 label=name if first and index == 0 else None,
             )
@@ -314,11 +318,10 @@ def _bars(axes: Axes, cells: Sequence[ValidatedCell], real: str, *, first: bool)
 
 def _errors(axes: Axes, cells: Sequence[ValidatedCell]) -> None:
     for index, cell in enumerate(cells):
-        low, high = cell.error.error
         axes.errorbar(
             [index],
             [100 * cell.error.value],
-            yerr=np.array([[100 * low], [100 * high]]),
+            yerr=100 * errors([cell.error]),
             fmt="o",
             capsize=4,
             color=style.colour(cell.controller),
@@ -333,90 +336,54 @@ def _errors(axes: Axes, cells: Sequence[ValidatedCell]) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.0f} %")
 
 
-@dataclass(frozen=True)
-class _SeedPair:
-    """Means of a cell's runs with one seed on both grounds."""
-
-    parameters: dict[str, Any]
-    seed: int
-    measured: dict[str, float]
-    simulated: dict[str, float]
-
-
-def _pairs(real: Iterable[LoadedRun], simulated: Iterable[LoadedRun]) -> list[_SeedPair]:
-    sides = [_by_cell(runs) for runs in (real, simulated)]
-    return [
-        _SeedPair(runs[0].run.parameters, runs[0].run.seed, _means(runs), _means(sides[1][key]))
-        for key, runs in sorted(sides[0].items())
-        if key in sides[1]
-    ]
-
-
-def _by_cell(runs: Iterable[LoadedRun]) -> dict[str, list[LoadedRun]]:
-    """Return runs grouped by all facts that make them the same experiment."""
-    found: dict[str, list[LoadedRun]] = {}
-    for loaded in runs:
-        run = loaded.run
+def _rows(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """Return the table of runs with ``cell``, which is equal for the same experiment, ``against``,
+    which is equal for all its controllers, and ``setting``."""
+    known = [one for one in runs if one.run.kind == "dlr" and one.run.parameters["op"] in OPS]
+    keys: dict[str, list[str]] = {"cell": [], "against": [], "setting": []}
+    for run in (one.run for one in known):
+        shared = {k: v for k, v in run.parameters.items() if not k.startswith("controller")}
         same = [run.parameters, run.seed, round(run.time_scale, 9), run.osd_count]
-        found.setdefault(json.dumps(same, sort_keys=True), []).append(loaded)
-    return found
+        keys["cell"].append(json.dumps(same, sort_keys=True))
+        keys["against"].append(json.dumps([shared, run.seed], sort_keys=True))
+        keys["setting"].append(_setting(run.parameters))
+    return table(known).assign(**keys)
 
 
-def _means(runs: Sequence[LoadedRun]) -> dict[str, float]:
-    wholes = [
-        summary
-        for loaded in runs
-        for summary in loaded.summary.whole
-        if summary.op == loaded.run.parameters["op"]
-    ]
-    columns = {
-        "throughput_mb_s": [summary.throughput_mb_s for summary in wholes],
-        "iops": [summary.iops for summary in wholes],
-        "latency_s": [summary.latency_mean_s for summary in wholes],
-    }
-    return {
-        name: fmean(value for value in values if value is not None)
-        for name, values in columns.items()
-        if any(values)
-    }
-
-
-def _cells(pairs: Sequence[_SeedPair]) -> Iterable[ValidatedCell]:
-    groups: dict[tuple[str, str, str, str], list[_SeedPair]] = {}
-    for pair in pairs:
-        groups.setdefault(_place(pair), []).append(pair)
-    controllers = in_order(list({key[3] for key in groups}))
-    order = sorted(groups, key=lambda k: (k[0], k[2], OPS.index(k[1]), controllers.index(k[3])))
-    for key in order:
-        scenario, op, setting, controller = key
-        base = groups.get((scenario, op, setting, BASELINE), [])
+def _cells(real: pd.DataFrame, simulated: pd.DataFrame) -> Iterator[ValidatedCell]:
+    """Yield the results of every cell; both tables hold the same cells."""
+    sides = (real, simulated)
+    order = {name: at for at, name in enumerate(in_order(list(set(real["controller"]))))}
+    places = real[["scenario", "setting", "op", "controller"]].drop_duplicates()
+    for scenario, setting, op, controller in sorted(
+        places.itertuples(index=False, name=None),
+        key=lambda place: (*place[:2], OPS.index(place[2]), order[place[3]]),
+    ):
+        its = {"scenario": scenario, "setting": setting, "op": op}
+        mine = [where(rows, **its, controller=controller) for rows in sides]
+        base = [where(rows, **its, controller=BASELINE) for rows in sides]
         for metric in (metric_of(op, "throughput"), "latency_s"):
-            mine = [p for p in groups[key] if metric in p.measured and metric in p.simulated]
-            if not mine:
+            measured, model = (average(by_block(rows, metric, ("cell",)), metric) for rows in mine)
+            error = quotient(mine[1], mine[0], metric, keys=("cell",))
+            if measured is None or model is None or error is None:
                 continue
-            measured = [p.measured[metric] for p in mine]
-            simulated = [p.simulated[metric] for p in mine]
-            effects = (
-                (None, None)
-                if controller == BASELINE or metric == "latency_s"
-                else _effects(mine, base, metric)
-            )
-            yield ValidatedCell(
+            cell = ValidatedCell(
                 scenario,
                 op,
                 controller,
                 setting,
                 metric,
-                mean(measured),
-                mean(simulated),
-                ratio(simulated, measured).map(lambda value: value - 1),
-                *effects,
+                measured,
+                model,
+                error.map(lambda value: value - 1),
             )
-
-
-def _place(pair: _SeedPair) -> tuple[str, str, str, str]:
-    p = pair.parameters
-    return str(p["scenario"]), str(p["op"]), _setting(p), str(p["controller"])
+            if controller != BASELINE and metric != "latency_s":
+                effects = [
+                    quotient(one, other, metric, keys=("against",))
+                    for one, other in zip(mine, base, strict=True)
+                ]
+                cell = replace(cell, effect_measured=effects[0], effect_simulated=effects[1])
+            yield cell
 
 
 def _key(cell: ValidatedCell) -> tuple[str, str, str, str]:
@@ -443,25 +410,6 @@ def _setting(parameters: dict[str, Any]) -> str:
     given = parameters["controller_parameters"]
     parts += [f"{name} {value}" for name, value in sorted(given.items())]
     return ", ".join(parts)
-
-
-def _effects(
-    mine: Sequence[_SeedPair], base: Sequence[_SeedPair], metric: str
-) -> tuple[Estimate | None, Estimate | None]:
-    """Return the controller's ratio to default Ceph on each ground, over the same seeds."""
-    baseline = {_block(pair): pair for pair in base if metric in pair.measured}
-    both = [(pair, baseline[_block(pair)]) for pair in mine if _block(pair) in baseline]
-    if not both:
-        return None, None
-    return (
-        ratio([p.measured[metric] for p, _ in both], [b.measured[metric] for _, b in both]),
-        ratio([p.simulated[metric] for p, _ in both], [b.simulated[metric] for _, b in both]),
-    )
-
-
-def _block(pair: _SeedPair) -> tuple[int, str]:
-    rest = {k: v for k, v in pair.parameters.items() if not k.startswith("controller")}
-    return pair.seed, json.dumps(rest, sort_keys=True)
 
 
 def _finite(value: float) -> float | None:

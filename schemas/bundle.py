@@ -13,7 +13,8 @@ A bundle is a ZIP archive (`hotbed bundle`). At its top::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -27,7 +28,29 @@ MANIFEST = "manifest.json"
 ABOUT = "about.json"
 BUNDLE_VERSION = 1
 
+CAMPAIGN_FILES = ("campaign.json", "comparison.json", "ledger.jsonl")
+_SOURCES = ("specs", "notebooks", "controllers", "models", "profiles", "environment")
+
 Role = Literal["run", "derived", "source", "metadata"]
+
+
+def role_of(path: str, campaigns: Collection[str]) -> Role:
+    """Return the role of a file by its place in a bundle of these campaigns."""
+    match path.split("/"):
+        case ["artifacts", campaign, name] if campaign in campaigns and name in CAMPAIGN_FILES:
+            return "run"
+        case ["artifacts", campaign, _, attempt, _, *_] if campaign in campaigns:
+            return "run" if re.fullmatch(r"attempt-\d+", attempt) else "derived"
+        case ["artifacts", *_]:
+            return "derived"
+        case ["LICENSE"]:
+            return "source"
+        case ["campaigns", name] if name in {f"{campaign}.yaml" for campaign in campaigns}:
+            return "source"
+        case [top, inner, *_] if top in _SOURCES and inner:
+            return "source"
+    return "metadata"
+
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
 """Name of a folder that cannot lead out of its own folder."""

@@ -8,7 +8,6 @@ are written. Any other identifying data in a text gets an alias, and a secret st
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -24,12 +23,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from analysis.bundle import archive
-from analysis.bundle.archive import Digest, Progress, quiet
+from analysis.bundle.archive import Progress, quiet
 from analysis.bundle.describe import Derived, Ran, derive, described, ran
 from analysis.bundle.private import (
     Aliases,
     Finding,
-    SecretSearch,
+    findings,
     is_distinct,
     machines,
     parse,
@@ -37,7 +36,16 @@ from analysis.bundle.private import (
 )
 from analysis.core.load import planned_runs, run_folders
 from analysis.core.report import campaign_folders
-from schemas.bundle import ABOUT, MANIFEST, About, Entry, Manifest, Role, Sources
+from schemas.bundle import (
+    ABOUT,
+    CAMPAIGN_FILES,
+    MANIFEST,
+    About,
+    Entry,
+    Manifest,
+    Sources,
+    role_of,
+)
 from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.run import Run, Summary
@@ -45,7 +53,6 @@ from schemas.run import Run, Summary
 Gather = Callable[[Mapping[Path, Sequence[Path]], Path], Sources]
 Require = Callable[[Path, str], None]
 
-CAMPAIGN_FILES = ("campaign.json", "comparison.json", "ledger.jsonl")
 RECORDS = {"plan.json", "curve.json", "inputs.json", "microstores.json", "mos.json"}
 RECORDS |= {"objects.json", "bursts.json", "journal.jsonl"}
 """JSON files in an attempt's folder, in addition to run.json, summary.json and job.json."""
@@ -122,7 +129,6 @@ def build(
             made = derive(
                 stage.folder / "artifacts", report, comparison=compared, progress=progress
             )
-            stage.adopt(f"artifacts/{made.folder.name}", "derived")
             campaigns = [ran(stage.folder / "artifacts" / folder.name) for folder in folders]
             manifest = Manifest(
                 report=report,
@@ -171,17 +177,16 @@ def _describe(
     stage: Stage, about: About, manifest: Manifest, made: Derived, campaigns: Sequence[Ran]
 ) -> Manifest:
     """Add the appendix, the metadata and the manifest; return the manifest."""
-    stage.put(ABOUT, _json(about.model_dump(mode="json"), indent=1), "metadata")
-    sizes = {name: stage.digest(name).bytes for name in stage.roles}
+    stage.put(ABOUT, _json(about.model_dump(mode="json"), indent=1))
+    sizes = {name: file.stat().st_size for name, file in stage.files().items()}
     for target, text in described(about, manifest, made, campaigns, sizes).items():
-        stage.put(target, text, "metadata")
+        stage.put(target, text)
     entries = []
-    for name in stage.files():
-        digest = stage.digest(name)
-        role = stage.roles[name]
+    for name, file in stage.files().items():
+        digest, role = archive.digest(file), role_of(name, manifest.campaigns)
         entries.append(Entry(path=name, sha256=digest.sha256, bytes=digest.bytes, role=role))
     manifest = manifest.model_copy(update={"files": tuple(entries)})
-    stage.put(MANIFEST, _json(manifest.model_dump(mode="json"), indent=1), "metadata")
+    stage.put(MANIFEST, _json(manifest.model_dump(mode="json"), indent=1))
     return manifest
 
 
@@ -216,11 +221,11 @@ def about_of(
         raise mistake(error, About).error("--about") from error
 
 
-def _refuse(findings: Sequence[Finding]) -> None:
+def _refuse(found: Sequence[Finding]) -> None:
     """Raise if there are findings; name the first of them by file and line."""
-    if findings:
-        named = "; ".join(f"{one.file}:{one.line}: {one.what}" for one in findings[:_SHOWN])
-        more = f"; and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
+    if found:
+        named = "; ".join(f"{one.file}:{one.line}: {one.what}" for one in found[:_SHOWN])
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise UserError(
             f"nothing was bundled, because it has content that must not leave: {named}{more}",
             do="hide a host name with --hide; remove secrets from the runs, and anything private "
@@ -315,7 +320,6 @@ class Stage:
     """A folder with the files of the future bundle.
 
     Attributes:
-        roles: role of each file by its name in the bundle.
         left_out: number of files that are not packed, by reason.
         found: content that must not be published.
     """
@@ -329,13 +333,10 @@ class Stage:
         left_out: Counter[str] | None = None,
     ) -> None:
         self.folder = folder
-        self.roles: dict[str, Role] = {}
         self.left_out = Counter() if left_out is None else left_out
         self.found: list[Finding] = []
         self._aliases, self._with_logs = aliases, with_logs
         self._names: set[str] = set()
-        self._digests: dict[str, Digest] = {}
-        self._secrets = SecretSearch()
         self._packers: dict[str, Callable[[Path, str], bytes | None]] = {
             **dict.fromkeys(RECORDS, self._record),
             **dict.fromkeys(TABLES, self._table),
@@ -343,32 +344,16 @@ class Stage:
             "job.json": self._job,
         }
 
-    def put(self, name: str, data: bytes, role: Role) -> None:
+    def put(self, name: str, data: bytes) -> None:
         """Write a file."""
         target = self.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-        self.roles[name] = role
-        self._digests[name] = Digest(hashlib.sha256(data).hexdigest(), len(data))
-
-    def digest(self, name: str) -> Digest:
-        """Return a file's digest."""
-        if name not in self._digests:
-            self._digests[name] = archive.digest(self.folder / name)
-        return self._digests[name]
-
-    def adopt(self, folder: str, role: Role) -> None:
-        """Add the files that were written below `folder` without `put`."""
-        for path in sorted((self.folder / folder).rglob("*")):
-            name = path.relative_to(self.folder).as_posix()
-            if path.is_file():
-                self.roles.setdefault(name, role)
-                if "/attempt-" not in name:  # a comparison's record is written again
-                    self._digests.pop(name, None)
 
     def files(self) -> dict[str, Path]:
         """Return every file by its name in the bundle."""
-        return {name: self.folder / name for name in sorted(self.roles)}
+        files = (path for path in self.folder.rglob("*") if path.is_file())
+        return dict(sorted((path.relative_to(self.folder).as_posix(), path) for path in files))
 
     def add_source(self, name: str, file: Path) -> None:
         """Add a source file: campaign files and specs with aliases. Programs, notebooks and
@@ -384,7 +369,7 @@ class Stage:
             for what, at in self._aliases.identifying(text):
                 self.found.append(Finding(name, text.count("\n", 0, at) + 1, what))
         self.found += (Finding(name, at, what) for what, at in secrets_in(text))
-        self.put(name, text.encode(), "source")
+        self.put(name, text.encode())
 
     def add_campaign(
         self, campaign: Path, attempts: Sequence[Path], progress: Progress = quiet
@@ -427,7 +412,7 @@ class Stage:
         elif archive.taken(name, self._names) is not None:
             self.left_out["files with names that other files have"] += 1
         else:
-            self.put(name, data, "run")
+            self.put(name, data)
 
     # Packers of known files: they return the bytes to pack, or None.
 
@@ -473,7 +458,7 @@ class Stage:
             own = clean.get("campaign") if isinstance(clean, dict) else None
             if file.name == "campaign.json" and isinstance(own, dict):
                 clean["campaign"] = {**own, **self._paths(own, ("spec", "notebook"))}
-            self.found += self._secrets.findings(name, clean, number)
+            self.found += findings(name, clean, number)
             same = clean == body
             made.append(line if same else (json.dumps(clean, ensure_ascii=False) + "\n").encode())
         return b"".join(made)
@@ -510,7 +495,7 @@ class Stage:
         if pa.types.is_primitive(column.type):
             return None
         texts = {text: self._aliases.text(text) for text in column.unique().to_pylist() if text}
-        self.found += self._secrets.findings(name, list(texts.values()))
+        self.found += findings(name, list(texts.values()))
         if all(old == new for old, new in texts.items()):
             return None
         return [texts.get(text, text) for text in column.to_pylist()]
@@ -533,7 +518,7 @@ class Stage:
 
     def _clean(self, name: str, body: Any) -> bytes:
         made = self._aliases.value(body)
-        self.found += self._secrets.findings(name, made)
+        self.found += findings(name, made)
         return _json(made)
 
     def _paths(self, body: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata as installed
@@ -26,14 +26,13 @@ from analysis.bundle.archive import Progress, quiet
 from analysis.bundle.describe import DATA, Derived, derive, described, ran
 from analysis.bundle.private import (
     Finding,
-    SecretSearch,
+    findings,
     identifying,
     parse,
     secrets_in,
     texts_of,
 )
-from analysis.bundle.publish import CAMPAIGN_FILES
-from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest
+from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest, role_of
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
 
@@ -210,20 +209,15 @@ def _make_again(bundle: Opened, made: Verification, progress: Progress) -> None:
         pdf=False,
     )
     progress("comparing", 0.0)
-    roles = {
-        path.relative_to(fresh).as_posix(): "derived"
-        for path in derived.folder.rglob("*")
-        if path.is_file()
-    }
     written = described_again(bundle, derived, fresh)
     for name, text in written.items():
         (fresh / name).write_bytes(text)
-    roles |= dict.fromkeys((ABOUT, *written), "metadata")
-    roles = {name: role for name, role in roles.items() if not is_run(name, manifest.campaigns)}
+    files = (path.relative_to(fresh).as_posix() for path in fresh.rglob("*") if path.is_file())
+    again = {name for name in files if role_of(name, manifest.campaigns) != "run"}
 
     found: dict[str, list[Difference]] = {name: [] for name in _GOOD}
     alike = 0
-    for name in sorted(roles.keys() - {ABOUT}):
+    for name in sorted(again):
         there, here = bundle.folder / name, fresh / name
         if name.endswith(".png"):
             other = "" if same_picture(there, here) else "another picture"
@@ -235,7 +229,7 @@ def _make_again(bundle: Opened, made: Verification, progress: Progress) -> None:
     if not written:
         found["appendix and metadata"].append(Difference(ABOUT, "file", "stated", "cannot be read"))
     found["report"] += _active(bundle, derived)
-    found["places"] += _misdeclared(manifest, roles)
+    found["places"] += _misdeclared(manifest, {ABOUT, *again})
     good = _GOOD | {
         "claims": f"{len(derived.tested)} of {len(derived.claims)} claims computed from "
         f"{derived.runs} runs",
@@ -277,7 +271,7 @@ def _move_runs(bundle: Opened, fresh: Path) -> None:
     """Move the runs to a separate folder, so that no other file of the bundle is read."""
     for entry in bundle.manifest.files:
         there = entry.path in bundle.found and (bundle.folder / entry.path).is_file()
-        if there and entry.role == "run" and is_run(entry.path, bundle.manifest.campaigns):
+        if there and entry.role == role_of(entry.path, bundle.manifest.campaigns) == "run":
             target = fresh / entry.path
             target.parent.mkdir(parents=True, exist_ok=True)
             (bundle.folder / entry.path).rename(target)
@@ -330,44 +324,17 @@ def _other_libraries(manifest: Manifest) -> list[Check]:
     return [Check("libraries", None, detail)] if other else []
 
 
-# ---- places --------------------------------------------------------------------------------------
-
-_ATTEMPT = re.compile(r"attempt-\d+")
-_SOURCES = ("specs", "notebooks", "controllers", "models", "profiles", "environment")
-
-
-def is_run(path: str, campaigns: Sequence[str]) -> bool:
-    """Return True if a path is a campaign's record or a file in an attempt's folder."""
-    match path.split("/"):
-        case ["artifacts", campaign, name]:
-            return campaign in campaigns and name in CAMPAIGN_FILES
-        case ["artifacts", campaign, _, attempt, _, *_]:
-            return campaign in campaigns and _ATTEMPT.fullmatch(attempt) is not None
-    return False
-
-
-def _is_source(path: str, campaigns: Sequence[str]) -> bool:
-    """Return True if a path may be a campaign file, spec, program or lock file."""
-    top, _, inner = path.partition("/")
-    if top == "campaigns":
-        return inner in {f"{name}.yaml" for name in campaigns}
-    return path == "LICENSE" or (top in _SOURCES and bool(inner))
-
-
-def _misdeclared(manifest: Manifest, made: Mapping[str, str]) -> Iterator[Difference]:
-    """Yield files with another role than the manifest states, and files that nothing reproduces.
-    `made` has the roles of the files that were made again."""
+def _misdeclared(manifest: Manifest, again: Collection[str]) -> Iterator[Difference]:
+    """Yield files with another role than the manifest states, and files that nothing reproduces;
+    `again`: the files that were made again."""
     for entry in manifest.files:
-        path = entry.path
         # A figure's PDF is not drawn again; its PNG is.
-        drawn = f"{path[:-4]}.png" if path.endswith(".pdf") else path
-        role = made.get(drawn)
-        if is_run(path, manifest.campaigns):
-            role = "run"
-        elif _is_source(path, manifest.campaigns):
-            role = "source"
-        if entry.role != role and path != MANIFEST:
-            yield Difference(path, "role", entry.role, role or "nothing that a bundle holds")
+        drawn = f"{entry.path[:-4]}.png" if entry.path.endswith(".pdf") else entry.path
+        role: str = role_of(entry.path, manifest.campaigns)
+        if role in ("derived", "metadata") and drawn not in again:
+            role = "nothing that a bundle holds"
+        if entry.role != role and entry.path != MANIFEST:
+            yield Difference(entry.path, "role", entry.role, role)
 
 
 # ---- identifying data and secrets ----------------------------------------------------------------
@@ -377,7 +344,6 @@ _EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
 
 def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
     """Yield findings in a bundle, by file and line. Pictures are skipped: they are drawn again."""
-    secrets = SecretSearch()
     for name, file in sorted(files.items()):
         for what, _ in (*identifying(name), *secrets_in(name)):
             yield Finding(name, 1, f"{what}, in the file's name")
@@ -386,7 +352,7 @@ def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
             if texts is None:
                 yield Finding(name, 1, "a table that cannot be read")
             else:
-                yield from _in_record(name, texts, 1, secrets)
+                yield from _in_record(name, texts, 1)
         elif name.endswith((".json", ".jsonl")) and "/attempt-" in name:
             data = file.read_bytes()
             lines = data.splitlines() if name.endswith(".jsonl") else [data]
@@ -395,7 +361,7 @@ def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
                     body = parse(line)
                 except ValueError:
                     body = line.decode(errors="replace")
-                yield from _in_record(name, body, number, secrets)
+                yield from _in_record(name, body, number)
         elif not name.endswith((".png", ".pdf")):
             text = _EMBEDDED.sub(b"", file.read_bytes()).decode(errors="replace")
             for what, at in identifying(text):
@@ -403,10 +369,10 @@ def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
             yield from (Finding(name, number, what) for what, number in secrets_in(text))
 
 
-def _in_record(name: str, body: Any, line: int, secrets: SecretSearch) -> Iterator[Finding]:
+def _in_record(name: str, body: Any, line: int) -> Iterator[Finding]:
     for text in dict.fromkeys(texts_of(body)):
         yield from (Finding(name, line, what) for what, _ in identifying(text))
-    yield from secrets.findings(name, body, line)
+    yield from findings(name, body, line)
 
 
 def _table_texts(file: Path) -> list[str] | None:

@@ -45,11 +45,11 @@ def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | 
     return mean([factor * value for value in values]) if values else None
 
 
-def by_block(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+def by_block(rows: pd.DataFrame, column: str, keys: Sequence[str] = BLOCK) -> pd.DataFrame:
     """Return one row per block: the mean of a number over the block's rows."""
     if rows.empty:
         return rows
-    return rows.groupby(list(BLOCK))[column].mean().astype(float).reset_index()
+    return rows.groupby(list(keys))[column].mean().astype(float).reset_index()
 
 
 def geometric(rows: pd.DataFrame, column: str) -> Estimate | None:

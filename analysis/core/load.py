@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
-from schemas.run import OpSummary, Run, Summary
+from schemas.run import Run, Summary
 
 Floats = npt.NDArray[np.float64]
 
@@ -164,10 +164,6 @@ def _attempt(record: Path) -> int:
     return int(record.parent.name.removeprefix("attempt-"))
 
 
-def _whole(ops: Sequence[OpSummary], op: str) -> OpSummary | None:
-    return next((summary for summary in ops if summary.op == op), None)
-
-
 def _hot_share(run: Run) -> float | None:
     """Return the share of nodes disturbed at a time, or None if the scenario has no hot nodes."""
     share, count = run.parameters.get("hot_share"), run.parameters.get("hot_nodes")
@@ -220,9 +216,8 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """Return a table with one row per run.
 
     Columns: run_id, campaign, block, ground, time_scale, the cell parameters, ``variant`` (the
-    controller's parameters as text), hot_share, throughput_mb_s, iops, latency_s, latency_max_s,
-    the same with ``steady_``, pressure_mean and pressure_sd (over nodes, percent), inert,
-    signal_used, osds and ``index`` into `runs`.
+    controller's parameters as text), hot_share, throughput_mb_s, iops, latency_s, pressure_mean
+    and pressure_sd (over nodes, percent), inert, signal_used, osds and ``index`` into `runs`.
     """
     rows = []
     for index, loaded in enumerate(runs):
@@ -242,12 +237,10 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         }
         row = {**DLR.row(parameters), **row, "hot_share": _hot_share(run)}
         del row["controller_parameters"]  # a mapping; `variant` is its text
-        for prefix, ops in (("", summary.whole), ("steady_", summary.steady)):
-            op = _whole(ops, str(parameters.get("op")))
-            row[f"{prefix}throughput_mb_s"] = op.throughput_mb_s if op else None
-            row[f"{prefix}iops"] = op.iops if op else None
-            row[f"{prefix}latency_s"] = op.latency_mean_s if op else None
-            row[f"{prefix}latency_max_s"] = op.latency_max_s if op else None
+        op = next((one for one in summary.whole if one.op == parameters.get("op")), None)
+        row["throughput_mb_s"] = op.throughput_mb_s if op else None
+        row["iops"] = op.iops if op else None
+        row["latency_s"] = op.latency_mean_s if op else None
         pressures = pd.Series(summary.pressure_mean, dtype=float)
         row["pressure_mean"] = float(pressures.mean()) if len(pressures) else None
         row["pressure_sd"] = float(pressures.std(ddof=0)) if len(pressures) else None

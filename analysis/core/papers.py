@@ -14,7 +14,6 @@ from analysis.core.figures import FigureEntry, Table
 from analysis.core.load import SIM, LoadedRun, table
 from schemas.campaign import Kind
 from schemas.cells import CellParameters, cells_of
-from schemas.cells.dlr import Bench
 from schemas.errors import not_allowed
 from schemas.run import Run
 
@@ -113,61 +112,51 @@ URSA = "ursa"
 TWOCHOICE = "twochoice"
 PM = "pm"
 MOS = "mos"
-SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE, PM, MOS)
 
-_OTHERS: Mapping[str, tuple[str, str]] = {
+_CATALOGUES: Mapping[str, tuple[str, str]] = {
+    "dlr": (
+        "Taming Performance Hotspots in Cloud Storage with Dynamic Load Redistribution",
+        "analysis.papers.dlr.figures",
+    ),
+    SCALE: ("DLR at scale: where it stops helping", "analysis.papers.dlr.scale"),
     URSA: (
         "Scalable Load Balancing in Cluster Storage Systems (Ursa)",
         "analysis.papers.ursa.figures",
     ),
-    PM: (
-        "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
-        "analysis.papers.prioritymeister",
-    ),
     TWOCHOICE: (
         "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",
         "analysis.papers.twochoice.figures",
+    ),
+    PM: (
+        "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
+        "analysis.papers.prioritymeister",
     ),
     MOS: (
         "MOS: Workload-aware Elasticity for Cloud Object Stores",
         "analysis.papers.mos.figures",
     ),
 }
-"""Papers with one ground per part: the title, and the module with ``PARTS`` and ``BANNER``. The
-campaign <short name>-full makes the runs of every figure."""
+"""Title of each report, and the module with its ``PARTS``, and with a ``BANNER`` if each part has
+its own ground. The campaign <short name>-full makes the runs of every figure."""
+SHORT_NAMES = tuple(_CATALOGUES)
 
 
 def paper(short: str) -> Paper:
     """Return the paper with the short name; raise a UserError that names the known ones."""
-    if short == "dlr":
-        from analysis.papers.dlr.claims import CLAIMS
-        from analysis.papers.dlr.figures import FIGURES
-
-        title = "Taming Performance Hotspots in Cloud Storage with Dynamic Load Redistribution"
-        command = "hotbed run dlr-full --figure {figure}"
-        return Paper("dlr", title, (Part(CLAIMS, FIGURES, models=(Bench,), sized=False),), command)
-    if short == SCALE:
-        from analysis.papers.dlr.scale import SCALE_CLAIMS, SCALE_FIGURES, tables
-
-        return Paper(
-            SCALE,
-            "DLR at scale: where it stops helping",
-            (Part(SCALE_CLAIMS, SCALE_FIGURES, models=(Bench,), sized=True, tables=tables),),
-            "hotbed scale --figure {figure}",
-            sim_option=False,
-            table_note="helps, harms: the 95 % interval is above, below zero. Between measured "
-            "values its ends are\ninterpolated linearly over the axis's logarithm.",
-        )
-    if short in _OTHERS:
-        title, module = _OTHERS[short]
-        catalogue = importlib.import_module(module)
-        return Paper(
-            short,
-            title,
-            catalogue.PARTS,
-            f"hotbed run {short}-full --figure {{figure}}",
-            sim_option=False,
-            by_part=True,
-            banner=Markup(catalogue.BANNER),
-        )
-    raise not_allowed("report", short, ", ".join(SHORT_NAMES))
+    if short not in _CATALOGUES:
+        raise not_allowed("report", short, ", ".join(SHORT_NAMES))
+    title, module = _CATALOGUES[short]
+    catalogue = importlib.import_module(module)
+    banner = getattr(catalogue, "BANNER", None)
+    return Paper(
+        short,
+        title,
+        catalogue.PARTS,
+        "hotbed scale --figure {figure}"
+        if short == SCALE
+        else f"hotbed run {short}-full --figure {{figure}}",
+        sim_option=short == "dlr",
+        by_part=banner is not None,
+        banner=None if banner is None else Markup(banner),
+        table_note=getattr(catalogue, "TABLE_NOTE", None),
+    )

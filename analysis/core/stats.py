@@ -43,7 +43,9 @@ def counts(found: Iterable[Estimate]) -> str:
     return f"n = {many[0]}" if many[0] == many[-1] else f"n = {many[0]} to {many[-1]}"
 
 
-def _t_interval(values: npt.NDArray[np.float64], confidence: float) -> tuple[float, float, float]:
+def _t_interval(
+    values: npt.NDArray[np.float64], confidence: float = 0.95
+) -> tuple[float, float, float]:
     from scipy.special import stdtrit  # scipy.stats takes seconds to import
 
     mean = float(values.mean())
@@ -54,27 +56,20 @@ def _t_interval(values: npt.NDArray[np.float64], confidence: float) -> tuple[flo
     return mean, mean - half, mean + half
 
 
-def mean(values: Sequence[float], *, confidence: float = 0.95) -> Estimate:
+def mean(values: Sequence[float]) -> Estimate:
     """Return the mean of runs with a t interval; raise ValueError without values."""
     if not len(values):
         raise ValueError("a mean needs at least one run")
-    centre, low, high = _t_interval(np.asarray(values, dtype=float), confidence)
+    centre, low, high = _t_interval(np.asarray(values, dtype=float))
     return Estimate(centre, low, high, len(values))
 
 
-def ratio(
-    treated: Sequence[float],
-    baseline: Sequence[float],
-    *,
-    confidence: float = 0.95,
-    comparisons: int = 1,
-) -> Estimate:
+def ratio(treated: Sequence[float], baseline: Sequence[float], *, comparisons: int = 1) -> Estimate:
     """Return the geometric mean of treated/baseline over pairs, with a t interval on log-ratios.
 
     Args:
         treated: one positive value per block.
         baseline: the same blocks' values, in the same order.
-        confidence: confidence level of the interval.
         comparisons: number of comparisons that the reported one was chosen from ("up to"): the
             interval is widened by Bonferroni.
 
@@ -86,7 +81,7 @@ def ratio(
     top, bottom = np.asarray(treated, dtype=float), np.asarray(baseline, dtype=float)
     if not (np.all(top > 0) and np.all(bottom > 0)):
         raise ValueError("a ratio of runs needs positive values")
-    level = 1 - (1 - confidence) / comparisons
+    level = 1 - (1 - 0.95) / comparisons
     return Estimate(*_t_interval(np.log(top / bottom), level), n=len(top)).map(math.exp)
 
 

@@ -457,7 +457,7 @@ def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path):
     assert len(attempts_of(folder, left_out)) == 2
     stage = Stage(tmp_path / "stage", Aliases({}), left_out=left_out)
     stage.add_campaign(folder, [made])
-    assert not stage.roles
+    assert not stage.files()
     assert +left_out == {"unfinished attempts": 1, "attempts without a valid run.json": 1}
     (folder / "campaign.json").write_text(json.dumps({"cells": []}))
     assert attempts_of(folder, left_out) == []

@@ -18,8 +18,11 @@ from analysis.core.evidence import average, quotient, values_of
 from analysis.core.figures import FigureEntry, Missing, bytes_text
 from analysis.core.load import LoadedRun
 from analysis.core.panels import Look, Points, bars, counts, errors, lines, points
+from analysis.core.papers import Part
 from analysis.core.stats import Estimate, mean
+from analysis.papers.dlr.claims import CLAIMS
 from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, OPS, metric_of, select, sweep
+from schemas.cells.dlr import Bench
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -571,3 +574,5 @@ FIGURES: tuple[FigureEntry, ...] = (
         "signals",
     ),
 )
+
+PARTS = (Part(CLAIMS, FIGURES, models=(Bench,), sized=False),)

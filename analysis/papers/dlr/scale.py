@@ -27,8 +27,10 @@ from analysis.core import style
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.core.evidence import Pair, Rows, pairs, quotient, result
 from analysis.core.figures import FigureEntry, Missing, Table
+from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
 from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, STANDARD, active, metric_of
+from schemas.cells.dlr import Bench
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -614,3 +616,9 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         facts=partial(triangles, axis=MOVE),
     ),
 )
+
+TABLE_NOTE = (
+    "helps, harms: the 95 % interval is above, below zero. Between measured values its ends are\n"
+    "interpolated linearly over the axis's logarithm."
+)
+PARTS = (Part(SCALE_CLAIMS, SCALE_FIGURES, models=(Bench,), sized=True, tables=tables),)

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.core.evidence import Rows
-from analysis.core.load import LoadedRun, origin
+from analysis.core.load import ORIGIN, LoadedRun, last_runs, origin
 from schemas.cells.ursa import URSA
 from schemas.settling import HOLD_S, settled_from
 from schemas.sizes import size_name
@@ -76,24 +76,23 @@ CONTROLLERS = {
 }
 """Label and colour of controllers on a store, in the order of figures 12 and 13."""
 
-ORIGIN = ("index", "run_id", "campaign", "block", "seed", "ground", "size")
 _SETTLED = ("settled_s", "settled_good_s", "settled_strict_s")
 _CENSORED = ("censored_s", "censored_good_s", "censored_strict_s")
-_FROM_SUMMARY = ("called_s", *_SETTLED, "outstanding", "moves", "first_moves", "cost", "hot")
-_LATENCIES = ("latency_mean_s", "latency_p99_s", "latency_max_s")
+_FROM_SUMMARY = ("called_s", *_SETTLED, "moves", "first_moves", "cost")
+_LATENCIES = ("latency_mean_s", "latency_p99_s")
 _NUMBERS = (*_FROM_SUMMARY, *_CENSORED, *_LATENCIES, "rate", "duration_s")
 LIVE_COLUMNS = (
-    *ORIGIN,
-    *("time_scale", "spec", "network", "osds", "scenario", "controller", "object_size"),
-    *("threshold", *_NUMBERS),
+    *(*ORIGIN, "size", "time_scale", "network", "osds", "scenario", "controller", "object_size"),
+    *_NUMBERS,
 )
 
 
 def planner_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """Return one row per run, for instances like the paper's.
 
-    Columns: `ORIGIN`, ``series`` (the variant of Algorithm 1, ``DC+LP``), the cell's parameters,
-    and every number of the summary. An instance counts once, with the longest time limit.
+    Columns: `ORIGIN`, ``size``, ``series`` (the variant of Algorithm 1, ``DC+LP``), the cell's
+    parameters, and every number of the summary. An instance counts once, with the longest time
+    limit.
     """
     rows = []
     for index, loaded in enumerate(runs):
@@ -106,17 +105,9 @@ def planner_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "series": _series(parameters),
         }
         rows.append(row | URSA.row(parameters) | loaded.summary.extra)
-    if not rows:
-        return pd.DataFrame(columns=[*ORIGIN, "series", *URSA.fields])
-    found = pd.DataFrame(rows)
-    # Sorted by run id too: the choice among equal runs must not depend on folders.
-    found = found.sort_values(["time_limit_s", "run_id"], kind="stable")
     keys = [name for name in URSA.fields if name != "time_limit_s"]
-    return (
-        found.drop_duplicates([*keys, "seed"], keep="last")
-        .sort_values("index")
-        .reset_index(drop=True)
-    )
+    more, order = ("size", "series", "time_limit_s"), ("time_limit_s", "run_id")
+    return last_runs(rows, keys, more=more, order=order)
 
 
 def _series(parameters: dict[str, Any]) -> str | None:
@@ -199,7 +190,6 @@ def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
     row: dict[str, Any] = {
         **origin(index, run),
         "time_scale": run.time_scale,
-        "spec": calibration.get("spec"),
         "network": _network(calibration),
         "osds": osds,
         "size": f"{osds}-{_groups(calibration)}",
@@ -207,7 +197,6 @@ def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
         "controller": parameters.get("controller"),
         "rate": float(parameters.get("rate") or 0.0),
         "object_size": parameters.get("object_size"),
-        "threshold": (parameters.get("controller_parameters") or {}).get("threshold"),
         "duration_s": float(parameters.get("duration_s", 0.0)) * run.time_scale,
     }
     row |= {name: summary.extra.get(name) for name in _FROM_SUMMARY}
