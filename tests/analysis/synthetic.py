@@ -13,7 +13,8 @@ import pandas as pd
 from analysis.core.claims import Evidence
 from analysis.core.load import load_campaign
 from analysis.core.papers import Part
-from schemas.run import OpSummary, Provenance, Run, Summary
+from schemas.run import OpSummary, Summary
+from tests.analysis.synthetic_runs import written
 
 CALM = {"write": 118.0, "seq": 243.0, "rand": 255.0}
 HOT = {"write": 0.6, "seq": 0.62, "rand": 0.63}
@@ -42,9 +43,6 @@ def write_run(
     with_samples: bool = True,
 ) -> Path:
     """Write one attempt's folder and return it. `throughput` is in MB/s."""
-    run_id = f"{abs(hash((json.dumps(dict(parameters), sort_keys=True), block))):016x}"[:16]
-    folder = campaign / run_id / f"attempt-{attempt}"
-    folder.mkdir(parents=True)
     defaults = {
         "object_size": 4 * 2**20,
         "concurrency": 16,
@@ -55,35 +53,6 @@ def write_run(
         "controller_parameters": {},
     }
     full = defaults | dict(parameters)
-    run = Run.model_validate(
-        {
-            "kind": "dlr",
-            "run_id": run_id,
-            "campaign": campaign.name,
-            "attempt": attempt,
-            "block": block,
-            "order": 0,
-            "seed": block,
-            "ground": ground,
-            "parameters": full,
-            "time_scale": 1 / 6,
-            "status": status,
-            "started_at": "2026-01-01T00:00:00Z",
-            "ended_at": "2026-01-01T00:00:30Z",
-            "phases_s": {"workload": 30.0},
-            "osd_count": full.get("osds") or 8,
-            "provenance": Provenance(
-                commit=None,
-                dirty=None,
-                hotbed_version="0",
-                versions={"ceph": "16.2.15"},
-                hosts={},
-                site="local",
-                signal="io_pressure",
-            ),
-        }
-    )
-    (folder / "run.json").write_text(run.model_dump_json())
     latency = 16 * full["object_size"] / 1e6 / throughput
     op = OpSummary(
         op=full["op"],
@@ -101,7 +70,22 @@ def write_run(
         controller={"sense_s": 0.02, "decide_s": 0.001, "act_s": 0.05},
         inert=inert,
     )
-    (folder / "summary.json").write_text(summary.model_dump_json())
+    folder = written(
+        campaign,
+        block,
+        "dlr",
+        full,
+        summary,
+        ground=ground,
+        versions={"ceph": "16.2.15"},
+        signal="io_pressure",
+        attempt=attempt,
+        seed=block,
+        time_scale=1 / 6,
+        status=status,
+        ended_at="2026-01-01T00:00:30Z",
+        osd_count=full.get("osds") or 8,
+    )
     if with_samples:
         _samples(throughput, block).to_parquet(folder / "samples.parquet")
         if full["controller"] == "dlr":

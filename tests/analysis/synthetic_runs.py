@@ -8,22 +8,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from schemas.run import Provenance, Run
+from schemas.run import Provenance, Run, Summary
 
 
-def finished(
+def written(
     campaign: Path,
     block: int,
     kind: str,
     parameters: Mapping[str, Any],
+    summary: Summary | Mapping[str, float],
     **options: Any,
-) -> tuple[Run, Path]:
-    """Create a run's folder and return run and folder; the caller writes the run's files. See
+) -> Path:
+    """Write a run and its summary, or a summary with these numbers alone; return the folder. See
     `record` for the options."""
     run = record(campaign.name, block, kind, parameters, **options)
-    folder = campaign / run.run_id / "attempt-1"
+    folder = campaign / run.run_id / f"attempt-{run.attempt}"
     folder.mkdir(parents=True)
-    return run, folder
+    if not isinstance(summary, Summary):
+        summary = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(summary))
+    (folder / "run.json").write_text(run.model_dump_json())
+    (folder / "summary.json").write_text(summary.model_dump_json())
+    return folder
 
 
 def record(
@@ -37,9 +42,13 @@ def record(
     site: str = "local",
     calibration: Mapping[str, Any] | None = None,
     hosts: Mapping[str, Any] | None = None,
+    versions: Mapping[str, str] | None = None,
+    signal: str | None = None,
     name: str = "",
+    **changes: Any,
 ) -> Run:
-    """Return a finished run without a folder; `name` distinguishes runs of equal parameters."""
+    """Return a finished run without a folder, with `changes` of its fields; `name` distinguishes
+    runs of equal parameters."""
     text = json.dumps([parameters, block, *([name] if name else [])], sort_keys=True)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     return Run.model_validate(
@@ -62,11 +71,12 @@ def record(
                 commit="0" * 40,
                 dirty=False,
                 hotbed_version="0",
-                versions={},
+                versions=dict(versions or {}),
                 hosts=dict(hosts or {}),
                 site=site,
-                signal=None,
+                signal=signal,
                 calibration=dict(calibration or {}),
             ),
         }
+        | changes
     )

@@ -10,7 +10,7 @@ from analysis.papers.mos.claims import REPORT_FILE
 from analysis.papers.mos.simulated import SERIES_FILE
 from schemas.cells.mos import COSPERF, MOS, PerfCell
 from schemas.run import OpSummary, Summary
-from tests.analysis.synthetic_runs import finished
+from tests.analysis.synthetic_runs import written
 
 SMALL_QPS = {"default": 20.0, "favors-small": 150.0, "favors-large": 60.0}
 LARGE_MB_S = {"default": 20.0, "favors-small": 4.0, "favors-large": 21.0}
@@ -35,13 +35,10 @@ def write_run(
 ) -> Path:
     """Write one finished run on a testbed of the spec."""
     parameters = MOS.of(**cell).model_dump(mode="json")
-    run, folder = finished(campaign, block, "mos", parameters, calibration={"spec": spec})
     noise = 1 + 0.02 * block
     extra = {name: value * noise for name, value in values.items()}
-    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
+    folder = written(campaign, block, "mos", parameters, extra, calibration={"spec": spec})
     (folder / REPORT_FILE).write_text(json.dumps(report))
-    (folder / "summary.json").write_text(summary.model_dump_json())
-    (folder / "run.json").write_text(run.model_dump_json())
     return folder
 
 
@@ -204,11 +201,12 @@ def rate(policy: str, tenant: str, epoch: int, parameters: PerfCell, block: int)
 def write_simulated_run(campaign: Path, block: int, **cell: Any) -> Path:
     """Write one finished run."""
     parameters = COSPERF.of(**cell)
-    run, folder = finished(
+    folder = written(
         campaign,
         block,
         "mos",
         parameters.model_dump(mode="json"),
+        {"A_requests_s": 1.0},
         ground="sim",
         phase="simulate",
         site="cosperf",
@@ -216,9 +214,6 @@ def write_simulated_run(campaign: Path, block: int, **cell: Any) -> Path:
     )
     series = _series(parameters, block)
     (folder / SERIES_FILE).write_text(json.dumps(series))
-    summary = Summary(whole=[], steady=[], pressure_mean={}, extra={"A_requests_s": 1.0})
-    (folder / "summary.json").write_text(summary.model_dump_json())
-    (folder / "run.json").write_text(run.model_dump_json())
     return folder
 
 
@@ -287,7 +282,6 @@ def write_gateway_run(
         **{"op": "s3", "workload": letter, "workers": 16, "scenario": scenario},
         **{"controller": controller, "controller_parameters": {}, "duration_s": 180.0},
     }
-    run, folder = finished(campaign, block, "dlr", parameters)
     speed = SPEED[controller] * (2 if scenario == "none" else 1) * (1 + 0.02 * block)
     speed *= 1 + 0.01 * block if controller == "dlr" else 1
     both = OpSummary(
@@ -302,8 +296,7 @@ def write_gateway_run(
     )
     read = both.model_copy(update={"op": "read", "throughput_mb_s": 1.0})
     summary = Summary(whole=[read, both], steady=[both], pressure_mean={}, inert=inert)
-    (folder / "summary.json").write_text(summary.model_dump_json())
-    (folder / "run.json").write_text(run.model_dump_json())
+    written(campaign, block, "dlr", parameters, summary)
 
 
 def write_gateway(campaign: Path, blocks: int = 3) -> Path:

@@ -23,8 +23,7 @@ from analysis.papers.twochoice.runs import (
     RADOS_AMONG,
     REPORT_FILE,
 )
-from schemas.run import Summary
-from tests.analysis.synthetic_runs import finished
+from tests.analysis.synthetic_runs import written
 
 RATIOS = (0.0, 0.01, 0.1, 0.5)
 FEW = 0.008
@@ -45,14 +44,6 @@ LIGHT = {"fixed": 10, "random": 10, "two-choice": 18, "collaborative": 22, "prea
 MOST = {"fixed": 10, "random": 20, "two-choice": 27, "collaborative": 33, "preassign": 20}
 LOADS = {4: 2.0, 7: 64.0, 10: 400.0, 13: 64.0}
 """Number of servers by load."""
-
-
-def _write(campaign: Path, kind: str, block: int, cell: Any, numbers: Any, **more: Any) -> Path:
-    run, folder = finished(campaign, block, kind, cell, **more)
-    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=numbers)
-    (folder / "run.json").write_text(run.model_dump_json())
-    (folder / "summary.json").write_text(summary.model_dump_json())
-    return folder
 
 
 def loads_of(scheduler: str, block: int) -> list[dict[str, Any]]:
@@ -94,7 +85,7 @@ def write_bursts(
         "messages_per_write": 2.0 if scheduler == "fixed" else 6.0,
     }
     where = {"ground": "sim", "phase": "simulate", "site": "bursts"}
-    folder = _write(campaign, "twochoice", block, parameters, numbers | values, **where)
+    folder = written(campaign, block, "twochoice", parameters, numbers | values, **where)
     learned = [0.9, 0.8, 0.7][: parameters["learn_rounds"]]
     bursts = {"loads": loads, "history": [], "learning": learned}
     (folder / BURSTS_FILE).write_text(json.dumps(bursts))
@@ -158,7 +149,7 @@ def _write_objects(
     usual = {"scheduler": "both", "stragglers": "none", "pending": 4, "schedulers": 1}
     parameters = OBJECT_STANDARD | usual | cell
     where = {"calibration": {"spec": spec}}
-    folder = _write(campaign, "twochoice-objects", block, parameters, numbers, **where)
+    folder = written(campaign, block, "twochoice-objects", parameters, numbers, **where)
     (folder / REPORT_FILE).write_text(json.dumps(report))
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from schemas.cells.ursa import URSA
 from schemas.run import OpSummary, Summary
 from schemas.sizes import counts_of
-from tests.analysis.synthetic_runs import finished
+from tests.analysis.synthetic_runs import written
 
 SIZES = ("0.1K-0.1M", "5K-5M", "10K-10M")
 COST = {"alp": 1.0, "algorithm1": 1.02, "htoc": 10.0, "sa": 150.0, "opt": 0.99}
@@ -33,16 +33,6 @@ def write_plan(
     nodes, partitions = counts_of(size)
     wanted = {"nodes": nodes, "partitions": partitions, "method": method} | (cell or {})
     parameters = URSA.check(wanted, "cell").model_dump(mode="json")
-    run, folder = finished(
-        campaign,
-        block,
-        "ursa",
-        parameters,
-        ground="sim",
-        phase="plan",
-        site="synthetic",
-        hosts=PLANNER,
-    )
     scale = nodes / 100 * (1 + 0.1 * block)
     numbers = {
         "hot_before": 6.0 * nodes / 100,
@@ -59,10 +49,8 @@ def write_plan(
         "note_optimal": 1.0,
         "input_mib": 1.0,
     }
-    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=numbers | values)
-    (folder / "run.json").write_text(run.model_dump_json())
-    (folder / "summary.json").write_text(summary.model_dump_json())
-    return folder
+    where = {"ground": "sim", "phase": "plan", "site": "synthetic", "hosts": PLANNER}
+    return written(campaign, block, "ursa", parameters, numbers | values, **where)
 
 
 def write_inputs(campaign: Path, size: str, kind: str, block: int) -> Path:
@@ -139,16 +127,6 @@ def write_open(
         "pools": [{"name": "bench", "pg_num": pgs}],
         "racks": {"count": 2, "uplink": uplink},
     }
-    run, folder = finished(
-        campaign,
-        block,
-        "dlr",
-        parameters,
-        ground=ground,
-        calibration=calibration,
-        name=f"{osds} {uplink}",
-    )
-    run = run.model_copy(update={"time_scale": 0.5, "osd_count": osds})
     extra: dict[str, float] = {"called_s": CALLED_S, "outstanding": 0.0}
     settled = values.pop("settled_s", SETTLED[controller])
     stable_s = math.inf
@@ -173,12 +151,22 @@ def write_open(
         errors=0,
     )
     summary = Summary(whole=[operation], steady=[operation], pressure_mean={}, extra=extra)
-    (folder / "summary.json").write_text(summary.model_dump_json())
+    folder = written(
+        campaign,
+        block,
+        "dlr",
+        parameters,
+        summary,
+        ground=ground,
+        calibration=calibration,
+        name=f"{osds} {uplink}",
+        time_scale=0.5,
+        osd_count=osds,
+    )
     times = [n / 10 for n in range(1800)]
     took = [5.0 if t < stable_s else 0.1 for t in times]
     requests = pd.DataFrame({"t_s": times, "latency_s": took, "pg": "1.0"})
     requests.to_parquet(folder / "requests.parquet", index=False)
-    (folder / "run.json").write_text(run.model_dump_json())
     return folder
 
 
