@@ -97,6 +97,26 @@ def write_run(
     return folder
 
 
+def write_figure_6(
+    folder: Path, speeds: Mapping[str, float], *ops: str, log: str = "", **job: Any
+) -> list[dict[str, Any]]:
+    """Write three blocks of cells at `speeds` (MB/s by controller), a little faster in each block,
+    each with a job, and with a log if there is a text. Return the cells of the campaign's plan."""
+    cells = []
+    for block in range(3):
+        for controller, speed in speeds.items():
+            for op in ops:
+                parameters = {"op": op, "scenario": "heterogeneity", "controller": controller}
+                made = write_run(folder, parameters, block, speed + block)
+                (made / "job.json").write_text(json.dumps({**job, "parameters": parameters}))
+                if log:
+                    (made / "logs").mkdir()
+                    (made / "logs" / "cell.log").write_text(log)
+                cell = {"run_id": made.parent.name, "grids": ["fig6"], "figures": ["6a", "6b"]}
+                cells.append(cell)
+    return cells
+
+
 def _samples(throughput: float, block: int) -> pd.DataFrame:
     random = np.random.default_rng(block)
     rows: list[tuple[float, str, str, float]] = []

@@ -15,10 +15,10 @@ import matplotlib.pyplot as plt
 import pytest
 import yaml
 from PIL import Image
-from synthetic import write_run
+from synthetic import write_figure_6, write_run
 
 from analysis.bundle.describe import Derived
-from analysis.bundle.publish import Bundled, about_of, build
+from analysis.bundle.publish import Bundled, build
 from analysis.bundle.verify import (
     Verification,
     described_again,
@@ -32,23 +32,15 @@ from schemas.errors import UserError
 from tests.errors import raises
 
 BLOCKS = 3
+SPEEDS = {"default": 100.0, "reweight": 98.0, "dlr": 125.0}
 
 
 def campaign(artifacts: Path) -> Path:
     """Write three blocks of figure 6's cells, with traces of their machine."""
     folder = artifacts / "dlr-tiny"
-    cells = []
-    for block in range(BLOCKS):
-        for controller, speed in (("default", 100.0), ("reweight", 98.0), ("dlr", 125.0)):
-            for op in ("seq", "rand"):
-                parameters = {"op": op, "scenario": "heterogeneity", "controller": controller}
-                made = write_run(folder, parameters, block, speed + block)
-                (made / "logs").mkdir()
-                (made / "logs" / "cell.log").write_text("ssh user1@10.7.0.3: /ho" + "me/user1/x\n")
-                job = {"notebook": "/srv/lab/hotbed/notebooks/x.ipynb", "parameters": parameters}
-                (made / "job.json").write_text(json.dumps(job))
-                grids = {"run_id": made.parent.name, "grids": ["fig6"], "figures": ["6a", "6b"]}
-                cells.append(grids)
+    log = "ssh user1@10.7.0.3: /ho" + "me/user1/x\n"
+    notebook = "/srv/lab/hotbed/notebooks/x.ipynb"
+    cells = write_figure_6(folder, SPEEDS, "seq", "rand", log=log, notebook=notebook)
     left = write_run(folder, {"op": "seq", "scenario": "none", "controller": "default"}, 9, 1.0)
     (left / "core.bin").write_bytes(b"\0")
     (folder / "0" / ".attempt-1.partial").mkdir(parents=True)
@@ -375,25 +367,6 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", full)
     with raises(UserError, "No space left on device", do="TMPDIR"):
         build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "x.zip", sources)
-
-
-def test_about_is_checked(tmp_path):
-    def about(**stated: Any) -> Any:
-        derived = Derived("A paper", (), (), {}, tmp_path, 0)
-        return about_of(stated, sources((), tmp_path), derived, ())
-
-    for place, wrong in {
-        "--about: date": {"date": "yesterday"},
-        "authors.0": {"date": "2026-01-01", "authors": [{}]},
-        "titel": {"date": "2026-01-01", "titel": "x"},
-        "2026-02-30": {"date": "2026-02-30"},
-        "license": {"date": "2026-01-01", "license": "free for all"},
-    }.items():
-        with raises(UserError, place):
-            about(**wrong)
-    made = about(**yaml.safe_load("{date: 2026-01-31, version: 1.0}"))
-    assert made.title.startswith("A paper")
-    assert (made.date, made.version) == ("2026-01-31", "1.0")
 
 
 @pytest.mark.parametrize(

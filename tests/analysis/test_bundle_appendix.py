@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+import yaml
 from synthetic_runs import written
 
 from analysis.bundle.describe import (
@@ -25,9 +25,12 @@ from analysis.bundle.describe import (
     trovi,
     zenodo,
 )
+from analysis.bundle.publish import about_of
 from analysis.core.papers import SHORT_NAMES, paper
-from schemas.bundle import About, Author, Manifest
+from schemas.bundle import About, Author, Manifest, Sources
 from schemas.claim import ClaimResult
+from schemas.errors import UserError
+from tests.errors import raises
 
 LACKING = "no block has both"
 
@@ -42,7 +45,7 @@ def claim(figure: str, verdict: str, **more: Any) -> ClaimResult:
     return ClaimResult.model_validate(body | (none if verdict == "not run" else found) | more)
 
 
-def about_of(**more: Any) -> About:
+def about(**more: Any) -> About:
     body: dict[str, Any] = dict.fromkeys(("title", "short_description", "description"), "x")
     body |= {"date": "2026-01-01", "authors": (Author(name="A group"),)}
     return About.model_validate(body | more)
@@ -68,7 +71,7 @@ def test_claims_with_runs_come_first_and_everything_is_there_once(tmp_path):
     note = "some runs never became stable: they count with all that was seen of them"
     place = "https://example.org/hotbed"
     claims = (*(claim(one, "not run") for one in "347"), claim("6", "reproduced", note=note))
-    made = pages(about_of(repository=place), manifest_of("x"), derived_of(tmp_path, *claims), ())
+    made = pages(about(repository=place), manifest_of("x"), derived_of(tmp_path, *claims), ())
     text, page = made["APPENDIX.md"].decode(), made["appendix.html"].decode()
     assert text.index("| C4 | 6 |") < text.index("| C1 | 3 |") < text.index("## 3. ")
     assert page.index('id="C4"') < page.index('id="C1"') < page.index("<h2>3. ")
@@ -94,7 +97,7 @@ def test_every_verdict_has_its_reason_and_command(tmp_path):
     assert holds == ["yes", "no", *["not tested"] * 3, "undecided", "undecided"]
     assert made[5].why == "a single run has no confidence interval"
     assert "neither within the tolerance nor outside" in made[6].why
-    text = pages(about_of(), manifest_of("dlr-tiny"), derived, [held])["APPENDIX.md"].decode()
+    text = pages(about(), manifest_of("dlr-tiny"), derived, [held])["APPENDIX.md"].decode()
     assert "**C3, C4** (not run): no seq: `hotbed run dlr-full --figure 6`" in text
     assert "**C5** (not run): no rand" in text
     assert "**C2** (not reproduced)" in text
@@ -209,7 +212,7 @@ def test_files_are_identified_by_uris_and_have_their_known_sizes(tmp_path):
     path = "controllers/mine/read me 100%.md"
     held = replace(ran_of("dlr-tiny"), spec="/x/mine.yaml")
     sizes = {path: 42, "specs/mine.yaml": 7}
-    whole = crate(about_of(), manifest_of("dlr-tiny"), derived_of(tmp_path), [held], sizes)
+    whole = crate(about(), manifest_of("dlr-tiny"), derived_of(tmp_path), [held], sizes)
     graph = {one["@id"]: one for one in whole["@graph"]}
     packed = graph["controllers/mine/read%20me%20100%25.md"]
     assert (packed["@type"], packed["contentSize"]) == ("File", "42")
@@ -222,37 +225,47 @@ def test_files_are_identified_by_uris_and_have_their_known_sizes(tmp_path):
 
 def test_trovi_finds_its_own_file():
     """Trovi's importer expects a descriptor with the file's name and has its own limits."""
-    about = about_of(title="word " * 49, description="more " * 1200)
-    graph = {one["@id"]: one for one in trovi(about)["@graph"]}
+    long = about(title="word " * 49, description="more " * 1200)
+    graph = {one["@id"]: one for one in trovi(long)["@graph"]}
     assert graph["trovi.json"]["about"] == {"@id": "./"}
     assert "ro-crate-metadata.json" not in graph
     assert graph["#ChameleonJupyterLab"]["trovi_type"] == "jupyterhub"
     assert len(graph["./"]["name"]) <= 140
     assert len(graph["./"]["description"]) <= 5000
-    assert zenodo(about_of(description="a < b & c"))["description"] == "a &lt; b &amp; c"
+    assert zenodo(about(description="a < b & c"))["description"] == "a &lt; b &amp; c"
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("place", "wrong"),
     [
-        {"keywords": []},
-        {"keywords": ["Ceph", "Ceph"]},
-        {"license": "My-Own-1.0"},
-        {"license": "Apache-2.0+"},
-        {"license": "cc-by-4.0"},
-        {"doi": "10.5281/a b"},
+        ("--about: date", {"date": "yesterday"}),
+        ("2026-02-30", {"date": "2026-02-30"}),
+        ("authors.0", {"authors": [{}]}),
         *(
-            {"authors": [{"name": "x", "orcid": f"0000-0000-0000-{end}"}]}
+            ("authors.0", {"authors": [{"name": "x", "orcid": f"0000-0000-0000-{end}"}]})
             for end in ("0000", "0010")
         ),
+        ("titel", {"titel": "x"}),
+        ("keywords", {"keywords": []}),
+        ("keywords", {"keywords": ["Ceph", "Ceph"]}),
+        *(
+            ("license", {"license": text})
+            for text in ("free for all", "My-Own-1.0", "Apache-2.0+", "cc-by-4.0")
+        ),
+        ("doi", {"doi": "10.5281/a b"}),
     ],
 )
-def test_values_that_the_formats_refuse_are_refused(wrong):
-    with pytest.raises(ValidationError) as refused:
-        about_of(**wrong)
-    assert refused.value.errors()[0]["loc"][0] == next(iter(wrong))
+def test_values_that_the_formats_refuse_are_refused(place, wrong, tmp_path):
+    sources = Sources("0.1.0", None, ({"name": "Hotbed maintainers"},))
+    with raises(UserError, place):
+        about_of({"date": "2026-01-01", **wrong}, sources, derived_of(tmp_path), ())
 
 
-def test_an_orcid_has_its_check_digit():
+def test_a_description_from_yaml_is_completed_from_the_runs(tmp_path):
+    sources = Sources("0.1.0", None, ({"name": "Hotbed maintainers"},))
+    stated = yaml.safe_load("{date: 2026-01-31, version: 1.0}")
+    made = about_of(stated, sources, derived_of(tmp_path), ())
+    assert made.title.startswith("A paper")
+    assert (made.date, made.version) == ("2026-01-31", "1.0")
     for orcid in ("0000-0000-0000-0001", "0000-0000-0000-001X"):
         assert Author(name="A group", orcid=orcid).orcid == orcid

@@ -12,7 +12,7 @@ import yaml
 
 from campaigns.bundled import RerunRequest
 from hotbed import bundling, contained
-from tests.analysis.synthetic import write_run
+from tests.analysis.synthetic import write_figure_6
 from tests.campaigns.bundled_files import SPEC
 from tests.campaigns.tiny_campaigns import TINY
 
@@ -34,14 +34,9 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     named = {"name": NAME, "ground": "local", "spec": spec.name, "notebook": notebook.name}
     body = {**TINY, **named, "grids": [{**GRID, "fixed": fixed}]}
     (folder / f"{NAME}.yaml").write_text(yaml.safe_dump(body))
-    cells = []
-    for block in range(3):
-        for controller, speed in (("default", 100.0), ("dlr", 125.0)):
-            parameters = {"op": "seq", "controller": controller, **fixed}
-            made = write_run(tmp_path / "artifacts" / NAME, parameters, block, speed + block)
-            job = {"spec": str(spec), "notebook": str(notebook), "parameters": parameters}
-            (made / "job.json").write_text(json.dumps(job))
-            cells.append({"run_id": made.parent.name, "grids": ["fig6"], "figures": ["6a"]})
+    speeds = {"default": 100.0, "dlr": 125.0}
+    job = {"spec": str(spec), "notebook": str(notebook)}
+    cells = write_figure_6(tmp_path / "artifacts" / NAME, speeds, "seq", **job)
     record = json.dumps({"campaign": body, "cells": cells})
     (tmp_path / "artifacts" / NAME / "campaign.json").write_text(record)
     elsewhere = tmp_path / "elsewhere"

@@ -141,29 +141,6 @@ def test_a_hostile_file_is_named_before_it_is_read(what, files, tmp_path):
     assert "\n" not in str(refused.value)
 
 
-def test_files_of_honest_runs_may_be_read(tmp_path):
-    rng = np.random.default_rng(1)
-    count = 200_000
-    table = pa.table(
-        {
-            "t_s": np.repeat(np.arange(count // 100), 100).astype(float),
-            "node": [f"osd{number % 100}" for number in range(count)],
-            "metric": ["cpu"] * count,
-            "value": rng.normal(size=count),
-        }
-    )
-    honest = {
-        "samples.parquet": parquet(table),
-        "zeros.parquet": parquet(pa.table({"value": np.zeros(1_000_000)})),
-        "a.png": png(2000, 1500),
-        "a.json": json.dumps({"a": [[[list(range(1000))]]]}).encode(),
-        "a.yaml": b"a: {b: [1, 2, {c: d}]}\n",
-    }
-    for name, data in honest.items():
-        (tmp_path / name).write_bytes(data)
-    archive.look({name: tmp_path / name for name in honest}, tmp_path / "x.zip")
-
-
 def test_looking_for_secrets_takes_moderate_time(files, tmp_path):
     """Worst known inputs, in a process with a limit on its processor time."""
     names = {}
@@ -207,7 +184,7 @@ print(json.dumps([done.returncode, said, cpu_s, memory_mib]))
 
 def checked(bundle: Path, *verb: str) -> tuple[int, str, float, float]:
     """Return exit code, output, processor time (s) and memory (MiB) of a verb on a bundle."""
-    command = [sys.executable, "-m", "hotbed.cli", *(verb or ["verify"]), str(bundle)]
+    command = [sys.executable, "-m", "hotbed.cli", *verb, str(bundle)]
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, *command], capture_output=True, text=True, check=True
     )
@@ -224,30 +201,31 @@ def refused(bundle: Path, *verb: str) -> None:
     assert memory_mib < MOST_MEMORY_MIB
 
 
-@pytest.mark.slow
+SLOW = {("aliases", "verify"), ("lists", "rerun --dry-run"), ("rows", "rerun --dry-run")}
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("what", "verb"),
-    [("aliases", ["verify"]), ("lists", ["rerun", "--dry-run"]), ("rows", ["rerun", "--dry-run"])],
+    [
+        pytest.param(
+            what, verb, marks=pytest.mark.slow if (what, verb) in SLOW else pytest.mark.soak
+        )
+        for what in (*HOSTILE, *GREEDY)
+        for verb in ("verify", "rerun --dry-run")
+    ],
 )
-def test_it_is_refused_at_a_moderate_cost(what, verb, files, tmp_path):
+def test_each_is_refused_at_a_moderate_cost(what, verb, files, tmp_path):
     hostile = {**HOSTILE, **GREEDY}[what]
-    refused(pack(tmp_path / "x.zip", files | hostile(files)), *verb)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("what", [*HOSTILE, *GREEDY])
-def test_each_is_refused_at_a_moderate_cost(what, files, tmp_path):
-    bundle = pack(tmp_path / "x.zip", files | {**HOSTILE, **GREEDY}[what](files))
-    refused(bundle)
-    refused(bundle, "rerun", "--dry-run")
+    refused(pack(tmp_path / "x.zip", files | hostile(files)), *verb.split())
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("what", HARMLESS)
 def test_verify_ends_with_each(what, files, tmp_path):
-    code, said, _, memory_mib = checked(pack(tmp_path / "x.zip", files | HARMLESS[what](files)))
+    bundle = pack(tmp_path / "x.zip", files | HARMLESS[what](files))
+    code, said, _, memory_mib = checked(bundle, "verify")
     assert code in (1, 2)
     assert "Traceback" not in said
     assert memory_mib < MOST_MEMORY_MIB

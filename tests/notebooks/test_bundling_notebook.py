@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from places import HUB_BYTES, Place, execute
-from synthetic import write_run
+from synthetic import write_figure_6
 from tiny_campaigns import TINY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -18,16 +18,9 @@ def ran(artifacts: Path) -> str:
     """Write made-up runs of a small campaign, with a trace of their machines."""
     name = "dlr-tiny"
     grid = {"name": "fig6", "figures": ["6a", "6b"], "vary": {"op": ["seq", "rand"]}}
-    cells = []
-    for block in range(3):
-        for controller, speed in (("default", 100.0), ("reweight", 98.0), ("dlr", 125.0)):
-            for op in ("seq", "rand"):
-                parameters = {"op": op, "scenario": "heterogeneity", "controller": controller}
-                made = write_run(artifacts / name, parameters, block, speed + block)
-                (made / "logs").mkdir()
-                (made / "logs" / "cell.log").write_text("osd0 is at 10.7.0.3\n")
-                grids = {"run_id": made.parent.name, "grids": ["fig6"], "figures": ["6a", "6b"]}
-                cells.append(grids)
+    speeds = {"default": 100.0, "reweight": 98.0, "dlr": 125.0}
+    log = "osd0 is at 10.7.0.3\n"
+    cells = write_figure_6(artifacts / name, speeds, "seq", "rand", log=log)
     body = {**TINY, "name": name, "ground": "local", "grids": [{**grid, "repetitions": 3}]}
     (artifacts / name / "campaign.json").write_text(json.dumps({"campaign": body, "cells": cells}))
     return name

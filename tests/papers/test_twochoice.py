@@ -13,13 +13,13 @@ import pytest
 
 from analysis.core.claims import Claim, Evidence, evaluate
 from analysis.core.evidence import values_of
-from analysis.core.load import load_campaign
-from analysis.core.papers import Part, paper
+from analysis.core.papers import paper
 from analysis.core.report import build
 from analysis.papers.twochoice.claims import BURST_CLAIMS, EXPLAINED, OBJECT_CLAIMS, TABLE1
-from analysis.papers.twochoice.figures import OBJECT_SERVERS, PARTS, SIMULATED, burst_tables
+from analysis.papers.twochoice.figures import OBJECT_SERVERS, SIMULATED, burst_tables
 from analysis.papers.twochoice.runs import OBJECT_STANDARD, simulated
 from schemas.claim import ClaimResult
+from tests.analysis.synthetic import evidence_of
 from tests.drawing import texts_by_figure
 from tests.papers.twochoice_runs import (
     FEW,
@@ -31,13 +31,6 @@ from tests.papers.twochoice_runs import (
 )
 
 Results = Mapping[str, ClaimResult]
-
-
-def evidence_of(campaign: Path, part: Part) -> Evidence:
-    loaded = load_campaign(campaign).runs
-    assert {len([one for one in PARTS if one.takes(run.run)]) for run in loaded} == {1}
-    its = [run for run in loaded if part.takes(run.run)]
-    return Evidence(part.tabulate(its), its)
 
 
 def results_of(claims: tuple[Claim, ...], evidence: Evidence) -> Results:
@@ -237,6 +230,8 @@ def test_every_figure_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     texts = texts_by_figure(monkeypatch)
     made = build(tmp_path, "twochoice")
     assert {one.entry.id for one in made.figures if one.path is None} == set()
+    # Each run belongs to exactly one part.
+    assert made.runs == len(list(tmp_path.glob("twochoice-*/*/attempt-1")))
     assert [one.entry.id for one in made.figures][:6] == ["3", "4", "11", "12", "13", "14"]
     assert any("preassign, cold" in text for text in texts["twochoice-fig3"])
     assert any("n = 3 runs" in text for text in texts["twochoice-fig3"])
