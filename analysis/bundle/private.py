@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 # ---- names, addresses and folders ----------------------------------------------------------------
@@ -372,12 +372,18 @@ def texts_of(value: Any, key: str = "") -> Iterator[str]:
             yield from texts_of(inner, key)
 
 
-@lru_cache(maxsize=2**16)
-def _kinds(text: str) -> tuple[str, ...]:
-    return tuple(what for what, _ in secrets_in(text))
+class SecretSearch:
+    """Searches records for secrets, each text once."""
 
+    def __init__(self) -> None:
+        self._clean: set[str] = set()
 
-def findings(name: str, value: Any, line: int = 1) -> Iterator[Finding]:
-    """Yield the secrets in a value of JSON types from line `line` of the file `name`."""
-    for text in texts_of(value):
-        yield from (Finding(name, line, what) for what in _kinds(text))
+    def findings(self, name: str, value: Any, line: int = 1) -> Iterator[Finding]:
+        """Yield the secrets in a value of JSON types from line `line` of the file `name`."""
+        for text in texts_of(value):
+            if text in self._clean:
+                continue
+            found = [what for what, _ in secrets_in(text)]
+            if not found:
+                self._clean.add(text)
+            yield from (Finding(name, line, what) for what in found)

@@ -28,7 +28,7 @@ from analysis.bundle.describe import Derived, Ran, derive, described, ran
 from analysis.bundle.private import (
     Aliases,
     Finding,
-    findings,
+    SecretSearch,
     is_distinct,
     machines,
     parse,
@@ -221,11 +221,11 @@ def about_of(
         raise mistake(error, About).error("--about") from error
 
 
-def _refuse(found: Sequence[Finding]) -> None:
+def _refuse(findings: Sequence[Finding]) -> None:
     """Raise if there are findings; name the first of them by file and line."""
-    if found:
-        named = "; ".join(f"{one.file}:{one.line}: {one.what}" for one in found[:_SHOWN])
-        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    if findings:
+        named = "; ".join(f"{one.file}:{one.line}: {one.what}" for one in findings[:_SHOWN])
+        more = f"; and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
         raise UserError(
             f"nothing was bundled, because it has content that must not leave: {named}{more}",
             do="hide a host name with --hide; remove secrets from the runs, and anything private "
@@ -337,6 +337,7 @@ class Stage:
         self.found: list[Finding] = []
         self._aliases, self._with_logs = aliases, with_logs
         self._names: set[str] = set()
+        self._secrets = SecretSearch()
         self._packers: dict[str, Callable[[Path, str], bytes | None]] = {
             **dict.fromkeys(RECORDS, self._record),
             **dict.fromkeys(TABLES, self._table),
@@ -458,7 +459,7 @@ class Stage:
             own = clean.get("campaign") if isinstance(clean, dict) else None
             if file.name == "campaign.json" and isinstance(own, dict):
                 clean["campaign"] = {**own, **self._paths(own, ("spec", "notebook"))}
-            self.found += findings(name, clean, number)
+            self.found += self._secrets.findings(name, clean, number)
             same = clean == body
             made.append(line if same else (json.dumps(clean, ensure_ascii=False) + "\n").encode())
         return b"".join(made)
@@ -495,7 +496,7 @@ class Stage:
         if pa.types.is_primitive(column.type):
             return None
         texts = {text: self._aliases.text(text) for text in column.unique().to_pylist() if text}
-        self.found += findings(name, list(texts.values()))
+        self.found += self._secrets.findings(name, list(texts.values()))
         if all(old == new for old, new in texts.items()):
             return None
         return [texts.get(text, text) for text in column.to_pylist()]
@@ -518,7 +519,7 @@ class Stage:
 
     def _clean(self, name: str, body: Any) -> bytes:
         made = self._aliases.value(body)
-        self.found += findings(name, made)
+        self.found += self._secrets.findings(name, made)
         return _json(made)
 
     def _paths(self, body: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from analysis.bundle.archive import Progress, quiet
 from analysis.bundle.describe import DATA, Derived, derive, described, ran
 from analysis.bundle.private import (
     Finding,
-    findings,
+    SecretSearch,
     identifying,
     parse,
     secrets_in,
@@ -344,6 +344,7 @@ _EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
 
 def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
     """Yield findings in a bundle, by file and line. Pictures are skipped: they are drawn again."""
+    secrets = SecretSearch()
     for name, file in sorted(files.items()):
         for what, _ in (*identifying(name), *secrets_in(name)):
             yield Finding(name, 1, f"{what}, in the file's name")
@@ -352,7 +353,7 @@ def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
             if texts is None:
                 yield Finding(name, 1, "a table that cannot be read")
             else:
-                yield from _in_record(name, texts, 1)
+                yield from _in_record(name, texts, 1, secrets)
         elif name.endswith((".json", ".jsonl")) and "/attempt-" in name:
             data = file.read_bytes()
             lines = data.splitlines() if name.endswith(".jsonl") else [data]
@@ -361,7 +362,7 @@ def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
                     body = parse(line)
                 except ValueError:
                     body = line.decode(errors="replace")
-                yield from _in_record(name, body, number)
+                yield from _in_record(name, body, number, secrets)
         elif not name.endswith((".png", ".pdf")):
             text = _EMBEDDED.sub(b"", file.read_bytes()).decode(errors="replace")
             for what, at in identifying(text):
@@ -369,10 +370,10 @@ def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
             yield from (Finding(name, number, what) for what, number in secrets_in(text))
 
 
-def _in_record(name: str, body: Any, line: int) -> Iterator[Finding]:
+def _in_record(name: str, body: Any, line: int, secrets: SecretSearch) -> Iterator[Finding]:
     for text in dict.fromkeys(texts_of(body)):
         yield from (Finding(name, line, what) for what, _ in identifying(text))
-    yield from findings(name, body, line)
+    yield from secrets.findings(name, body, line)
 
 
 def _table_texts(file: Path) -> list[str] | None:
