@@ -10,14 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from synthetic import write_run
 
 from analysis.comparison.build import Ranking, build, read
-from analysis.comparison.ranking import Panel, rank
 from schemas.comparison import Comparison, PlannedCell
 
 BLOCKS = 6
@@ -157,55 +153,6 @@ def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path):
     for panel in ranking.panels:
         assert (panel.of("mine").n, panel.of("dlr").n) == (4, 6)
         assert panel.of("mine").notes == ("2 of 6 runs missing: not run",)
-
-
-values = st.lists(st.floats(0.5, 2.0), min_size=4, max_size=4)
-
-
-@pytest.mark.slow
-@settings(max_examples=15, deadline=None)
-@given(st.lists(values, min_size=2, max_size=5), st.permutations(range(5)))
-def test_places_are_ranks_whatever_the_runs(runs, order):
-    names = [f"c{index}" for index in range(len(runs))]
-    table = pd.DataFrame(
-        {
-            "scenario": "none",
-            "op": "seq",
-            "controller": name,
-            "ground": "local",
-            "campaign": "x",
-            "block": block,
-            "inert": False,
-            "throughput_mb_s": value,
-            "latency_s": 1 / value,
-        }
-        for name, row in zip(names, runs, strict=True)
-        for block, value in enumerate(row)
-    )
-    panel = _rank(table, names)
-    for standing in panel.standings:
-        assert standing.places is not None
-        best, worst = standing.places
-        assert 1 <= best <= worst <= len(names)
-        # Indistinguishable controllers are neither ahead nor behind.
-        assert worst - best == len(standing.ties)
-        assert all(standing.controller in panel.of(tie).ties for tie in standing.ties)
-    gains = [s.gain.value for s in panel.standings if s.gain is not None]
-    assert gains == sorted(gains, reverse=True)
-    # Neither the requested order nor a common factor of a block's runs matters.
-    asked = ["c0", *(names[index] for index in order if 0 < index < len(names))]
-    factor = table["block"].map(lambda block: 1 + block)
-    scaled = table.assign(throughput_mb_s=table["throughput_mb_s"] * factor)
-    again = _rank(scaled, asked)
-    for name in names:
-        first, second = panel.of(name).gain, again.of(name).gain
-        assert first is not None and second is not None
-        assert first.value == pytest.approx(second.value)
-        assert first.high == pytest.approx(second.high)
-
-
-def _rank(table: pd.DataFrame, names: list[str]) -> Panel:
-    return rank(table, scenario="none", op="seq", baseline="c0", controllers=names, missing={})
 
 
 def test_the_interval_is_t_on_paired_log_ratios(tmp_path):
