@@ -7,92 +7,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
+	"hotbed/dataplane/tests/mempool"
 	"hotbed/dataplane/tests/storetest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
 )
-
-// memory is a pool in memory.
-type memory struct {
-	mu      sync.Mutex
-	objects map[string][]byte
-	full    bool
-	reads   int
-}
-
-// change replaces an object, which exists if `be` is set.
-func (m *memory) change(name string, be bool, change func(old []byte) []byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old, there := m.objects[name]
-	switch {
-	case !be && m.full:
-		return syscall.ENOSPC
-	case be && !there:
-		return syscall.ENOENT
-	}
-	m.objects[name] = change(old)
-	return nil
-}
-
-func (m *memory) WriteFull(name string, parts ...[]byte) error {
-	return m.change(name, false, func([]byte) []byte { return slices.Concat(parts...) })
-}
-
-func (m *memory) Write(name string, b []byte, offset uint64) error {
-	return m.change(name, false, func(old []byte) []byte {
-		data := make([]byte, max(uint64(len(old)), offset+uint64(len(b))))
-		copy(data, old)
-		copy(data[offset:], b)
-		return data
-	})
-}
-
-func (m *memory) Read(name string, b []byte, offset uint64) (n int, err error) {
-	err = m.change(name, true, func(old []byte) []byte {
-		m.reads++
-		n = copy(b, old[min(offset, uint64(len(old))):])
-		return old
-	})
-	return n, err
-}
-
-func (m *memory) Truncate(name string, size uint64) error {
-	return m.change(name, true, func(old []byte) []byte { return old[:size] })
-}
-
-func (m *memory) Size(name string) (size uint64, err error) {
-	err = m.change(name, true, func(old []byte) []byte {
-		size = uint64(len(old))
-		return old
-	})
-	return size, err
-}
-
-func (m *memory) Remove(name string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, there := m.objects[name]; !there {
-		return syscall.ENOENT
-	}
-	delete(m.objects, name)
-	return nil
-}
-
-func (m *memory) List() ([]string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Collect(maps.Keys(m.objects)), nil
-}
-
-func (m *memory) Path(name string) string { return "pool/" + name }
-
-func newMemory() *memory { return &memory{objects: map[string][]byte{}} }
 
 // inMemory is a disk on a pool in memory, without resources to release.
 type inMemory struct{ *filestore.Disk }
@@ -101,7 +23,7 @@ func (inMemory) Abandon() error { return nil }
 
 func TestAPoolKeepsTheContract(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Open {
-		pool := newMemory()
+		pool := mempool.New()
 		return func() (storetest.Disk, filestore.Found, error) {
 			d, found, err := OpenDisk(pool, storetest.Node, 16)
 			return inMemory{d}, found, err
@@ -139,21 +61,21 @@ func opened(t *testing.T, pool Pool) *filestore.Disk {
 }
 
 func TestDamagedNamesOfTheLogAreRefused(t *testing.T) {
-	pool := newMemory()
+	pool := mempool.New()
 	d := opened(t, pool)
 	for i := range uint64(5) {
 		must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
 			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
 	}
-	names := pool.objects[namesName]
+	names := pool.Objects[namesName]
 	for at := range names {
-		pool.objects[namesName] = bytes.Clone(names)
-		pool.objects[namesName][at] ^= 1
+		pool.Objects[namesName] = bytes.Clone(names)
+		pool.Objects[namesName][at] ^= 1
 		if _, _, err := OpenDisk(pool, 3, 1); err == nil || !strings.Contains(err.Error(), namesName) {
 			t.Fatalf("byte %d of the names was damaged: %v", at, err)
 		}
 	}
-	pool.objects[namesName] = names
+	pool.Objects[namesName] = names
 	if _, _, err := OpenDisk(pool, 4, 1); err == nil || !strings.Contains(err.Error(), "3") {
 		t.Errorf("another agent's log is taken: %v", err)
 	}
@@ -162,17 +84,17 @@ func TestDamagedNamesOfTheLogAreRefused(t *testing.T) {
 
 func TestAPoolOfSomebodyElseIsLeftAlone(t *testing.T) {
 	for _, name := range []string{"rbd_header.1", "file", "l.x", "l.1", "bench"} {
-		pool := newMemory()
-		pool.objects[name] = []byte("theirs")
+		pool := mempool.New()
+		pool.Objects[name] = []byte("theirs")
 		_, _, err := OpenDisk(pool, 0, 1)
-		if err == nil || !strings.Contains(err.Error(), "pool/"+name) || len(pool.objects) != 1 {
-			t.Errorf("%s: %v, and %d objects", name, err, len(pool.objects))
+		if err == nil || !strings.Contains(err.Error(), "pool/"+name) || len(pool.Objects) != 1 {
+			t.Errorf("%s: %v, and %d objects", name, err, len(pool.Objects))
 		}
 	}
 }
 
 func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
-	pool := newMemory()
+	pool := mempool.New()
 	d := opened(t, pool)
 	must(t, d, put([]byte("bytes")))
 	var long []protocol.Record // three chunks of the log
@@ -183,7 +105,7 @@ func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 	}
 	must(t, d, protocol.DiskOp{Kind: protocol.CompactLog, Records: long})
 	pieces := 0
-	for pool.objects[chunkName(2, uint64(pieces))] != nil {
+	for pool.Objects[chunkName(2, uint64(pieces))] != nil {
 		pieces++
 	}
 	if pieces < 3 {
@@ -191,18 +113,18 @@ func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 	}
 	refused := func(want string, gone ...string) {
 		t.Helper()
-		before := maps.Clone(pool.objects)
+		before := maps.Clone(pool.Objects)
 		for _, object := range gone {
-			delete(pool.objects, object)
+			delete(pool.Objects, object)
 		}
-		left := maps.Clone(pool.objects)
+		left := maps.Clone(pool.Objects)
 		if _, _, err := OpenDisk(pool, 3, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("without %v: %v", gone, err)
 		}
-		if !slices.Equal(slices.Sorted(maps.Keys(pool.objects)), slices.Sorted(maps.Keys(left))) {
+		if !slices.Equal(slices.Sorted(maps.Keys(pool.Objects)), slices.Sorted(maps.Keys(left))) {
 			t.Errorf("without %v: objects were removed or made", gone)
 		}
-		pool.objects = before
+		pool.Objects = before
 	}
 	refused("pool/"+namesName+" is not there", namesName)
 	refused("pool/"+chunkName(2, 0), chunkName(2, 0))
@@ -218,28 +140,28 @@ func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 }
 
 func TestWhatACrashLeftOfARewriteIsRemoved(t *testing.T) {
-	pool := newMemory()
+	pool := mempool.New()
 	d := opened(t, pool)
 	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
 		{Note: protocol.Note{Kind: protocol.OfFence, Write: name}}}})
-	pool.objects[chunkName(7, 0)], pool.objects[chunkName(7, 1)] = []byte("half"), []byte("half")
+	pool.Objects[chunkName(7, 0)], pool.Objects[chunkName(7, 1)] = []byte("half"), []byte("half")
 	_, found, err := OpenDisk(pool, 3, 1)
 	if err != nil || len(found.Records) != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	for _, chunk := range []string{chunkName(7, 0), chunkName(7, 1)} {
-		if pool.objects[chunk] != nil {
+		if pool.Objects[chunk] != nil {
 			t.Errorf("%s is still there", chunk)
 		}
 	}
 }
 
 func TestAFullPoolIsReportedAndLosesNothing(t *testing.T) {
-	pool := newMemory()
+	pool := mempool.New()
 	d := opened(t, pool)
 	record := protocol.Record{Note: protocol.Note{Kind: protocol.OfFence, Write: name}}
 	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
-	pool.full = true
+	pool.Full = true
 	for _, op := range []protocol.DiskOp{put([]byte("x")),
 		{Kind: protocol.WriteBase, Object: "o", To: 1, Data: []byte("x")},
 		{Kind: protocol.WriteLog, Records: []protocol.Record{record}},
@@ -248,7 +170,7 @@ func TestAFullPoolIsReportedAndLosesNothing(t *testing.T) {
 			t.Errorf("operation %d: %v", op.Kind, done.Err)
 		}
 	}
-	pool.full = false
+	pool.Full = false
 	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
 	_, found, err := OpenDisk(pool, 3, 1)
 	if err != nil || len(found.Records) != 2 || len(found.Fragments) != 0 {
@@ -257,30 +179,30 @@ func TestAFullPoolIsReportedAndLosesNothing(t *testing.T) {
 }
 
 func TestAWholeFragmentIsReadInOneOperation(t *testing.T) {
-	pool := newMemory()
+	pool := mempool.New()
 	d := opened(t, pool)
 	must(t, d, put(make([]byte, 300_000)))
-	pool.reads = 0
+	pool.Reads = 0
 	must(t, d, get(1000, 301_000))
-	if pool.reads != 1 {
-		t.Errorf("it took %d reads", pool.reads)
+	if pool.Reads != 1 {
+		t.Errorf("it took %d reads", pool.Reads)
 	}
 	must(t, d, get(200_000, 200_001))
-	if pool.reads != 3 {
-		t.Errorf("a part in its middle took %d reads", pool.reads-1)
+	if pool.Reads != 3 {
+		t.Errorf("a part in its middle took %d reads", pool.Reads-1)
 	}
 }
 
 // removing is a pool that loses an object between two reads of it.
 type removing struct {
-	*memory
+	*mempool.Pool
 	after int // reads
 }
 
 func (r *removing) Read(name string, b []byte, offset uint64) (int, error) {
-	n, err := r.memory.Read(name, b, offset)
+	n, err := r.Pool.Read(name, b, offset)
 	if r.after--; r.after == 0 {
-		delete(r.objects, name)
+		delete(r.Objects, name)
 	}
 	return n, err
 }
@@ -288,7 +210,7 @@ func (r *removing) Read(name string, b []byte, offset uint64) (int, error) {
 // A fragment is removed while several operations read it. The fragment is gone, but the disk is
 // fine.
 func TestAFragmentThatIsDroppedWhileItIsReadIsGone(t *testing.T) {
-	pool := &removing{memory: newMemory()}
+	pool := &removing{Pool: mempool.New()}
 	d := opened(t, pool)
 	must(t, d, put(make([]byte, 500_000)))
 	pool.after = 1
@@ -299,7 +221,7 @@ func TestAFragmentThatIsDroppedWhileItIsReadIsGone(t *testing.T) {
 
 func TestAFileThatIsCutStaysSo(t *testing.T) {
 	for _, size := range []int64{0, 1, chunkSize - 1, chunkSize, chunkSize + 7} {
-		pool := newMemory()
+		pool := mempool.New()
 		f, err := openFiles(pool, nil)
 		if err != nil {
 			t.Fatal(err)
