@@ -56,26 +56,21 @@ def edit(path, number, change):
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_the_first_difference_is_reported(tmp_path):
-    path = make(tmp_path, "dlr")
-
-    def change(data):
-        data["actions"][0]["value"] = 0.77
-
-    edit(path, 1, change)
+@pytest.mark.parametrize(
+    ("name", "line", "change", "what"),
+    [
+        ("dlr", 1, lambda data: data["actions"][0].update(value=0.77), "actions"),
+        ("dlr-pg", 4, lambda data: data["state_before"].update(stall_s=0.77), "states before"),
+    ],
+)
+def test_the_first_difference_is_reported(tmp_path, name, line, change, what):
+    path = make(tmp_path, name)
+    edit(path, line, change)
     found = replay(read_journal(path))
     assert not found.equal
     assert found.difference is not None
-    assert (found.difference.step, found.difference.what) == (0, "actions")
+    assert (found.difference.step, found.difference.what) == (line - 1, what)
     assert "0.77" in found.sentence()
-
-
-def test_a_changed_state_is_a_difference(tmp_path):
-    path = make(tmp_path, "dlr-pg")
-    edit(path, 4, lambda line: line["state_before"].update(stall_s=0.123))
-    found = replay(read_journal(path))
-    assert found.difference is not None
-    assert (found.difference.step, found.difference.what) == (3, "states before")
 
 
 def test_a_journal_with_failed_steps_replays(tmp_path):

@@ -22,6 +22,7 @@ from testbed.reach import shell_to
 from testbed.ssh import Shell
 from tests.errors import raises
 from tests.hotbed.own_controllers import spy, write_shy
+from tests.waiting import until
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
@@ -61,13 +62,6 @@ def changed_unit(admin: Shell) -> Iterator[Callable[[str], None]]:
 def affinities(admin: Shell) -> list[float]:
     done = admin.run(["ceph", "osd", "dump", "--format", "json"])
     return [round(osd["primary_affinity"], 3) for osd in json.loads(done.text)["osds"]]
-
-
-def until(condition, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that in time"
-        time.sleep(0.2)
 
 
 def row_of(agent: AgentClient, name: str) -> Mapping[str, Any]:

@@ -79,7 +79,6 @@ class Scripted:
 
 
 def test_senses_decides_acts_and_puts_back(tmp_path):
-    store = FakeStore(pressures=hot)
     during = []
 
     class Watched(FakeStore):
@@ -93,19 +92,15 @@ def test_senses_decides_acts_and_puts_back(tmp_path):
     # The initial state was on disk before the first action.
     assert during[0] == FakeStore().save()
     assert [len(step["actions"]) for step in journal.steps] == [4, 4, 0, 0, 0]
+    # After a first sense, steps are at multiples of the interval.
+    assert [step["t_s"] for step in journal.steps] == [20, 40, 60, 80, 100]
+    assert [step["observation"]["t_s"] for step in journal.steps] == [20, 40, 60, 80, 100]
+    assert store.senses == 6
     assert untouched(store)
     assert not (tmp_path / "saved.json").exists()
     assert journal.footer is not None
     assert journal.footer["reason"] == "stopped"
     assert [effect["message"] for effect in journal.footer["restored"]] == ["put back"]
-
-
-def test_steps_are_at_multiples_of_the_interval_after_a_first_sense(tmp_path):
-    store = FakeStore(pressures=hot)
-    _, journal = run_loop(tmp_path, store, create(find("dlr"), {}, 1), interval_s=20)
-    assert [step["t_s"] for step in journal.steps] == [20, 40, 60, 80, 100]
-    assert [step["observation"]["t_s"] for step in journal.steps] == [20, 40, 60, 80, 100]
-    assert store.senses == 6
 
 
 def test_a_late_step_is_not_made_up_for(tmp_path):

@@ -7,8 +7,7 @@ import os
 import resource
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import naughty
@@ -25,6 +24,7 @@ from schemas.errors import StoreError, UserError
 from schemas.names import UnsafeNameError
 from tests.errors import raises
 from tests.testbed.fake_store import FakeStore
+from tests.waiting import until
 
 HERE = Path(__file__).parent
 UNIT = "hotbed-controller@{}.service"
@@ -69,13 +69,6 @@ class Ground:
 
     def log(self) -> str:
         return (self.units / "log").read_text()
-
-
-def until(condition: Callable[[], object], seconds: float = 15) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture

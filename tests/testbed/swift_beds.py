@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -104,11 +103,3 @@ def bed_of(name: str, file: str) -> Iterator[Bed]:
         yield Bed(site, spec, testbed)
     finally:
         site.release(name)
-
-
-def until(condition: Callable[[], bool], seconds: float = 90) -> None:
-    """Wait for the condition; fail after `seconds`."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that in time"
-        time.sleep(0.5)

@@ -9,8 +9,9 @@ import pytest
 
 from controllers.journal import read_journal
 from controllers.replay import replay
-from tests.testbed.swift_beds import Bed, bed_of, until
+from tests.testbed.swift_beds import Bed, bed_of
 from tests.testbed.swift_client import Stored
+from tests.waiting import until
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.workload import TABLE_1, SwAuth, SwiftStorage, to_xml
 

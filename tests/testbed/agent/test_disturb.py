@@ -26,6 +26,7 @@ from testbed.agent.disturb import (
 )
 from testbed.ssh import SshShell
 from tests.errors import raises
+from tests.waiting import until
 
 STEPS = [
     {"t_s": 0, "node": "osd0", "name": "load-hot-osd0", "argv": ["fio"], "rate_iops": None},
@@ -102,9 +103,7 @@ def test_moves_wait_for_go_and_count_from_it_whatever_the_clock_does(tmp_path, m
     time.sleep(0.4)  # longer than the move's time, which must not count yet
     assert hot(tmp_path) == ["osd0", "osd1"]
     disturb.write_go(time.time())
-    deadline = time.monotonic() + 60
-    while hot(tmp_path) != ["osd1", "osd2"] and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: hot(tmp_path) == ["osd1", "osd2"])
     ended.set()
     thread.join(60)
     moved = [event for event in read_events(tmp_path) if event["planned_t_s"] == 0.2]
@@ -172,9 +171,7 @@ def test_a_load_that_died_or_reads_nothing_is_not_steady(tmp_path):
     load = {"node": "osd0", "name": "load-hot-osd0", "rate_iops": None}
     with FakeSystemdShell(tmp_path) as shell:
         units.start(shell, load["name"], ["sh", "-c", "echo no such disk >&2; exit 1"], max_s=9)
-        deadline = time.monotonic() + 5
-        while units.live(shell) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: not units.live(shell), 5)
         status = look_at(shell, load)
     assert (status["alive"], status["steady"], status["said"]) == (False, False, "no such disk")
     with FakeSystemdShell(tmp_path / "again") as shell:

@@ -11,6 +11,7 @@ from fake_systemd import FakeSystemdShell
 from schemas.errors import RemoteError, UserError
 from testbed.agent import units
 from tests.errors import raises
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -22,9 +23,7 @@ def shell(tmp_path):
 def await_output(shell: FakeSystemdShell, name: str) -> None:
     """Wait until the unit's command has printed something."""
     out = shell.state / "units" / name / "stdout"
-    deadline = time.monotonic() + 10
-    while not (out.exists() and out.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: out.exists() and out.read_text(), 10)
 
 
 def test_output_exit_code_and_times_come_back(shell):
@@ -80,9 +79,7 @@ def test_a_stop_before_the_command_has_begun_is_no_start(shell, tmp_path):
     slow.write_text(f"#!/bin/sh\ntouch {asked}\nexec sleep 60\n")
     slow.chmod(0o755)
     units.start(shell, "load-a", ["touch", str(begun)], max_s=60)
-    deadline = time.monotonic() + 10
-    while not asked.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(asked.exists, 10)
     slow.unlink()
     result = units.stop(shell, "load-a")
     assert result is not None and result.exit_code is None
@@ -139,8 +136,5 @@ def test_a_stray_is_found_and_a_unit_of_ours_is_none(shell, tmp_path):
     program.write_bytes(Path("/bin/sleep").read_bytes())
     program.chmod(0o755)
     units.start(shell, "load-a", [str(program), "31.4159"], max_s=60)
-    deadline = time.monotonic() + 10
-    found: list[str] = []
-    while not found and time.monotonic() < deadline:
-        found = [line for line in units.stray(shell) if "31.4159" in line]
+    found = until(lambda: [line for line in units.stray(shell) if "31.4159" in line], 10)
     assert len(found) == 1 and found[0].split()[1] == str(program)

@@ -16,8 +16,8 @@ from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.cells.mos import MOS
 from testbed.stores.microstores import NOTHING, microstores_from_json
-from tests.testbed.swift_beds import until
 from tests.testbed.swift_client import Stored
+from tests.waiting import until
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.workload import TABLE_1, SwAuth, SwiftStorage, to_xml
 

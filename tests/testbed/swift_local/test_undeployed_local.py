@@ -9,7 +9,7 @@ from testbed.deploy.roles import remove
 from testbed.doctor import peer_findings
 from testbed.sites.contract import State
 from tests.testbed.strangers import assert_only_documented_ports_answer
-from tests.testbed.swift_beds import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
