@@ -150,7 +150,7 @@ func check(ctx context.Context, args []string) error {
 	if c.Binary, err = os.Executable(); err != nil {
 		return err
 	}
-	c.Progress = command.Terminal()
+	c.Progress = command.NewProgress()
 	queuedisk.BecomeRealtime() // the load comes from another machine and must not wait for this one
 	report, err := queuedisk.Check(ctx, c)
 	if err != nil {

@@ -97,12 +97,9 @@ func prepare(ctx context.Context, args []string) error {
 	if err != nil {
 		return command.Usagef("--size: %w", err)
 	}
-	start := time.Now()
+	progress := command.NewProgress()
 	return target.Prepare(ctx, bytes, *seed, func(done int64) {
-		if out := command.Terminal(); out != nil {
-			left := time.Since(start).Seconds() * float64(bytes-done) / float64(max(done, 1))
-			_, _ = fmt.Fprintf(out, "\rprepare: %d of %d MiB, %.0f s left ", done>>20, bytes>>20, left)
-		}
+		progress.Show(float64(done)/float64(bytes), "prepare: %d of %d MiB", done>>20, bytes>>20)
 	})
 }
 
@@ -133,7 +130,7 @@ var stabilities = map[string]uint32{"unstable": nfs3.Unstable, "data-sync": nfs3
 
 func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
 	out := replay.Options{Server: t.Server, Local: t.Local, Connections: o.connections, Seed: o.seed,
-		SLO: o.slo, Drain: o.drain, Wait: o.wait, Duration: o.length, Speed: 1, Progress: command.Terminal()}
+		SLO: o.slo, Drain: o.drain, Wait: o.wait, Duration: o.length, Speed: 1, Progress: command.NewProgress()}
 	transfer, err := units.Bytes(o.transfer)
 	stable, known := stabilities[o.stable]
 	switch {
@@ -165,9 +162,7 @@ func (o *optionFlags) play(ctx context.Context, t replay.Target, options replay.
 		return err
 	}
 	result, err := replay.Run(ctx, options, trace)
-	if options.Progress != nil {
-		_, _ = fmt.Fprint(options.Progress, "\r\033[K")
-	}
+	options.Progress.End()
 	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(result), finish())
 }
 

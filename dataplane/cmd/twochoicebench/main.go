@@ -63,21 +63,10 @@ func parse(flags *flag.FlagSet, args []string) (server.Cluster, error) {
 
 // progress returns a function that shows progress on a terminal.
 func progress(what string) func(done, all int) {
-	if command.Terminal() == nil {
-		return nil
-	}
-	start, shown := time.Now(), time.Time{}
-	var mu sync.Mutex
+	shown := command.NewProgress()
 	return func(done, all int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if now := time.Now(); now.Sub(shown) > 200*time.Millisecond || done == all {
-			shown = now
-			left := now.Sub(start).Seconds() / float64(done) * float64(all-done)
-			fmt.Fprintf(os.Stderr, "\r%s: %d of %d, %.0f s left ", what, done, all, left)
-			if done == all {
-				fmt.Fprint(os.Stderr, "\r\033[K")
-			}
+		if shown.Show(float64(done)/float64(all), "%s: %d of %d", what, done, all); done == all {
+			shown.End()
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -42,12 +43,43 @@ func Hangup(pipe int) bool {
 	}
 }
 
-// Terminal returns standard error if it is a terminal, else nil.
-func Terminal() io.Writer {
-	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		return os.Stderr
+// Progress overwrites a line on standard error, at most once a second. A nil Progress shows nothing.
+type Progress struct {
+	mu          sync.Mutex
+	began, next time.Time
+}
+
+// NewProgress returns a Progress that begins now, or nil if standard error is not a terminal.
+func NewProgress() *Progress {
+	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil
 	}
-	return nil
+	return &Progress{began: time.Now()}
+}
+
+// Show shows a text, and with a share of the work above 0 the estimated time left.
+func (p *Progress) Show(share float64, format string, args ...any) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(time.Second)
+	fmt.Fprintf(os.Stderr, "\r"+format+" ", args...)
+	if share > 0 {
+		fmt.Fprintf(os.Stderr, "(%.0f s left) ", now.Sub(p.began).Seconds()*(1-share)/share)
+	}
+}
+
+// End clears the line.
+func (p *Progress) End() {
+	if p != nil {
+		fmt.Fprint(os.Stderr, "\r\033[K")
+	}
 }
 
 // ProcessorTime returns the CPU time of this process on all CPUs, which other processes do not affect.

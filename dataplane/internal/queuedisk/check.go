@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"time"
 	"unsafe"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/service"
 )
 
@@ -32,8 +32,8 @@ type CheckConfig struct {
 	Load     float64       // offered load, above 0 and below 1
 	Requests int
 	Seed     uint64
-	Dir      string    // parent of the temporary folder, "" for the system's
-	Progress io.Writer // one line that is overwritten; nil for none
+	Dir      string // parent of the temporary folder, "" for the system's
+	Progress *command.Progress
 }
 
 // Check starts a disk on temporary files and offers it Poisson arrivals of random 4 KiB reads at
@@ -297,7 +297,7 @@ func idleOverhead(f *os.File, m service.Model, rng *rand.Rand, n int) (float64, 
 
 // openLoop issues the requests at their times, independent of the disk. It returns each response
 // time, counted from the intended arrival, and the mean lateness of issuing (s).
-func openLoop(ctx context.Context, f *os.File, requests []service.Request, progress io.Writer) (
+func openLoop(ctx context.Context, f *os.File, requests []service.Request, progress *command.Progress) (
 	responses []time.Duration, late float64, err error) {
 	c, err := newClock()
 	if err != nil {
@@ -322,14 +322,14 @@ func openLoop(ctx context.Context, f *os.File, requests []service.Request, progr
 		})
 	}
 	var lateness time.Duration
-	line := newProgress(progress, requests[len(requests)-1].At)
+	last := requests[len(requests)-1].At
 	for i, r := range requests {
 		if err = c.sleepUntil(origin + r.At); err != nil {
 			break
 		}
 		lateness += c.now() - origin - r.At
 		todo <- i
-		line.show(r.At)
+		progress.Show(r.At.Seconds()/last.Seconds(), "check: %.0f s of %.0f s", r.At.Seconds(), last.Seconds())
 		if err = ctx.Err(); err != nil {
 			err = fmt.Errorf("interrupted: %w", err)
 			break
@@ -340,34 +340,9 @@ func openLoop(ctx context.Context, f *os.File, requests []service.Request, progr
 	}
 	close(todo)
 	workers.Wait()
-	line.end()
+	progress.End()
 	if len(failed) > 0 {
 		err = <-failed
 	}
 	return responses, lateness.Seconds() / float64(len(requests)), err
-}
-
-// progress writes one line that it overwrites, at most once a second.
-type progress struct {
-	out         io.Writer
-	total, next time.Duration
-}
-
-func newProgress(out io.Writer, total time.Duration) *progress {
-	return &progress{out: out, total: total}
-}
-
-func (p *progress) show(at time.Duration) {
-	if p.out == nil || at < p.next {
-		return
-	}
-	p.next = at + time.Second
-	_, _ = fmt.Fprintf(p.out, "\rcheck: %.0f s of %.0f s, %.0f s left ",
-		at.Seconds(), p.total.Seconds(), (p.total - at).Seconds())
-}
-
-func (p *progress) end() {
-	if p.out != nil {
-		_, _ = fmt.Fprint(p.out, "\r\033[K")
-	}
 }

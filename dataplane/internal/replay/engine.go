@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/netip"
 	"time"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/reactor"
 	"hotbed/dataplane/internal/sunrpc"
@@ -269,16 +269,12 @@ func (e *engine) tick() {
 	if e.outstanding > 0 && e.Wait == 0 && now > e.active+e.Drain {
 		e.fail(fmt.Errorf("%d requests have no reply, and nothing has happened for %v", e.outstanding, e.Drain))
 	}
-	if e.Progress == nil {
-		return
-	}
 	if e.end < reactor.Forever {
-		past, all := max(now-e.start, 0), e.end-e.start
-		_, _ = fmt.Fprintf(e.Progress, "\rreplay: %.0f s of %.0f s, %.0f s left ", min(past, all).Seconds(),
-			all.Seconds(), max(all-past, 0).Seconds())
+		past, all := min(max(now-e.start, 0), e.end-e.start).Seconds(), (e.end - e.start).Seconds()
+		e.Progress.Show(past/all, "replay: %.0f s of %.0f s", past, all)
 		return
 	}
-	_, _ = fmt.Fprintf(e.Progress, "\rreplay: %d of %d requests ", e.issued, e.trace.Requests)
+	e.Progress.Show(0, "replay: %d of %d requests", e.issued, e.trace.Requests)
 }
 
 func (e *engine) fail(err error) {
@@ -463,8 +459,7 @@ type Options struct {
 	Repeat   bool          // closed: restart at the end
 	Duration time.Duration // closed: how long; open: requests due later are left out; 0 for all
 
-	// Progress, if set, gets a line that is overwritten every second.
-	Progress io.Writer
+	Progress *command.Progress
 	// Log, if set, is called for each request at its end.
 	Log func(at, latency time.Duration, read bool, size int64)
 }
