@@ -178,9 +178,9 @@ def policy_parameters(
 def _sla(store: SimulatedMicrostores, tenant: str, part: float) -> dict[str, Any]:
     alone, objects = store.alone[tenant], CLASSES[tenant]
     if not objects.large:
-        return {"latency_ms": 1000 * alone.alone_s / part}
+        return {"latency_ms": 1000 * alone.response_s / part}
     return {
-        "bandwidth_mb_s": part * objects.payload / alone.alone_s / 1e6,
+        "bandwidth_mb_s": part * objects.payload / alone.response_s / 1e6,
         "per_worker": True,
     }
 

@@ -35,14 +35,12 @@ SMALLEST = 1e-300
 
 @dataclass(frozen=True)
 class Stations:
-    """Stations that operations use, as arrays in the order of `STATIONS`; of several tenants and
-    times, shape (times, tenants, stations).
+    """Stations that tenants' operations use.
 
     Attributes:
-        service: seconds that an operation spends on a server; a write's replicas are written in
-            parallel.
-        demand: seconds of servers that an operation takes, all replicas together.
-        count: number of servers.
+        service, demand: seconds on a server of each station, and total seconds of servers, shape
+            (times, tenants, stations).
+        count: servers, the same shape.
         idle_s: time outside all stations, shape (tenants,).
     """
 
@@ -50,16 +48,6 @@ class Stations:
     demand: Array
     count: Array
     idle_s: Array
-
-    @property
-    def capacity(self) -> float:
-        """Maximum of one tenant's operations per second."""
-        return float(np.min(self.count / self.demand))
-
-    @property
-    def alone_s(self) -> float:
-        """Seconds of one tenant's operation that never waits."""
-        return float(self.idle_s + np.sum(self.service))
 
 
 def response(rate: Array, at: Stations) -> Array:
@@ -137,9 +125,30 @@ def needs(workload: ObjectClass, constants: Constants) -> OperationNeeds:
     )
 
 
+@dataclass(frozen=True)
+class StationArrays:
+    """Stations of a microstore, as arrays in the order of `STATIONS`.
+
+    Attributes:
+        service: seconds that an operation spends on a server; a write's replicas are written in
+            parallel.
+        demand: seconds of servers that an operation takes, all replicas together.
+        count: number of servers.
+    """
+
+    service: Array
+    demand: Array
+    count: Array
+
+    @property
+    def capacity(self) -> float:
+        """Maximum of operations per second."""
+        return float(np.min(self.count / self.demand))
+
+
 def servers(
     workload: ObjectClass, holding: Resources, placed: Placed, constants: Constants
-) -> Stations:
+) -> StationArrays:
     """Return the stations that a holding provides for a workload.
 
     Each machine's network is a server. Disks of both classes count as equally many servers of their
@@ -168,7 +177,7 @@ def servers(
     # A fraction of a server is one slow server.
     whole = np.maximum(count, 1.0)
     demand = demand * whole / count
-    return Stations(demand / visits, demand, whole, np.array(constants.idle_s))
+    return StationArrays(demand / visits, demand, whole)
 
 
 def _disks(need: OperationNeeds, holding: Resources, constants: Constants) -> tuple[float, float]:

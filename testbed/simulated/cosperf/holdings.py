@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from schemas.errors import StoreError
-from testbed.simulated.cosperf.demand import Array, Stations, servers
+from testbed.simulated.cosperf.demand import Array, StationArrays, servers
 from testbed.simulated.cosperf.machines import (
     Constants,
     ObjectClass,
@@ -199,7 +199,7 @@ class Holdings:
         return True
 
 
-def _servers(workload: ObjectClass, holding: Holding, constants: Constants) -> Stations:
+def _servers(workload: ObjectClass, holding: Holding, constants: Constants) -> StationArrays:
     return servers(workload, holding.resources, holding.placed, constants)
 
 

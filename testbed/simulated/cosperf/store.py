@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,15 @@ EPOCH_S = 180.0
 SLOTS = 100
 START_PART = 0.25
 """Share of the machines that is dealt out evenly at the beginning; the others are free."""
+
+
+@dataclass(frozen=True)
+class AlonePerformance:
+    """Performance of a workload alone on the whole pool: maximum of operations a second, and
+    seconds of an operation that never waits."""
+
+    requests_s: float
+    response_s: float
 
 
 class SimulatedMicrostores:
@@ -86,13 +96,13 @@ class SimulatedMicrostores:
         self._sensed_s = 0.0
         self._record = SimulationRecord(self.tenants)
         everything = total(hosts)
-        # The whole pool, as each tenant alone would use it.
+        alone = [servers(one, everything, whole(hosts), constants) for one in self._classes]
         self.alone = {
-            tenant: servers(CLASSES[tenant], everything, whole(hosts), constants)
-            for tenant in self.tenants
+            tenant: AlonePerformance(at.capacity, constants.idle_s + float(np.sum(at.service)))
+            for tenant, at in zip(self.tenants, alone, strict=True)
         }
         self._workers_per_level = np.array(
-            [one.capacity * one.alone_s for one in self.alone.values()]
+            [one.requests_s * one.response_s for one in self.alone.values()]
         )
 
     # --- virtual time ---------------------------------------------------------------------------
