@@ -166,8 +166,11 @@ class PiecewiseLinear:
     source: str = ""
 
     def table(self, workload: WorkloadClass) -> ClassTable:
-        """Return the class's table, resized."""
-        return self.tables[workload.name].resized(workload)
+        """Return the class's own table, resized; without one, the most similar class's."""
+        own = self.tables.get(workload.name)
+        if own is None:
+            own = min(self.tables.values(), key=lambda table: _apart(table.workload, workload))
+        return own.resized(workload)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON-able data that `from_json` reads."""
@@ -203,6 +206,12 @@ class PiecewiseLinear:
             for name, item in classes.items()
         }
         return cls(tables, str(data.get("source", "")))
+
+
+def _apart(one: WorkloadClass, other: WorkloadClass) -> tuple[float, str]:
+    """Return the distance of two classes: doublings of size, and writes."""
+    sizes = abs(math.log2(one.mean_bytes / other.mean_bytes))
+    return sizes + 4 * abs(one.write_share - other.write_share), one.name
 
 
 def _table(name: str, data: object, where: str) -> ClassTable:

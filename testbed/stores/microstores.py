@@ -120,6 +120,21 @@ class Microstores:
     step: Resources = NOTHING
     machines: tuple[AssignableMachine, ...] = ()
 
+    @property
+    def free(self) -> Resources:
+        """Resources that no microstore holds."""
+        left = self.total
+        for store in self.stores:
+            left = left - store.resources
+        return left
+
+    def store(self, name: str) -> Microstore:
+        """Return the microstore called `name`; raise KeyError if there is none."""
+        for store in self.stores:
+            if store.name == name:
+                return store
+        raise KeyError(name)
+
 
 @dataclass(frozen=True)
 class SetResources:

@@ -1,10 +1,12 @@
-"""Store of microstores that behaves like a model, and instances for the optimiser."""
+"""Store of microstores that behaves like a model, instances for the optimiser, and an exhaustive
+oracle."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from controllers.microstores.problem import (
     ResourcePool,
     Sla,
     TenantDemand,
+    wanted_rates,
 )
 from testbed.stores.contract import Action, Effect, Needs, Observation
 from testbed.stores.microstores import (
@@ -236,6 +239,38 @@ def judged(plan: MicrostorePlan, demands: Sequence[TenantDemand]) -> Judged:
     lost = sum(d.weight for d in demands if share[d.tenant] < 1 - 1e-9)
     order = sorted(demands, key=lambda d: (-d.weight, d.tenant))
     return (-lost, min(share.values()), *(share[d.tenant] for d in order), -plan.cost)
+
+
+def best_of_all(
+    model: PiecewiseLinear, demands: Sequence[TenantDemand], pool: ResourcePool
+) -> Judged | None:
+    """Return the best result over all divisions of the pool."""
+    most = pool.steps
+    price = [1 / count if count else 0.0 for count in most]
+    wanted = [wanted_rates(demand, model) for demand in demands]
+    ranges = [range(1, most[i] + 1) for i in range(3)] + [range(most[i] + 1) for i in (3, 4)]
+    options: list[list[tuple[tuple[int, ...], float, float]]] = []
+    for item in wanted:
+        mine: dict[tuple[int, ...], tuple[float, float]] = {}
+        for steps in product(*ranges):
+            if steps[3] + steps[4] == 0:
+                continue
+            held = Resources(*map(float, steps[:3]), *steps[3:])
+            share = min(1.0, item.table.capacity(held) / item.need)
+            mine[steps] = (share, sum(p * s for p, s in zip(price, steps, strict=True)))
+        options.append([(s, *v) for s, v in mine.items()])
+    order = sorted(range(len(demands)), key=lambda i: (-demands[i].weight, demands[i].tenant))
+    best: Judged | None = None
+    for chosen in product(*options):
+        if any(sum(c[0][r] for c in chosen) > most[r] for r in range(5)):
+            continue
+        shares = [c[1] for c in chosen]
+        lost = sum(d.weight for d, s in zip(demands, shares, strict=True) if s < 1 - 1e-9)
+        cost = sum(c[2] for c in chosen)
+        found = (-lost, min(shares), *(shares[i] for i in order), -cost)
+        if best is None or found > best:
+            best = found
+    return best
 
 
 def with_model(**changes: Any) -> dict[str, Any]:

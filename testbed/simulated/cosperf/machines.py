@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.stores.microstores import NOTHING, AssignableMachine, Resources
 
@@ -86,7 +87,15 @@ def local(letter: str) -> ObjectClass:
 # Constants of the model: costs of an operation, and costs of a reconfiguration.
 
 
-class Constants(BaseModel, extra="forbid", frozen=True):
+class _ConstantsModel(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return self.model_dump(mode="json")
+
+
+class Constants(_ConstantsModel):
     """Costs of one operation. `hotbed mos profile` fits the first six to measured runs. Disks are
     from data sheets (SATA drives of 7,200 rpm, SATA SSDs), as no run varies them alone.
 
@@ -118,7 +127,7 @@ class Constants(BaseModel, extra="forbid", frozen=True):
     idle_s: float = Field(default=0.002, ge=0, le=60)
 
 
-class ReconfigurationCosts(BaseModel, extra="forbid", frozen=True):
+class ReconfigurationCosts(_ConstantsModel):
     """Costs of a reconfiguration, in seconds. Measured on a small testbed under load (docs/mos.md):
     shares of CPU (0.5 s) and network (at once), proxies' workers, a node's servers, a ring that the
     proxies have loaded. The speed of migration and its share of the disks were not measured on
@@ -231,6 +240,8 @@ class Placed:
 
     def usable_cores(self, bytes_per_core: float) -> float:
         """Return the cores with enough network: `bytes_per_core` bytes for each core second."""
+        if bytes_per_core <= 0:
+            return sum(self.cores.values())
         return sum(
             min(cores, self.network.get(name, 0.0) / bytes_per_core)
             for name, cores in self.cores.items()

@@ -24,7 +24,7 @@ class Chunk:
         ends_s, seconds: virtual time.
         workers, rate, latency_s, failed: shape (slots, tenants); operations a second.
         utilization: of every tenant's microstore, shape (slots, tenants, stations).
-        held: by microstore, which has its tenant's name.
+        held, mapped: by microstore and by tenant.
     """
 
     ends_s: float
@@ -35,6 +35,7 @@ class Chunk:
     failed: Array
     utilization: Array
     held: Mapping[str, Resources]
+    mapped: Mapping[str, str]
 
     def mean_latency_s(self, tenant: int) -> float:
         """Mean over operations: slots count by their operations."""
@@ -47,6 +48,7 @@ class SimulationRecord:
     """Chunks of a simulation, in order."""
 
     tenants: Sequence[str]
+    stores: Sequence[str]
     chunks: list[Chunk] = field(default_factory=list)
     _seen: int = 0
 
@@ -80,7 +82,7 @@ class SimulationRecord:
             }
         held = {
             store: _columns([resources_to_json(chunk.held[store]) for chunk in chunks])
-            for store in self.tenants
+            for store in self.stores
         }
         return {
             "t_s": _short([chunk.ends_s for chunk in chunks]),
@@ -100,13 +102,19 @@ def _short(values: Sequence[float]) -> list[float]:
 
 
 def microstore_seen(
-    index: int, name: str, resources: Resources, chunks: Sequence[Chunk]
+    name: str, resources: Resources, tenants: Sequence[str], chunks: Sequence[Chunk]
 ) -> Microstore:
-    """Return the monitor's view of a microstore, with the utilization of every resource; `index` is
-    its tenant's."""
-    if not chunks:
+    """Return the monitor's view of a microstore: the busiest unit's utilization of every resource.
+    A microstore without tenants is idle."""
+    found: list[Array] = []
+    for chunk in chunks:
+        mine = [index for index, tenant in enumerate(tenants) if chunk.mapped[tenant] == name]
+        slots = len(chunk.rate)
+        none = np.zeros((slots, len(STATIONS)))
+        found.append(chunk.utilization[:, mine].max(axis=1) if mine else none)
+    if not found:
         return Microstore(name, resources)
-    used = np.concatenate([chunk.utilization[:, index] for chunk in chunks])
+    used = np.concatenate(found)
     means = used.mean(axis=0)
     return Microstore(
         name,
@@ -116,10 +124,12 @@ def microstore_seen(
     )
 
 
-def tenant_seen(index: int, tenant: str, workload: ObjectClass, chunks: Sequence[Chunk]) -> Tenant:
+def tenant_seen(
+    index: int, tenant: str, store: str, workload: ObjectClass, chunks: Sequence[Chunk]
+) -> Tenant:
     """Return the monitor's view of a tenant. The 95th percentile is not modelled: None."""
     if not chunks:
-        return Tenant(tenant, tenant)
+        return Tenant(tenant, store)
     seconds = sum(chunk.seconds for chunk in chunks)
     rate = _mean(chunks, seconds, lambda chunk: chunk.rate[:, index])
     latency = sum(
@@ -128,7 +138,7 @@ def tenant_seen(index: int, tenant: str, workload: ObjectClass, chunks: Sequence
     )
     return Tenant(
         name=tenant,
-        microstore=tenant,
+        microstore=store,
         requests_s=rate,
         bytes_s=rate * workload.payload,
         failed_s=_mean(chunks, seconds, lambda chunk: chunk.failed[:, index]),

@@ -47,11 +47,12 @@ NOISE_MINUTES = 10.0
 @dataclass(frozen=True)
 class LoadCurve:
     """One workload's level over time: `times_s` and `levels`, with straight lines between, and the
-    logarithm of the noise by minute."""
+    logarithm of the noise in steps of `noise_s`."""
 
     times_s: tuple[float, ...]
     levels: tuple[float, ...]
     noise: tuple[float, ...] = ()
+    noise_s: float = MINUTE
 
     def at(self, times_s: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the levels at these times."""
@@ -59,7 +60,7 @@ class LoadCurve:
         if not self.noise:
             return plain
         found: npt.NDArray[np.float64] = plain * np.exp(
-            np.interp(times_s, np.arange(len(self.noise)) * MINUTE, self.noise)
+            np.interp(times_s, np.arange(len(self.noise)) * self.noise_s, self.noise)
         )
         return found
 

@@ -7,21 +7,22 @@
          clock=SimulatedClock(store, stop_at_s=14 * 3600)).run()
     store.series()
 
-Everything happens on virtual time. Every tenant has a microstore of its own name. Its clients are
-closed loops, with as many workers as would reach its load on the idle pool. Their real rate is
-solved for every sampling slot of an epoch (footnote 2: 1 % of it)."""
+Everything happens on virtual time. A tenant's clients are closed loops, with as many workers as
+would reach its load on the idle pool. Their real rate is solved for every sampling slot of an epoch
+(footnote 2: 1 % of it)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from schemas.errors import StoreError
-from testbed.simulated.cosperf.demand import Array, Stations, response, servers, solve
+from testbed.simulated.cosperf.demand import Array, Stations, response, servers, shared
 from testbed.simulated.cosperf.holdings import Holdings, even_start
 from testbed.simulated.cosperf.machines import (
     CLASSES,
@@ -39,13 +40,15 @@ from testbed.stores.microstores import (
     MACHINES,
     MICROSTORES,
     RESOURCES,
+    TENANTS,
     AssignMachine,
+    MapTenant,
     Microstores,
     SetResources,
     resources_to_json,
 )
 
-OFFERS = Needs(senses=frozenset({MICROSTORES}), acts=frozenset({RESOURCES, MACHINES}))
+OFFERS = Needs(senses=frozenset({MICROSTORES}), acts=frozenset({RESOURCES, MACHINES, TENANTS}))
 EPOCH_S = 180.0
 SLOTS = 100
 START_PART = 0.25
@@ -92,9 +95,10 @@ class SimulatedMicrostores:
         self._slot_s = epoch_s / SLOTS
         start = even_start(hosts, self.tenants, start_part)
         self._holdings = Holdings(hosts, self.tenants, start, costs or ReconfigurationCosts())
+        self._mapped = {tenant: tenant for tenant in self.tenants}
         self._now_s = 0.0
         self._sensed_s = 0.0
-        self._record = SimulationRecord(self.tenants)
+        self._record = SimulationRecord(self.tenants, self.tenants)
         everything = total(hosts)
         alone = [servers(one, everything, whole(hosts), constants) for one in self._classes]
         self.alone = {
@@ -127,25 +131,35 @@ class SimulatedMicrostores:
         levels = np.stack([load.at(times_s) for load in self._loads], axis=1)
         workers = np.maximum(levels * self._workers_per_level, 1e-3)
         parts = [
-            self._holdings.stations(tenant, one, self.constants, times_s)
+            self._holdings.stations(self._mapped[tenant], one, self.constants, times_s)
             for tenant, one in zip(self.tenants, self._classes, strict=True)
         ]
         service, demand, count = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
         idle_s = np.full(len(self.tenants), self.constants.idle_s)
         at = Stations(service, demand, count, idle_s)
-        rate = solve(workers, at)
-        used = rate[..., None] * demand / count
-        failing = np.stack([self._holdings.failing(one, times_s) for one in self.tenants], axis=1)
+        rate, others = shared(workers, self._groups(), at)
+        own = rate[..., None] * demand / count
+        failing = np.stack(
+            [self._holdings.failing(self._mapped[tenant], times_s) for tenant in self.tenants],
+            axis=1,
+        )
         return Chunk(
             ends_s=float(times_s[-1]) + seconds / len(times_s) / 2,
             seconds=seconds,
             workers=workers,
             rate=rate,
-            latency_s=response(rate, at),
+            latency_s=response(rate, others, at),
             failed=rate * failing,
-            utilization=np.minimum(used, 1.0),
+            utilization=np.minimum(own + others, 1.0),
             held={name: one.resources for name, one in self._holdings.now.items()},
+            mapped=dict(self._mapped),
         )
+
+    def _groups(self) -> list[list[int]]:
+        order = sorted(range(len(self.tenants)), key=lambda i: self._mapped[self.tenants[i]])
+        return [
+            list(group) for _, group in groupby(order, key=lambda i: self._mapped[self.tenants[i]])
+        ]
 
     # --- Store ----------------------------------------------------------------------------------
 
@@ -163,11 +177,11 @@ class SimulatedMicrostores:
         held = self._holdings
         seen = Microstores(
             stores=tuple(
-                microstore_seen(index, name, held.now[name].resources, chunks)
-                for index, name in enumerate(held.stores)
+                microstore_seen(name, held.now[name].resources, self.tenants, chunks)
+                for name in held.stores
             ),
             tenants=tuple(
-                tenant_seen(index, tenant, self._classes[index], chunks)
+                tenant_seen(index, tenant, self._mapped[tenant], self._classes[index], chunks)
                 for index, tenant in enumerate(self.tenants)
             ),
             total=total(self.hosts),
@@ -177,7 +191,7 @@ class SimulatedMicrostores:
         return Observation(self._now_s, interval, signal="microstores", microstores=seen)
 
     def act(self, actions: Sequence[Action]) -> list[Effect]:
-        """Apply all shares, then all machines. See `Store.act`."""
+        """Apply all shares, then all machines, then the tenants' microstores. See `Store.act`."""
         shares = {a.microstore: a.resources for a in actions if isinstance(a, SetResources)}
         machines = {a.machine: a.microstore for a in actions if isinstance(a, AssignMachine)}
         if shares:
@@ -186,19 +200,33 @@ class SimulatedMicrostores:
             self._holdings.assign(machines, self._now_s)
         effects = []
         for action in actions:
-            known = isinstance(action, (SetResources, AssignMachine))
-            why = "" if known else f"this store cannot change {action.kind}"
-            effects.append(Effect(known, why))
+            if isinstance(action, MapTenant):
+                self._map(action)
+            elif not isinstance(action, (SetResources, AssignMachine)):
+                effects.append(Effect(False, f"this store cannot change {action.kind}"))
+                continue
+            effects.append(Effect(True))
         return effects
 
+    def _map(self, action: MapTenant) -> None:
+        if action.tenant not in self._mapped or action.microstore not in self._holdings.stores:
+            raise StoreError(f"no tenant {action.tenant!r} or microstore {action.microstore!r}")
+        self._mapped[action.tenant] = action.microstore
+
     def save(self) -> Mapping[str, Any]:
-        """Return machines and shares. See `Store.save`."""
-        return self._holdings.save()
+        """Return machines, shares and the tenants' microstores. See `Store.save`."""
+        return {**self._holdings.save(), "tenants": dict(self._mapped)}
 
     def restore(self, saved: Mapping[str, Any]) -> list[Effect]:
         """See `Store.restore`."""
-        changed = self._holdings.restore(saved, self._now_s)
-        return [Effect(True, "the pool's division")] if changed else []
+        effects = []
+        division = {name: saved[name] for name in ("machines", "shares")}
+        if self._holdings.restore(division, self._now_s):
+            effects.append(Effect(True, "the pool's division"))
+        if self._mapped != saved["tenants"]:
+            self._mapped = dict(saved["tenants"])
+            effects.append(Effect(True, "who is served where"))
+        return effects
 
     # --- what came of it ------------------------------------------------------------------------
 

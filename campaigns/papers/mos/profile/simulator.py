@@ -97,7 +97,7 @@ def predict(points: Sequence[MeasuredPoint], constants: Constants) -> Array:
         point.workers or MANY_WORKERS * max(1.0, one.capacity)
         for point, one in zip(points, stations, strict=True)
     ]
-    rates: Array = solve(np.array([workers]), at)[0]
+    rates: Array = solve(np.array([workers]), np.zeros_like(at.demand), at)[0]
     return rates
 
 
