@@ -6,6 +6,8 @@ import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from synthetic import write_run
 
 from analysis.core.claims import Claim, Evidence, Measured, NotRun, evaluate, verdict
@@ -79,6 +81,16 @@ def test_a_claim_without_runs_or_interval_says_why():
     result = evaluate(one, Evidence(table([]), []))
     assert result.ci95 is None
     assert "single run" in str(result.note)
+
+
+@given(st.floats(-2, 2), st.floats(0, 1), st.sampled_from(["local", "chameleon"]))
+def test_no_effect_in_the_interval_is_never_a_success(value, half, ground):
+    estimate = Estimate(value, value - half, value + half, 3)
+    got = verdict(claim(), estimate, ground)
+    if estimate.low <= 0 <= estimate.high:
+        assert got == "inconclusive"
+    else:
+        assert (got == "not reproduced") is (value < 0)
 
 
 def test_the_last_done_attempt_of_a_planned_cell_counts_and_others_are_counted(tmp_path):

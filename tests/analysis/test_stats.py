@@ -1,4 +1,4 @@
-"""Paired statistics against textbook values and by rule."""
+"""Paired statistics against textbook values and by property."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from analysis.core.stats import correlation, mean, ratio
+
+positive = st.floats(0.01, 1e6)
 
 
 @pytest.mark.slow  # scipy.stats takes seconds to import
@@ -30,10 +34,30 @@ def test_impossible_ratios_are_refused(top, bottom):
     assert math.isnan(ratio([2.0], [1.0]).low)  # one run has no interval
 
 
+@given(st.lists(st.tuples(positive, positive), min_size=2, max_size=12))
+@settings(deadline=None)
+def test_swapping_the_sides_inverts_the_ratio(pairs):
+    top, bottom = [a for a, _ in pairs], [b for _, b in pairs]
+    there, back = ratio(top, bottom), ratio(bottom, top)
+    assert there.value * back.value == pytest.approx(1)
+    assert there.low <= there.value * (1 + 1e-9)
+    assert there.value <= there.high * (1 + 1e-9)
+
+
 def test_more_comparisons_widen_the_interval():
     top, bottom = [1.4, 1.5, 1.45], [1.0, 1.0, 1.0]
     one, six = ratio(top, bottom), ratio(top, bottom, comparisons=6)
     assert six.low < one.low < one.value < one.high < six.high
+
+
+def test_the_interval_covers_the_truth_as_often_as_stated():
+    random = np.random.default_rng(1)
+    covered = 0
+    for _ in range(1000):
+        top = np.exp(random.normal(0.2, 0.1, 4))
+        estimate = ratio(top.tolist(), [1.0] * 4)
+        covered += estimate.low <= math.exp(0.2) <= estimate.high
+    assert 925 <= covered <= 975
 
 
 def test_rank_correlation_needs_four_runs():
