@@ -235,9 +235,8 @@ type Found struct {
 func OpenLog(fsys redirectlog.FS, node protocol.Node, store *Store, fragments []protocol.Fragment) (*Disk, Found, error) {
 	found := Found{Fragments: fragments}
 	journal, recovery, err := redirectlog.OpenJournal(fsys, LogName, uint32(node), store.begun,
-		protocol.CutRecord().Append(nil), func(entries []byte) error {
-			records, err := protocol.DecodeRecords(entries)
-			found.Records = append(found.Records, records...)
+		protocol.CutRecord().Append(nil), func(entries []byte) (err error) {
+			found.Records, err = protocol.AppendRecords(found.Records, entries)
 			return err
 		})
 	if err != nil {
@@ -246,6 +245,9 @@ func OpenLog(fsys redirectlog.FS, node protocol.Node, store *Store, fragments []
 	found.Recovery = recovery
 	return &Disk{store, journal}, found, nil
 }
+
+// usualEntry is the room for a log entry, which few exceed.
+const usualEntry = 80
 
 // Do carries out a disk operation. Log operations must not run concurrently.
 func (d *Disk) Do(op protocol.DiskOp) protocol.DiskDone {
@@ -259,7 +261,7 @@ func (d *Disk) Do(op protocol.DiskOp) protocol.DiskDone {
 	}
 	entries := make([][]byte, len(op.Records))
 	for i, r := range op.Records {
-		entries[i] = r.Append(nil)
+		entries[i] = r.Append(make([]byte, 0, usualEntry))
 	}
 	err := write(entries)
 	if errors.Is(err, redirectlog.ErrUnwritten) {

@@ -194,7 +194,7 @@ func (d *decoder) nodes() []Node {
 // length of the name, the name, start, length, receipt, time (zigzag); redirected: OSD, fragment;
 // returned: as of; held: OSD, fragment, start and length of the whole entry.
 func (r Record) Append(b []byte) []byte {
-	var note []byte
+	note := make([]byte, 0, 64)
 	if n := r.Note; n.Kind != NoNote {
 		note = append(note, byte(n.Kind))
 		note = appendUints(note, n.Write.Client, n.Write.Seq, uint64(n.Second), n.Value)
@@ -230,22 +230,21 @@ func appendUints(b []byte, values ...uint64) []byte {
 	return b
 }
 
-// DecodeRecords reads records that fill b.
-func DecodeRecords(b []byte) ([]Record, error) {
+// AppendRecords appends the records that fill b to `into`.
+func AppendRecords(into []Record, b []byte) ([]Record, error) {
 	d := decoder{rest: b}
-	var out []Record
-	for len(d.rest) > 0 {
+	for n := 1; len(d.rest) > 0; n++ {
 		note := decoder{rest: d.take(d.count(math.MaxInt, 1))}
 		r := d.change()
 		if len(note.rest) > 0 {
 			note.note(&r)
 		}
 		if d.err = cmp.Or(d.err, note.err); d.err != nil {
-			return out, fmt.Errorf("record %d: %w", len(out)+1, d.err)
+			return into, fmt.Errorf("record %d: %w", n, d.err)
 		}
-		out = append(out, r)
+		into = append(into, r)
 	}
-	return out, nil
+	return into, nil
 }
 
 func (d *decoder) change() (r Record) {

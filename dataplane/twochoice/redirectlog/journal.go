@@ -156,7 +156,12 @@ func (j *Journal) Replace(entries [][]byte) error {
 		return j.failed
 	}
 	h := header{version: Version, owner: j.owner, generation: j.generation + 1}
-	log := make([]byte, headerSize)
+	size := 0
+	for _, entry := range entries {
+		size += len(entry)
+	}
+	frames := size/snapshotPayload + 1
+	log := make([]byte, headerSize, headerSize+size+frames*(frameHeader+8))
 	for len(entries) > 0 {
 		from := len(log)
 		log = append(log, make([]byte, frameHeader)...)
