@@ -15,7 +15,7 @@ from tiny_kinds import job
 
 from campaigns.engine.attempts import AttemptRecords
 from campaigns.engine.dask import DaskExecutor, Made, Task
-from campaigns.engine.display import CampaignResult, Progress
+from campaigns.engine.display import Progress
 from campaigns.engine.engine import Engine
 from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.job import Job
@@ -132,22 +132,13 @@ def test_ctrl_c_ends_the_wait_for_a_result_that_does_not_come(tmp_path):
 
 
 @pytest.mark.usefixtures("hasty")
-def test_a_result_is_not_waited_for_when_all_workers_are_gone(tmp_path):
+@pytest.mark.parametrize("ended", [True, False])
+def test_no_result_is_waited_for_when_all_workers_are_gone(tmp_path, monkeypatch, ended):
     client = Client(threads=0)
     client.results.append(client.never)
-    gave_up(engine_of(client, tmp_path).run(), tmp_path)
-
-
-@pytest.mark.usefixtures("hasty")
-def test_a_cluster_that_has_lost_its_workers_is_not_waited_for(tmp_path):
-    class Lost(Client):
-        def submit(self, *_: Any, **__: Any) -> Any:
-            return SimpleNamespace(add_done_callback=lambda _: None)
-
-    gave_up(engine_of(Lost(threads=0), tmp_path).run(), tmp_path)
-
-
-def gave_up(result: CampaignResult, folder: Path) -> None:
+    if not ended:
+        monkeypatch.setattr(Future, "add_done_callback", lambda *_: None)
+    result = engine_of(client, tmp_path).run()
     assert result.gave_up is not None
     assert result.gave_up.startswith("no Dask worker has been there for 0.1 s")
-    assert [status for status, _ in statuses(folder)] == ["failed"]
+    assert [status for status, _ in statuses(tmp_path)] == ["failed"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from test_live_services import OneGround, ScriptedAgent
+from test_live_services import OneGround, ScriptedAgent, provisioned
 from tiny_kinds import job_with
 
 from campaigns.engine.campaign_file import FILES, load_campaign
@@ -19,9 +19,8 @@ from campaigns.validate import validate
 from controllers.registry import available
 from schemas.cells.dlr import DLR, DlrCell
 from schemas.errors import HotbedError, UserError
-from testbed.deploy.roles import save_spec
 from testbed.sites.contract import Testbed
-from testbed.spec import TestbedSpec, load_spec
+from testbed.spec import load_spec
 from testbed.ssh import Completed
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
@@ -141,11 +140,7 @@ class GatewayGround(OneGround):
 @pytest.fixture
 def testbed(tmp_path: Path) -> tuple[FakeSite, Testbed]:
     site = FakeSite(tmp_path / "site")
-    spec: TestbedSpec = load_spec(SPEC)
-    made = site.provision(spec)
-    made.directory.mkdir(parents=True)
-    save_spec(made, spec)
-    return site, made
+    return site, provisioned(site, "dlr-gateway")
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import Testbed
 from testbed.spec import load_spec
 from tests.errors import raises
+from tests.papers.live_fakes import RecordingAgent
 from tests.testbed.fake_site import FakeSite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,14 +34,13 @@ BENCH = ROOT / "tests" / "data" / "rados-bench" / "16.2.15"
 WALL = 1_700_000_000.0
 
 
-class ScriptedAgent:
+class ScriptedAgent(RecordingAgent):
     """Admin agent that answers verbs from a table, records them and replays rados bench."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.left: list[str] = []
-        self.stray: dict[str, list[str]] = {}
-        self.live: dict[str, list[str]] = {}
         self.steady: list[bool | None] = [True]
         self.ended: dict[str, Any] = {"was_running": True, "code": 0, "reason": "stopped"}
         self.bench_code = 0
@@ -120,25 +120,24 @@ class ScriptedAgent:
         self.asked.append((f"stop {name}", {}))
         return None
 
-    def units(self) -> Mapping[str, Sequence[str]]:
-        return self.live
-
-    def strays(self) -> Mapping[str, Sequence[str]]:
-        return self.stray
-
 
 @pytest.fixture
 def site(tmp_path: Path) -> FakeSite:
     return FakeSite(tmp_path / "site")
 
 
-@pytest.fixture
-def testbed(site: FakeSite) -> Testbed:
-    spec = load_spec(ROOT / "testbed" / "specs" / "dlr.yaml")
+def provisioned(site: FakeSite, name: str) -> Testbed:
+    """Return a testbed of a bundled spec."""
+    spec = load_spec(ROOT / "testbed" / "specs" / f"{name}.yaml")
     made = site.provision(spec)
     made.directory.mkdir(parents=True)
     save_spec(made, spec)
     return made
+
+
+@pytest.fixture
+def testbed(site: FakeSite) -> Testbed:
+    return provisioned(site, "dlr")
 
 
 @pytest.fixture

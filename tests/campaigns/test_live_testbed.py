@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_live_services import ScriptedAgent, live_of
+from test_live_services import ScriptedAgent, live_of, provisioned
 
 from campaigns.engine.identity import identifying_versions
 from campaigns.engine.lock import InUseError, alone
@@ -19,8 +19,6 @@ from campaigns.engine.provenance import deployer
 from campaigns.grounds import testbed as opening
 from campaigns.grounds.live import LiveTestbed, Recorder
 from schemas.errors import HotbedError, UserError
-from testbed.deploy.roles import save_spec
-from testbed.spec import load_spec
 from testbed.ssh import Completed
 from testbed.stores.contract import HOT, OSDS, PRESSURE, PRIMARY_AFFINITY, Needs
 from tests.errors import raises
@@ -37,11 +35,8 @@ def agent() -> ScriptedAgent:
 
 @pytest.fixture
 def live(tmp_path: Path, agent: ScriptedAgent) -> LiveTestbed:
-    site, spec = FakeSite(tmp_path / "site"), load_spec(SPEC)
-    made = site.provision(spec)
-    made.directory.mkdir(parents=True)
-    save_spec(made, spec)
-    return live_of(site, made, agent)
+    site = FakeSite(tmp_path / "site")
+    return live_of(site, provisioned(site, "dlr"), agent)
 
 
 @pytest.mark.parametrize(

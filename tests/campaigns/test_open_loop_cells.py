@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from types import SimpleNamespace
+from unittest.mock import MagicMock, call
 
 import pandas as pd
 import pytest
 
 from campaigns.engine import session
 from campaigns.engine.campaign_file import FILES, load_campaign
+from campaigns.engine.job import Phases
 from campaigns.papers.dlr import loads
 from campaigns.papers.dlr.cell import CellSetting, _measure
 from campaigns.papers.dlr.measure import collect_writes, decided, outcome, recorded_rows
@@ -90,50 +93,18 @@ def test_ballast_is_part_of_what_a_group_holds():
     assert plain.contents() != typed.contents()
 
 
-class Steps:
-    """Services that record the order of operations."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-
-    def __getattr__(self, name: str):
-        class Scope:
-            def __enter__(_) -> None:
-                self.done.append(name)
-
-            def __exit__(_, *error: object) -> None:
-                self.done.append(f"/{name}")
-
-        def step(*values: object) -> Scope:
-            if name not in {"disturbance", "recorder", "controller", "usage"}:
-                self.done.append(f"{name}{values[0] if values else ''}")
-            return Scope()
-
-        return step
-
-
 def test_the_load_runs_before_the_controller_is_called():
-    from types import SimpleNamespace
-
-    from campaigns.engine.job import Phases
-
-    steps = Steps()
-    context = SimpleNamespace(sleep=None, job=SimpleNamespace(time_scale=1.0))
-    _measure(cell(interval_s=10), context, steps, Phases())
-    order = [step for step in steps.done if step not in {"clean", "prefill", "drop_caches"}]
-    assert order == [
-        "disturbance",
-        "recorder",
-        "wait10.0",
-        "controller",
-        "wait0.0",
-        "usage",
-        "workload",
-        "/usage",
-        "/controller",
-        "/recorder",
-        "/disturbance",
+    services, context = (
+        MagicMock(),
+        SimpleNamespace(sleep=None, job=SimpleNamespace(time_scale=1.0)),
+    )
+    _measure(cell(interval_s=10), context, services, Phases())
+    done = [name for name, *_ in services.mock_calls if not name.endswith("__enter__")]
+    assert [name for name in done if name not in {"clean", "prefill", "drop_caches"}] == [
+        *("disturbance", "recorder", "wait", "controller", "wait", "usage", "workload"),
+        *(f"{name}().__exit__" for name in ("usage", "controller", "recorder", "disturbance")),
     ]
+    assert services.wait.mock_calls == [call(10.0), call(0.0)]
 
 
 def written(latencies: list[tuple[float, float | None]], seconds: int = 20) -> OpenLoopResult:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -19,10 +19,11 @@ from campaigns.papers.prioritymeister.mixes import PmMachines, SentRequests
 from campaigns.papers.prioritymeister.plan import EnforcedPolicy
 from campaigns.papers.prioritymeister.topology import Topology
 from schemas.campaign import Limits
-from testbed.agent.contract import Agent, UnitResult
+from testbed.agent.contract import UnitResult
 from testbed.sites.contract import MachineUsage, Node, Testbed
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Completed
+from tests.papers.live_fakes import RecordingAgent
 from tests.testbed.fake_site import FakeSite
 from workloads.traces.files_profile import FILE_SIZES
 
@@ -115,32 +116,17 @@ def experiment_in(folder: Path, policy: str = "byslo", **changes: Any) -> PmExpe
     return replace(made, **changes)
 
 
-class FakeAgent:
+class FakeAgent(RecordingAgent):
     """Units that end at once; `said` maps a node to the output of its unit's program."""
 
     def __init__(self, said: Mapping[str, tuple[int | None, str, str]] | None = None) -> None:
+        super().__init__()
         self.said = said or {}
-        self.started: list[tuple[str, str, Sequence[str]]] = []
-        self.stopped: list[tuple[str, str]] = []
-        self.left: dict[str, list[str]] = {}
-        self.stray: dict[str, list[str]] = {}
-
-    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
-        self.started.append((node, name, argv))
 
     def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
         code, out, wrong = self.said.get(node, (0, json.dumps(report()), ""))
+        self.live[node].remove(name)
         return UnitResult(node, name, code, 0.0, 1.0, out, wrong)
-
-    def unit_stop(self, node: str, name: str) -> UnitResult | None:
-        self.stopped.append((node, name))
-        return None
-
-    def units(self) -> Mapping[str, Sequence[str]]:
-        return self.left
-
-    def strays(self) -> Mapping[str, Sequence[str]]:
-        return self.stray
 
 
 class FakeShell:
@@ -242,7 +228,7 @@ class Bench:
             site=QuietSite(),
             testbed=a_testbed(folder),
             spec=spec_of_two(folder),
-            agent=cast(Agent, self.agent),
+            agent=self.agent,
             shell_to=lambda name: self.shells[name],
         )
         self.nfs = NfsTestbed(live, PLACES, self.enforcement)

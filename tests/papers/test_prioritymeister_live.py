@@ -144,7 +144,7 @@ def test_late_replayers_and_other_load_spoil_a_run(tmp_path: Path) -> None:
 def test_load_that_is_not_ours_and_clocks_that_are_off(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.agent.stray = {"client0": ["77 fio --name=x"]}
-    bench.agent.left = {"client1": ["load-replay"]}
+    bench.agent.live = {"client1": ["load-replay"]}
     with raises(HotbedError, "node client0 runs load that is not Hotbed's"):
         bench.ground.carry_out(experiment_in(tmp_path))
     assert bench.agent.stopped == [("client1", "load-replay")]

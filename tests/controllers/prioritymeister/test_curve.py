@@ -35,12 +35,6 @@ def by_accumulation(times: Floats, work: Floats, rate: float) -> float:
     return float(np.max(after - rate * times + starts))
 
 
-def exact(curve: RbCurve, times: Floats, work: Floats, rates: Floats) -> None:
-    bursts = curve.burst(rates)
-    expected = [by_accumulation(times, work, rate) for rate in rates]
-    np.testing.assert_allclose(bursts, expected, rtol=1e-9)
-
-
 TRACES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=30).map(
     lambda rows: np.array(rows, dtype=np.float64)
 )
@@ -55,25 +49,6 @@ def test_burst_is_the_worst_window(rows: Floats, rate: float) -> None:
     assert found == pytest.approx(by_windows(times, work, rate), rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_long_bursty_traces(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    n = 5000
-    gaps = random.exponential(1.0, n) * np.where(random.random(n) < 0.02, 40, 0.1)
-    times = np.round(np.cumsum(gaps), 2).astype(np.float64)  # several at the same instant
-    work = random.choice([0.1, 0.4, 2.0], n, p=[0.7, 0.25, 0.05])
-    curve = rb_curve(times, work)
-    exact(curve, times, work, np.concatenate(([0.0], np.geomspace(1e-3, 1e3, 300))))
-    builder = CurveBuilder()
-    for low in range(0, n, 700):
-        builder.add(times[low : low + 700], work[low : low + 700])
-    np.testing.assert_allclose(
-        builder.curve().burst(np.geomspace(1e-3, 1e3, 99)),
-        curve.burst(np.geomspace(1e-3, 1e3, 99)),
-        rtol=1e-9,
-    )
-
-
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use tangents for traces of any length."""
@@ -81,7 +56,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 128, 1000])
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 128, 5000])
 def test_tangents_and_hulls_have_the_same_windows(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(n)
     bursts = random.exponential(1.0, n) * np.where(random.random(n) < 0.05, 50, 0.02)
@@ -90,10 +65,12 @@ def test_tangents_and_hulls_have_the_same_windows(n: int, monkeypatch: pytest.Mo
     work[0] = 0.3
     found = rb_curve(times, work)
     builder = CurveBuilder()
-    for low in range(0, n, 300):
-        builder.add(times[low : low + 300], work[low : low + 300])
+    for low in range(0, n, 700):
+        builder.add(times[low : low + 700], work[low : low + 700])
     rates = np.append(0.0, np.geomspace(1e-4, 1e5, 200))
     np.testing.assert_allclose(builder.curve().burst(rates), found.burst(rates), rtol=1e-12)
+    expected = [by_accumulation(times, work, rate) for rate in rates]
+    np.testing.assert_allclose(found.burst(rates), expected, rtol=1e-9)
     monkeypatch.setattr(module, "_LONG", 1 << 62)
     hulls = rb_curve(times, work)
     np.testing.assert_allclose(found.duration, hulls.duration, rtol=1e-12)
@@ -191,19 +168,6 @@ def test_no_other_buckets_have_less_error(seed: int) -> None:
             if rates.argmin() in pick
         )
         assert choose(curve, count).error == pytest.approx(best, abs=1e-6)
-
-
-@given(st.integers(0, 10_000), st.integers(1, 9))
-@settings(max_examples=40, deadline=None)
-def test_no_request_of_the_trace_is_held(seed: int, count: int) -> None:
-    times, work = trace(seed, 40)
-    found = choose(rb_curve(times, work), count)
-    fill = np.zeros(len(found.rates))
-    last = times[0]
-    for t, w in zip(times, work, strict=True):
-        fill = np.maximum(0, fill - found.rates * (t - last)) + w
-        assert (fill <= found.bursts * (1 + 1e-9)).all()
-        last = t
 
 
 def test_one_instant_needs_a_length() -> None:
