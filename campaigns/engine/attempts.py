@@ -47,7 +47,7 @@ from schemas.run import Provenance, Run, RunStatus
 
 PAPERMILL_CELL = (sys.executable, "-m", "campaigns.engine.papermill_cell")
 GRACE_S = 90.0
-"""Time for an interrupted cell to restore the testbed."""
+"""Seconds that an interrupted cell has to restore the testbed, before it is killed."""
 
 
 class Executor(Protocol):
@@ -297,18 +297,11 @@ class CellProcess:
     Args:
         command: the process; its last argument is the attempt's folder.
         held: locks that the process holds while it lives.
-        grace_s: seconds between SIGTERM and SIGKILL.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str] = PAPERMILL_CELL,
-        held: tuple[int, ...] = (),
-        grace_s: float = GRACE_S,
-    ) -> None:
+    def __init__(self, command: Sequence[str] = PAPERMILL_CELL, held: tuple[int, ...] = ()) -> None:
         self._command = command
         self._held = held
-        self._grace_s = grace_s
         self._process: subprocess.Popen[bytes] | None = None
         self._interrupted = False
 
@@ -332,7 +325,7 @@ class CellProcess:
             if not _wait(process, limit_s):
                 why = f"it did not end within {limit_s:.0f} s"
                 _signal(process, signal.SIGTERM)
-                if not _wait(process, self._grace_s):
+                if not _wait(process, GRACE_S):
                     _kill_tree(process.pid)
             process.wait()
         finally:

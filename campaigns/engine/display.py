@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from campaigns.engine.job import Outcome
 from campaigns.engine.plan import Cell, Plan
@@ -112,8 +111,7 @@ class Progress:
 class Lines(Progress):
     """One line per event, for logs, pipes and CI."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+    def __init__(self) -> None:
         self._done = self._total = 0
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
@@ -126,7 +124,7 @@ class Lines(Progress):
         self.message(f"[{self._done}/{self._total}] {said}; {format_s(left_s)} left")
 
     def message(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print(text, file=sys.stderr, flush=True)
 
     def end(self, result: CampaignResult) -> None:
         self.message(f"{result.sentence} ({format_s(result.seconds)})")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,14 @@ import yaml
 
 from campaigns.bundled import RerunRequest, is_exact, profiles_of, require, sources
 from campaigns.bundled import again as again_as_asked
-from campaigns.engine.campaign_file import ROOT, load_campaign, resolve
+from campaigns.engine import session
+from campaigns.engine.campaign_file import ROOT, find_campaign, load_campaign, resolve
+from campaigns.engine.kind import OnTestbed, Prepared
+from campaigns.engine.provenance import Facts
 from campaigns.engine.session import Request
 from campaigns.papers.mos.profile.points import ELSEWHERE, reference, references
 from schemas.errors import UserError
+from schemas.run import Provenance
 from testbed.spec import load_spec
 from tests.campaigns.bundled_files import SPEC, folder_of, found_in, ran, unpacked
 from tests.campaigns.tiny_campaigns import TINY
@@ -320,3 +327,25 @@ def test_a_missing_spec_is_named(tmp_path):
     (bundle / "specs" / "dlr.yaml").unlink()
     with raises(UserError, "specs/dlr.yaml"):
         require(bundle, "tiny")
+
+
+def test_a_kind_on_a_testbed_is_opened_and_its_jobs_record_the_place_of_their_spec(
+    tmp_path, monkeypatch
+):
+    """A bundle looks for the spec there."""
+    report: list[tuple[Path | None, str]] = []
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[tuple[Facts, object]]:
+        yield Facts("local", {}), None
+
+    def made(prepared: Prepared, made_by: Provenance, *_: object) -> None:
+        report.append((prepared.spec_file, made_by.site))
+
+    kind, ground = session.declared(load_campaign(find_campaign("mos-local")))
+    assert isinstance(ground, OnTestbed)
+    monkeypatch.setattr(session, "declared", lambda _: (kind, replace(ground, open=opened)))
+    monkeypatch.setattr(session, "typed_cells", lambda *_: {})
+    monkeypatch.setattr(session, "make_cells", made)
+    session.run(Request("mos-local", artifacts=tmp_path))
+    assert report == [(ROOT / "testbed" / "specs" / "mos-local.yaml", "local")]

@@ -94,10 +94,8 @@ def test_ballast_is_part_of_what_a_group_holds():
 
 
 def test_the_load_runs_before_the_controller_is_called():
-    services, context = (
-        MagicMock(),
-        SimpleNamespace(sleep=None, job=SimpleNamespace(time_scale=1.0)),
-    )
+    services, job = MagicMock(), SimpleNamespace(time_scale=1.0)
+    context = SimpleNamespace(sleep=None, job=job)
     _measure(cell(interval_s=10), context, services, Phases())
     done = [name for name, *_ in services.mock_calls if not name.endswith("__enter__")]
     assert [name for name in done if name not in {"clean", "prefill", "drop_caches"}] == [

@@ -282,10 +282,9 @@ def blocks(rows: pd.DataFrame) -> str:
     return f"n = {high}" if low == high else f"n = {low} to {high}"
 
 
-def known_percent(rows: pd.DataFrame, most: float = 99.9) -> float:
-    """Return the highest percentile up to `most` in all rows: lower with few requests."""
-    known = [p for p in PERCENTS if p <= most and rows[f"p{p:g}_s"].notna().all()]
-    return max(known, default=most)
+def known_percent(rows: pd.DataFrame) -> float:
+    """Return the highest percentile in all rows: lower with few requests."""
+    return max((p for p in PERCENTS if rows[f"p{p:g}_s"].notna().all()), default=99.9)
 
 
 def shown_workloads(rows: pd.DataFrame) -> list[str]:

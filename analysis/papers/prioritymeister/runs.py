@@ -208,18 +208,18 @@ def met(rows: pd.DataFrame, percent: float) -> pd.Series:
     return rows["within"].astype(float) >= percent / 100 - 1e-12
 
 
-def at_k(rows: pd.DataFrame, k: float, percent: float = TAIL) -> pd.DataFrame:
+def at_k(rows: pd.DataFrame, k: float) -> pd.DataFrame:
     """Return the same runs compared with other SLOs, `k` times alone; for `BLIND` policies, which
     do not depend on k. ``within`` is then 1 if the percentile is within the SLO, else 0."""
     found = latency(rows).copy()
     if (found["k"] == k).all():
         return found
     slo = found["slo_s"] / found["k"] * k
-    at = found[f"p{percent:g}_s"].astype(float)
+    at = found[f"p{TAIL:g}_s"].astype(float)
     return found.assign(slo_s=slo, within=(at <= slo).astype(float), k=k)
 
 
-def bootstrap(values: Sequence[float], *, draws: int = 4000, seed: int = 1) -> Estimate | None:
+def bootstrap(values: Sequence[float]) -> Estimate | None:
     """Return the median over runs with a 95 % percentile bootstrap over runs, for latency
     percentiles; no interval with fewer than two runs or an infinite value (never answered)."""
     found = np.asarray([value for value in values if not np.isnan(value)], dtype=float)
@@ -229,8 +229,8 @@ def bootstrap(values: Sequence[float], *, draws: int = 4000, seed: int = 1) -> E
     centre = float(np.sort(found)[len(found) // 2] if endless else np.median(found))
     if len(found) < 2 or endless:
         return Estimate(centre, math.nan, math.nan, len(found))
-    random = np.random.default_rng(seed)
-    medians = np.median(random.choice(found, (draws, len(found))), axis=1)
+    random = np.random.default_rng(1)
+    medians = np.median(random.choice(found, (4000, len(found))), axis=1)
     low, high = np.quantile(medians, [0.025, 0.975])
     return Estimate(centre, float(low), float(high), len(found))
 

@@ -29,6 +29,7 @@ from campaigns.papers.prioritymeister.experiment import (
     BEYOND,
     MODELLED,
     PERCENTILES,
+    WINDOW_S,
     Conditions,
     MeasuredRequests,
     PmExperiment,
@@ -405,7 +406,7 @@ def write_tables(folder: Path, experiment: PmExperiment, outcome: PmOutcome) -> 
     write_samples(
         folder,
         (
-            (window * experiment.window_s, name, metric, float(value))
+            (window * WINDOW_S, name, metric, float(value))
             for name, result in outcome.results.items()
             for window, pair in enumerate(result.series)
             for metric, value in zip(_SERIES, pair, strict=True)

@@ -49,6 +49,8 @@ Integers = npt.NDArray[np.int64]
 BEYOND = 10
 """Least number of slower requests for reporting a percentile."""
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+WINDOW_S = 10.0
+"""Seconds of a window of the time series (figure 1)."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,7 @@ class PmExperiment:
     requests by the topology's profiles; `serves` has a device's real profile by queue (``s0:disk``)
     if it differs (figure 10). `plan` is None if the policy has none. Arrivals after `seconds` are
     dropped; requests that arrive from `measured_from_s` on count (section 5.3: the second half).
-    `window_s` is the window of the time series (figure 1), `frame` the bytes of the largest
-    packets.
+    `frame` is the bytes of the largest packets.
     """
 
     name: str
@@ -166,7 +167,6 @@ class PmExperiment:
     serves: Mapping[str, Path]
     seconds: float
     measured_from_s: float
-    window_s: float = 10.0
     frame: float = 9038.0
     seed: int = 0
 
@@ -203,7 +203,7 @@ class PmExperiment:
             "serves": sorted((queue, _contents(path)) for queue, path in self.serves.items()),
             "enforcement": repr(self.enforcement),
             "plan": repr(self.plan),
-            "times": [self.seconds, self.measured_from_s, self.window_s, self.frame],
+            "times": [self.seconds, self.measured_from_s, WINDOW_S, self.frame],
             "seed": self.seed,
         }
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]

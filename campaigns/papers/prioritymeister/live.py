@@ -29,6 +29,7 @@ from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.prioritymeister import replays
 from campaigns.papers.prioritymeister.apply import differences_of
 from campaigns.papers.prioritymeister.experiment import (
+    WINDOW_S,
     Conditions,
     MeasuredRequests,
     PmExperiment,
@@ -180,10 +181,9 @@ HDR_WIDTH = 1e-3
 """Relative width of HDR histograms of latencies: three digits, rounded up."""
 
 
-def result_of(report: Mapping[str, Any], window_s: float, seconds: float) -> MeasuredRequests:
+def result_of(report: Mapping[str, Any], seconds: float) -> MeasuredRequests:
     """Return a workload's result from the output of `replay run`. There, a request without an
-    answer counts with its waiting time; the result counts it separately, as infinitely long.
-    `window_s` is whole bins of the report."""
+    answer counts with its waiting time; the result counts it separately, as infinitely long."""
     part = report["second_half"]
     counts = {(low, below): count for low, below, count in part["latency"].get("buckets") or ()}
     for low, below, count in part["unanswered"].get("buckets") or ():
@@ -200,21 +200,19 @@ def result_of(report: Mapping[str, Any], window_s: float, seconds: float) -> Mea
         high_ns=high_ns,
         count=count,
         bytes=int(part["bytes"]),
-        series=series_of(report["timeline"], window_s, seconds),
+        series=series_of(report["timeline"], seconds),
         unfinished=int(part["unanswered"]["count"]),
     )
 
 
-def series_of(
-    timeline: Mapping[str, Any], window_s: float, seconds: float
-) -> tuple[tuple[int, int], ...]:
+def series_of(timeline: Mapping[str, Any], seconds: float) -> tuple[tuple[int, int], ...]:
     """Return arrived requests and SLO misses in each window of an experiment (figure 1)."""
     width = float(timeline["bin_s"])
-    if window_s < width:
-        raise HotbedError(f"the replayer reports bins of {width:g} s, not of {window_s:g} s")
-    windows = [[0, 0] for _ in range(max(1, -int(-seconds // window_s)))]
+    if width > WINDOW_S:
+        raise HotbedError(f"the replayer reports bins of {width:g} s, not of {WINDOW_S:g} s")
+    windows = [[0, 0] for _ in range(max(1, -int(-seconds // WINDOW_S)))]
     for place, one in enumerate(timeline["bins"] or ()):
-        window = windows[min(int(place * width / window_s), len(windows) - 1)]
+        window = windows[min(int(place * width / WINDOW_S), len(windows) - 1)]
         window[0] += int(one["requests"])
         window[1] += int(one["slo_misses"])
     return tuple((arrived, missed) for arrived, missed in windows)
@@ -389,7 +387,7 @@ class LocalGround:
             logs["bounds.json"] = json.dumps(reasons, indent=1) + "\n"
         return PmOutcome(
             results={
-                workload: result_of(report, experiment.window_s, experiment.seconds)
+                workload: result_of(report, experiment.seconds)
                 for workload, report in reports.items()
             },
             spoiled=late(reports) or spoiled(meter.load, self._limits),

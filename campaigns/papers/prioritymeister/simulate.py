@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 from pydantic import ConfigDict, Field, field_validator
 
-from campaigns.papers.prioritymeister.experiment import MeasuredRequests, PmExperiment, PmOutcome
+from campaigns.papers.prioritymeister.experiment import (
+    WINDOW_S,
+    MeasuredRequests,
+    PmExperiment,
+    PmOutcome,
+)
 from campaigns.papers.prioritymeister.mixes import PmMachines
 from campaigns.papers.prioritymeister.plan import (
     NETWORK_OF,
@@ -533,23 +538,23 @@ class PmSimGround:
             traces={n: one.file for n, one in replays.items() if one.file != announced[n]},
             service=experiment.serves,
             frame=experiment.frame,
-            series_s=experiment.window_s,
+            series_s=WINDOW_S,
         )
         file = experiment.base / TOPOLOGY_FILE
         results = simulate(scenario_of(experiment.topology, file, experiment.plan, setting))
         extra = {"simulated_cpu_s": results.cpu_s, "events": float(results.events)}
         extra |= {f"utilisation {one.name}": one.utilisation for one in results.devices}
         extra |= {f"utilisation {one.name}": one.utilisation for one in results.links}
-        found = {one.name: _measured(one, experiment.window_s) for one in results.workloads}
+        found = {one.name: _measured(one) for one in results.workloads}
         return PmOutcome(found, extra=extra)
 
 
-def _measured(found: WorkloadResult, window_s: float) -> MeasuredRequests:
+def _measured(found: WorkloadResult) -> MeasuredRequests:
     """Return a workload's results in the form of every ground."""
     half = found.second_half
     buckets = np.array(half.latency.buckets, np.int64).reshape(-1, 3)
     # A window without requests is missing in the simulator's series.
-    counts = {round(row[0] / window_s): row[1:3] for row in found.series}
+    counts = {round(row[0] / WINDOW_S): row[1:3] for row in found.series}
     return MeasuredRequests(
         requests=half.requests,
         misses=half.slo_misses,
