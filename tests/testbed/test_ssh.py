@@ -55,6 +55,7 @@ def test_arguments_and_input_arrive_as_they_were_given(tmp_path):
     assert subprocess.check_output(line, input=b"text\n") == b"text\nend\n"
 
 
+@pytest.mark.slow  # it waits for time limits
 @pytest.mark.parametrize("ignored", ["", "TERM"])
 def test_an_attended_command_ends_with_its_connection(ignored):
     script = f"trap '' {ignored}; sleep 1000 & echo $$ $!; wait"

@@ -169,6 +169,7 @@ def test_one_that_fails_ends_all(stand_in: Path, tmp_path: Path, local_shell: An
     assert not list(Path(local_shell.here(driver.FOLDER)).iterdir())
 
 
+@pytest.mark.slow  # it waits for time limits
 @pytest.mark.parametrize("begins", [False, True])
 def test_an_interruption_on_a_node(
     stand_in: Path, tmp_path: Path, local_shell: Any, begins: bool
