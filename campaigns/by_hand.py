@@ -5,20 +5,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from campaigns.engine.campaign_file import ROOT
-from campaigns.engine.estimate import timeout_s
 from campaigns.engine.job import Job, read_job, utc_now, write_job
-from campaigns.engine.kind import Computed, Ground, OnStore
-from campaigns.engine.provenance import Facts, provenance
-from campaigns.engine.store import RunStore
 from campaigns.grounds.testbed import open_ground
 from campaigns.papers.dlr.cell import CellContext, run_cell
-from campaigns.papers.registry import kind_named
 from schemas.campaign import Kind
 from schemas.cells import cells_of
 from schemas.errors import UserError, not_allowed
+from testbed.closure import ROOT
+
+if TYPE_CHECKING:
+    from campaigns.engine.kind import Computed, Ground, OnStore
 
 BY_HAND = "by-hand"
 
@@ -58,6 +56,12 @@ def make_run(
         opened = open_ground(job.ground, job.testbed, spec=spec, model=model)
         run_cell(None, CellContext(job, opened, Path(run_folder)))
         return Path(run_folder)
+    # Each of the engine's cells has a new kernel, which needs none of these.
+    from campaigns.engine.estimate import timeout_s
+    from campaigns.engine.kind import Computed, OnStore
+    from campaigns.engine.provenance import Facts, provenance
+    from campaigns.engine.store import RunStore
+
     if run_folder:
         raise UserError("has no job.json", where=run_folder, do="leave run_folder empty by hand")
     chosen = _ground(kind, ground)
@@ -99,6 +103,9 @@ def make_run(
 
 def _ground(kind: Kind, name: str) -> OnStore | Computed[Any]:
     """Return the ground `name` of a kind, if one cell can run on it by hand."""
+    from campaigns.engine.kind import Computed, OnStore
+    from campaigns.papers.registry import kind_named
+
     if kind not in get_args(Kind):
         raise not_allowed("kind", kind, ", ".join(get_args(Kind)))
     grounds: Mapping[str, Ground[Any]] = kind_named(kind).grounds

@@ -7,9 +7,9 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from campaigns.engine.job import Outcome
-from campaigns.engine.plan import Cell, Plan
 from campaigns.engine.store import RunStore, read_run
 from schemas.cells import cells_of
 from schemas.errors import UserError
@@ -18,6 +18,9 @@ from testbed.closure import ROOT
 from testbed.html import table
 from testbed.spec.quantities import format_s
 from testbed.terminal import console
+
+if TYPE_CHECKING:
+    from campaigns.engine.plan import Cell, Plan
 
 
 @dataclass(frozen=True)
