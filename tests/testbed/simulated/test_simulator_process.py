@@ -34,7 +34,7 @@ ceph.advance(1e6)
 
 
 def fake(folder: Path, body: str) -> Path:
-    """Write a program that runs `body` with `answer(text)` available."""
+    """Write a program that reads a request and runs `body`, with `answer(text)` available."""
     program = folder / "hotbedsim"
     program.write_text(
         f"#!{sys.executable}\n"
@@ -43,6 +43,7 @@ def fake(folder: Path, body: str) -> Path:
         "    data = text.encode()\n"
         "    sys.stdout.buffer.write(struct.pack('<I', len(data)) + data)\n"
         "    sys.stdout.buffer.flush()\n"
+        "sys.stdin.buffer.read(*struct.unpack('<I', sys.stdin.buffer.read(4)))\n"
         f"{body}\n"
     )
     program.chmod(0o755)
