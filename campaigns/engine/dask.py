@@ -35,7 +35,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from campaigns.engine.attempts import AttemptRecords, Begun
-from campaigns.engine.identity import OTHER, Recipe, Sameness, WrongWorker
+from campaigns.engine.identity import INSTALL, OTHER, Recipe, Sameness, WrongWorker
 from campaigns.engine.job import ERROR_FILE, Job, Outcome, utc_now, write_error
 from campaigns.engine.plan import Cell
 from campaigns.engine.store import is_full
@@ -299,13 +299,12 @@ def refuse_others(client: Client, same: Sameness) -> None:
     for address, theirs in sorted(found.items()):
         if isinstance(theirs, Exception):
             text = " ".join(str(theirs).split())[:200]
-            raise UserError(
-                f"it cannot compute cells ({type(theirs).__name__}: {text})",
-                where=f"worker {address}",
-                do="install this version of Hotbed there (`make setup`) and restart it",
-            )
-        if theirs != ours:
-            raise UserError(f"the worker {address} {OTHER}")
+            why = f"cannot compute cells ({type(theirs).__name__}: {text})"
+        elif theirs != ours:
+            why = OTHER
+        else:
+            continue
+        raise UserError(why, where=f"worker {address}", do=INSTALL)
 
 
 @contextmanager

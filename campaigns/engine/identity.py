@@ -69,11 +69,12 @@ def run_id(
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-OTHER = (
-    "has other code or libraries: install this version of Hotbed with its requirements.lock there "
-    "(`make setup`) and restart it"
+OTHER = "has other code or libraries"
+"""Reason why a worker's results may differ from this machine's."""
+INSTALL = (
+    "install this version of Hotbed with its requirements.lock there (`make setup`) and restart it"
 )
-"""End of a sentence about a worker with results that may differ from this machine's."""
+"""What to do about a worker that is refused."""
 
 
 class WrongWorker(HotbedError):
@@ -121,7 +122,7 @@ class Sameness:
         except StoreError as error:
             raise WrongWorker(f"this worker: {str(error).rstrip('.')}") from error
         if not same or any(each != closure.first(each.entries) for each in job.code):
-            raise WrongWorker(f"this worker {OTHER}")
+            raise WrongWorker(f"this worker {OTHER}: {INSTALL}")
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Client:
 )
 def test_a_worker_that_computes_with_something_else_is_refused(changes):
     theirs = replace(SIMULATIONS, **changes).digest()
-    with raises(UserError, "the worker tcp://10.0.0.3:1 ", "`make setup`") as raised:
+    with raises(UserError, "`make setup`", where="worker tcp://10.0.0.3:1") as raised:
         refuse_others(Client(theirs), SIMULATIONS)  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
 

@@ -26,8 +26,8 @@ from schemas.run import RunStatus
 class Scripted(OneByOne):
     """Executor that follows a script and keeps its results in memory."""
 
-    def __init__(self, tell: Callable[[Cell, int], RunStatus], **outcome: Any) -> None:
-        self.tell = tell
+    def __init__(self, status_of: Callable[[Cell, int], RunStatus], **outcome: Any) -> None:
+        self.status_of = status_of
         self.outcome = outcome
         self.made: list[tuple[str, RunStatus]] = []
         self.interrupted = self.killed = 0
@@ -36,7 +36,7 @@ class Scripted(OneByOne):
 
     def execute(self, cell: Cell) -> Outcome:
         tries = sum(1 for run_id, _ in self.made if run_id == cell.run_id)
-        status = self.tell(cell, tries)
+        status = self.status_of(cell, tries)
         self.made.append((cell.run_id, status))
         self.hook()
         return Outcome(status, f"{status} as asked", self.seconds, tries + 1, **self.outcome)
@@ -230,9 +230,11 @@ def test_stopping_interrupts_the_cell_and_starts_no_other(tmp_path):
 class Beside:
     """Executor that runs several cells in memory; they end in a scripted random order."""
 
-    def __init__(self, width: int, tell: Callable[[Cell, int], RunStatus], seed: int = 0) -> None:
+    def __init__(
+        self, width: int, status_of: Callable[[Cell, int], RunStatus], seed: int = 0
+    ) -> None:
         self.width = width
-        self.tell = tell
+        self.status_of = status_of
         self.draw = random.Random(seed)
         self.running: list[Cell] = []
         self.most = 0
@@ -247,7 +249,7 @@ class Beside:
     def finished(self) -> tuple[Cell, Outcome]:
         cell = self.running.pop(self.draw.randrange(len(self.running)))
         tries = sum(run_id == cell.run_id for run_id, _ in self.made)
-        status = self.tell(cell, tries)
+        status = self.status_of(cell, tries)
         self.made.append((cell.run_id, status))
         return cell, Outcome(status, f"{status} as asked", 2.0, tries + 1, self.fatal)
 

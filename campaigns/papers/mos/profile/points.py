@@ -242,7 +242,7 @@ OWN_DISKS = ("network", "disks")
 """Experiments that specify their disks; in others, disks are fast and not a limit."""
 
 REPLICAS = 2
-"""Of the testbeds' Swift."""
+"""Copies of each object in the testbeds' Swift."""
 USUAL_LARGE_MB = 16
 
 
