@@ -211,7 +211,7 @@ def _differing(one: LoadedRun, other: LoadedRun) -> Iterator[Difference]:
         found = list(differences(f"{cell} summary.json", first, second))
         yield from found or [Difference(f"{cell} summary.json", "", "", "last digits differ")]
     for name in _FILES:
-        files = [loaded.folder / name for loaded in (one, other)]
+        files = [loaded.file(name) for loaded in (one, other)]
         contents = [file.read_bytes() if file.is_file() else None for file in files]
         if contents[0] != contents[1]:
             sizes = ("missing" if data is None else f"{len(data)} bytes" for data in contents)

@@ -7,11 +7,11 @@ seconds. Samples and journals are read when a figure needs them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,26 +19,56 @@ import pandas as pd
 from pydantic import ValidationError
 
 from schemas.cells.dlr import DLR
-from schemas.errors import UserError
+from schemas.errors import HotbedError, UserError
 from schemas.run import Run, Summary
 
 Floats = npt.NDArray[np.float64]
+Kept = TypeVar("Kept")
 
 SIM = "sim"
 """The ground on which everything is simulated."""
 
 
+class NotKept(HotbedError):
+    """A reference lacks data that a figure or a claim needs."""
+
+
 @dataclass(frozen=True)
 class LoadedRun:
-    """One finished run and its folder."""
+    """One finished run. Figures and claims get data from its folder by `reduced` and `report` only,
+    so that a reference keeps exactly these data (`analysis.reference`).
+
+    Attributes:
+        folder: the run's folder; None for a run of a reference.
+        kept: results of `reduced` by name.
+    """
 
     run: Run
     summary: Summary
-    folder: Path
+    folder: Path | None
+    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def file(self, name: str) -> Path:
+        """Return the path of a file of the run; raise NotKept for a run of a reference."""
+        if self.folder is None:
+            raise NotKept(f"run {self.run.run_id}: {name} is not in the reference; add it again")
+        return self.folder / name
+
+    def reduced(self, name: str, compute: Callable[[LoadedRun], Kept]) -> Kept:
+        """Return `compute` of this run, computed once. The result has JSON types only and is small:
+        a histogram or means instead of samples. `name` is unique among the run's results."""
+        if name not in self.kept:
+            self.kept[name] = compute(self)
+        found: Kept = self.kept[name]
+        return found
+
+    def report(self, file: str) -> Mapping[str, Any]:
+        """Return a run's report, which extends its summary; each used field is in `kept`."""
+        return _ReportFields(self, file)
 
     def samples(self) -> pd.DataFrame:
         """Return samples.parquet: t_s, node, metric, value."""
-        return pd.read_parquet(self.folder / "samples.parquet")
+        return pd.read_parquet(self.file("samples.parquet"))
 
     def series(self, metric: str, node: str) -> tuple[Floats, Floats]:
         """Return times (s) and values of one metric of one node in samples.parquet, in its order,
@@ -46,7 +76,7 @@ class LoadedRun:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        table = pq.ParquetFile(self.folder / "samples.parquet").read()
+        table = pq.ParquetFile(self.file("samples.parquet")).read()
         mine = pc.and_(pc.equal(table["metric"], metric), pc.equal(table["node"], node))
         table = table.filter(mine)
         t_s, values = (table[name].to_numpy().astype(float) for name in ("t_s", "value"))
@@ -57,7 +87,7 @@ class LoadedRun:
 
         A torn last line (a controller killed while writing) is left out.
         """
-        path = self.folder / "journal.jsonl"
+        path = self.file("journal.jsonl")
         if not path.exists():
             return []
         lines = []
@@ -67,6 +97,35 @@ class LoadedRun:
             except json.JSONDecodeError:
                 break
         return lines
+
+
+class _ReportFields(Mapping[str, Any]):
+    """Fields of a run's JSON file. A field that is null counts as absent."""
+
+    def __init__(self, loaded: LoadedRun, file: str) -> None:
+        self._loaded, self._file = loaded, file
+
+    def __getitem__(self, name: str) -> Any:
+        def read(loaded: LoadedRun) -> Any:
+            return read_report(loaded.file(self._file)).get(name)
+
+        found = self._loaded.reduced(f"{self._file}: {name}", read)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(read_report(self._loaded.file(self._file)))
+
+    def __len__(self) -> int:
+        return len(read_report(self._loaded.file(self._file)))
+
+
+@lru_cache(maxsize=1024)
+def read_report(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file. A finished run's folder never changes."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
 @dataclass(frozen=True)
@@ -172,13 +231,6 @@ def _hot_share(run: Run) -> float | None:
     if share is None and count and run.osd_count:
         return float(count) / run.osd_count
     return None if share is None else float(share)
-
-
-@lru_cache(maxsize=1024)
-def read_report(path: Path) -> dict[str, Any]:
-    """Return a run's report, which extends its summary. A finished run's folder never changes."""
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
 
 
 ORIGIN = ("index", "run_id", "campaign", "block", "seed", "ground")

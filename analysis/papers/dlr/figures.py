@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -334,6 +334,7 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
 
 
 INTERVALS = 6  # the paper's 180 s in intervals of 30 s
+STEP_PARTS = ("sense_s", "decide_s", "act_s")
 
 
 def affinity(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path | Missing:
@@ -346,13 +347,14 @@ def affinity(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path
     else:
         return Missing(f"a DLR run under {scenario}")
     loaded = evidence.runs[int(rows.sort_values("block")["index"].iloc[0])]
-    samples = loaded.samples()
-    values = samples[samples["metric"] == "primary_affinity"]
+    course = {
+        metric: loaded.reduced(f"course of {metric}", partial(_course, metric=metric))
+        for metric in ("primary_affinity", "hot")
+    }
+    values, hot = (pd.DataFrame(its, columns=["node", "t_s", "value"]) for its in course.values())
     if values.empty:
         return Missing(f"samples of primary affinity in a DLR run under {scenario}")
-    hot = samples[samples["metric"] == "hot"].pivot_table(
-        index="node", columns="t_s", values="value", aggfunc="last"
-    )
+    hot = hot.pivot_table(index="node", columns="t_s", values="value", aggfunc="last")
     rates = [3, 1] if len(hot) else [1]
     with style.figure(len(rates), 1, width=7.2, height=4.6) as (drawn, axes):
         _steps(axes[0], values)
@@ -376,6 +378,13 @@ def affinity(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path
         axes[-1].set_xlabel(f"Time since the benchmark's start (s, time scale {_scale(loaded)})")
         axes[0].set_title(f"Primary affinity under DLR, {scenario}, {OP_NAMES[op].lower()}")
         return style.save(drawn, folder, name)
+
+
+def _course(loaded: LoadedRun, metric: str) -> dict[str, list[Any]]:
+    """Return node, time (s) and value of a metric's samples."""
+    samples = loaded.samples()
+    mine = samples[samples["metric"] == metric]
+    return {name: mine[name].tolist() for name in ("node", "t_s", "value")}
 
 
 def _scale(loaded: LoadedRun) -> str:
@@ -408,7 +417,8 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
         rows = rows[(rows["scenario"] == scenario) & (rows["op"] == op)]
         for controller, look in _looks(_controllers(rows)).items():
             mine = select(rows, controller=controller)
-            parts = [_parts(evidence.runs[int(index)]) for index in mine["index"]]
+            each = [evidence.runs[int(index)] for index in mine["index"]]
+            parts = [run.reduced("sixths of the benchmark", _parts) for run in each]
             kept = np.array([values for values in parts if values is not None])
             if len(kept):
                 found = {part + 1: mean(kept[:, part].tolist()) for part in range(INTERVALS)}
@@ -446,13 +456,12 @@ def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 11: seconds per step of DLR's Performance Monitor (sense) and Affinity Controller
     (decide and act), from the journals of every DLR run: mean of runs with interval."""
     rows = evidence.table[evidence.table["controller"] == "dlr"]
-    steps: dict[str, list[float]] = {"sense_s": [], "decide_s": [], "act_s": []}
+    steps: dict[str, list[float]] = {name: [] for name in STEP_PARTS}
     for index in rows["index"]:
-        journal = [line for line in evidence.runs[int(index)].journal() if "step" in line]
+        means = evidence.runs[int(index)].reduced("seconds of a step", _step_means)
         for key, values in steps.items():
-            mine = [float(line[key]) for line in journal if line.get(key) is not None]
-            if mine:
-                values.append(float(np.mean(mine)))
+            if key in means:
+                values.append(means[key])
     if not all(steps.values()):
         return Missing("journals of DLR runs")
     interval = 20 * float(rows["time_scale"].iloc[0])
@@ -480,6 +489,17 @@ def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             f"({total / interval:.1%}), {stats.counts(estimates)} runs"
         )
         return style.save(drawn, folder, name)
+
+
+def _step_means(loaded: LoadedRun) -> dict[str, float]:
+    """Return the mean seconds of each part of a run's control steps, as far as journalled."""
+    journal = [line for line in loaded.journal() if "step" in line]
+    found: dict[str, list[float]] = {name: [] for name in STEP_PARTS}
+    for line in journal:
+        for name, times in found.items():
+            if line.get(name) is not None:
+                times.append(float(line[name]))
+    return {name: float(np.mean(times)) for name, times in found.items() if times}
 
 
 _BARS = (

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -31,7 +30,7 @@ from analysis.core.evidence import (
     values_of,
     where,
 )
-from analysis.core.load import LoadedRun, last_runs, origin, read_report
+from analysis.core.load import LoadedRun, last_runs, origin
 from analysis.core.panels import GREY, Look
 from schemas.cells.mos import MOS as MOS_CELLS
 
@@ -60,7 +59,7 @@ controller, with ``t_s`` from the start of the load and the resources of each mi
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """Return one row per run: origin, spec, folder, parameters and every number of the summary;
+    """Return one row per run: origin, spec, ``loaded``, parameters and every number of the summary;
     ``qps`` and ``mb_s`` also for small and large objects (``small_qps``, ``large_mb_s``). If
     several campaigns ran a cell on one testbed, the last run counts. ``seed`` identifies a block on
     one testbed: equal draws on two testbeds are not paired."""
@@ -68,9 +67,9 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     for index, loaded in enumerate(runs):
         run, numbers = loaded.run, loaded.summary.extra
         spec = str(run.provenance.calibration.get("spec", ""))
-        row = origin(index, run) | {"spec": spec, "folder": loaded.folder}
+        row = origin(index, run) | {"spec": spec, "loaded": loaded}
         rows.append(row | MOS_CELLS.row(run.parameters) | numbers | _sums(numbers))
-    found = last_runs(rows, (*MOS_CELLS.fields, "spec"), more=("folder",))
+    found = last_runs(rows, (*MOS_CELLS.fields, "spec"), more=("loaded",))
     found["seed"] = found["seed"].astype(str) + " on " + found["spec"]
     return found
 
@@ -95,9 +94,9 @@ def of(experiment: str, **setting: Any) -> Rows:
     return lambda rows: cells(rows, experiment, **setting)
 
 
-def report(folder: Path) -> Report:
+def report(loaded: LoadedRun) -> Report:
     """Return a run's report."""
-    return read_report(folder / REPORT_FILE)
+    return loaded.report(REPORT_FILE)
 
 
 def label(setup: str) -> str:
@@ -745,7 +744,7 @@ def _held(value: Callable[[Report], float | None], note: str | None = None) -> C
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
         found = cells(table, "adaptation", setup=MOS_PP)
-        reports = [report(folder) for folder in found["folder"]]
+        reports = [report(one) for one in found["loaded"]]
         values = [value(one) if one.get("held") else None for one in reports]
         return found.assign(value=pd.Series(values, index=found.index, dtype=float))
 

@@ -195,7 +195,7 @@ def _twin(panel: Axes) -> Axes:
 def _distribution(panel: Axes, rows: pd.DataFrame, text: str, shade: float) -> None:
     """Draw the latency distribution of a size's reads, all runs together."""
     found: dict[float, int] = {}
-    for run in rows["folder"]:
+    for run in rows["loaded"]:
         for low, high, count in report(run)["latencies"]["A"]["read"]:
             found[high] = found.get(high, 0) + count
             found.setdefault(low, 0)
@@ -462,7 +462,7 @@ def over_time(
         panel, numbers = axes[0], []
         course: Report = {}
         for setup in order:
-            courses = [report(run) for run in rows[rows["setup"] == setup]["folder"]]
+            courses = [report(run) for run in rows[rows["setup"] == setup]["loaded"]]
             course = courses[-1]
             curves = [windows(one["series"][letter], one["minute_s"], measure) for one in courses]
             numbers.append(len(curves))
@@ -550,7 +550,7 @@ def _stages(panel: Axes, course: Report) -> None:
 def resources(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 12: the shares of the pool under MOS++, in the first block's run."""
     rows = cells(evidence.table, "adaptation", setup=MOS_PP).sort_values("block")
-    course = next((one for run in rows["folder"] if (one := report(run)).get("held")), None)
+    course = next((one for run in rows["loaded"] if (one := report(run)).get("held")), None)
     if course is None:
         return Missing("MOS++ with a load that changes")
     parts = [*SHARES, *([("hdds", "HDDs")] if course["pool"].get("hdds") else [])]

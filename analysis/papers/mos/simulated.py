@@ -9,7 +9,7 @@ as the 15 minutes with the largest lead of MOS++, on average over all blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,18 +66,22 @@ MODELLED = tuple(set(Modelled.model_fields) - set(RulesOfThumb.model_fields))
 
 Span = tuple[float, float]
 """Begin and end, in the paper's minutes."""
+Windows = dict[str, list[float]]
+"""Middles of windows (``minute``) and means in them (``value``)."""
+Report = Mapping[str, Any]
+"""A run's `SERIES_FILE`."""
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
-    """Return one row per run: origin, ``folder``, the cell's parameters, all summary numbers."""
+    """Return one row per run: origin, ``loaded``, the cell's parameters, all summary numbers."""
     rows = [
         origin(index, loaded.run)
-        | {"folder": loaded.folder}
+        | {"loaded": loaded}
         | COSPERF.row(loaded.run.parameters)
         | loaded.summary.extra
         for index, loaded in enumerate(runs)
     ]
-    return last_runs(rows, ("policy", *STANDARD), more=("folder",))
+    return last_runs(rows, ("policy", *STANDARD), more=("loaded",))
 
 
 def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
@@ -89,38 +93,47 @@ def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
     return where(rows, policy=policy, **wanted)
 
 
-def series(folder: Path) -> dict[str, Any]:
-    """Return a run's report."""
-    return read_report(folder / SERIES_FILE)
-
-
 def measure(tenant: str) -> str:
     """Return the measure of a tenant, by its name in the series."""
     return "requests_s" if tenant in ("A", "B") else "bytes_s"
 
 
-@lru_cache(maxsize=4096)
-def throughput(folder: Path, tenant: str) -> pd.Series[float]:
+def throughput(loaded: LoadedRun, tenant: str) -> pd.Series[float]:
     """Return a tenant's throughput (see `measure`) in each window of `WINDOW_MINUTES`, indexed by
     the window's middle in the paper's minutes."""
-    return _windows(series(folder), series(folder)["tenants"][tenant][measure(tenant)])
+
+    def windows(data: Report) -> Windows:
+        return _windows(data, data["tenants"][tenant][measure(tenant)])
+
+    return _by_window(loaded, f"throughput of {tenant}", windows)
 
 
-def held_share(folder: Path, stores: Iterable[str], resource: str) -> pd.Series[float]:
-    """Return the share of a pool resource that the given microstores hold, by window."""
-    data = series(folder)
-    held = np.sum([data["held"][store][resource] for store in stores], axis=0)
-    return _windows(data, held / data["pool"][resource])
+def held_share(loaded: LoadedRun, resource: str, stores: str = "") -> pd.Series[float]:
+    """Return the share of a pool resource that the given microstores hold, by window; all hold it
+    without `stores`."""
+
+    def windows(data: Report) -> Windows:
+        held = np.sum([data["held"][store][resource] for store in stores or data["held"]], axis=0)
+        return _windows(data, held / data["pool"][resource])
+
+    return _by_window(loaded, f"{resource} held by {stores or 'all'}", windows)
 
 
-def _windows(data: Mapping[str, Any], each: Any) -> pd.Series[float]:
+def _by_window(
+    loaded: LoadedRun, name: str, windows: Callable[[Report], Windows]
+) -> pd.Series[float]:
+    found = loaded.reduced(name, lambda run: windows(read_report(run.file(SERIES_FILE))))
+    return pd.Series(found["value"], index=found["minute"])
+
+
+def _windows(data: Report, each: Any) -> Windows:
     values, seconds = np.array(each), np.array(data["seconds"])
     stretch = STAGES[4][1] / data["minutes"]
     middles = (np.array(data["t_s"]) - seconds / 2) / 60 * stretch
     which = (middles // WINDOW_MINUTES).astype(int)
     order = np.unique(which)
     means = [float(np.average(values[which == at], weights=seconds[which == at])) for at in order]
-    return pd.Series(means, index=(order + 0.5) * WINDOW_MINUTES)
+    return {"minute": ((order + 0.5) * WINDOW_MINUTES).tolist(), "value": means}
 
 
 def within(windows: pd.Series[float], span: Span | None) -> pd.Series[float]:
@@ -135,7 +148,7 @@ def by_tenant(rows: pd.DataFrame, tenants: Iterable[str] = TENANTS) -> pd.DataFr
     """Return a row for each run and tenant, with the added columns ``tenant`` and ``rate``: mean
     throughput over all stages."""
     each = [
-        rows.assign(tenant=tenant, rate=[throughput(f, tenant).mean() for f in rows["folder"]])
+        rows.assign(tenant=tenant, rate=[throughput(one, tenant).mean() for one in rows["loaded"]])
         for tenant in tenants
     ]
     return pd.concat(each, ignore_index=True)
@@ -163,12 +176,12 @@ _claim = partial(declared, prefix="mos-sim", paper="mos", baseline="MOS")
 _within = partial(_claim, value=1.0, kind="within")
 
 
-def _rows(policy: str, value: Callable[[Path], float]) -> Rows:
+def _rows(policy: str, value: Callable[[LoadedRun], float]) -> Rows:
     """Select a policy's runs, with the added column ``value``."""
 
     def rows(runs: pd.DataFrame) -> pd.DataFrame:
         found = cells(runs, policy)
-        return found.assign(value=[value(folder) for folder in found["folder"]])
+        return found.assign(value=[value(one) for one in found["loaded"]])
 
     return rows
 
@@ -205,10 +218,10 @@ def most(tenant: str, span: Span) -> Compute:
             return pd.DataFrame(
                 [
                     (seed, ground, minute, rate)
-                    for seed, ground, folder in zip(
-                        found["seed"], found["ground"], found["folder"], strict=True
+                    for seed, ground, loaded in zip(
+                        found["seed"], found["ground"], found["loaded"], strict=True
                     )
-                    for minute, rate in within(throughput(folder, tenant), span).items()
+                    for minute, rate in within(throughput(loaded, tenant), span).items()
                 ],
                 columns=["seed", "ground", "minute", "rate"],
             )
@@ -219,29 +232,28 @@ def most(tenant: str, span: Span) -> Compute:
     return extreme_over(pair, "minute", "largest", text=lambda minute: f"{minute:.0f}")
 
 
-def everything_held(folder: Path) -> float:
+def everything_held(loaded: LoadedRun) -> float:
     """Return the maximum held share of the pool's least used resource in a window of stage 3 until
     C and D decrease: all resources are used at least this much."""
-    stores = tuple(series(folder)["held"])
-    shares = [held_share(folder, stores, resource) for resource in RESOURCES]
+    shares = [held_share(loaded, resource) for resource in RESOURCES]
     minutes = [one.index.to_numpy(float) for one in shares]
     inside = [(CROWDED[0] <= at) & (at < CROWDED[1]) for at in minutes]
     return min(float(one[here].max()) for one, here in zip(shares, inside, strict=True))
 
 
-def large_network(folder: Path) -> float:
+def large_network(loaded: LoadedRun) -> float:
     """Return the share of the network that C's and D's microstores hold in stage 2."""
-    found = held_share(folder, ("C", "D"), "network")
+    found = held_share(loaded, "network", "CD")
     minutes = found.index.to_numpy(float)
     return float(found[(STAGES[2][0] <= minutes) & (minutes < STAGES[2][1])].mean())
 
 
-def largest_jump(folder: Path) -> float:
+def largest_jump(loaded: LoadedRun) -> float:
     """Return the largest rise in the rate of A or B between quarters of an hour in stage 1,
     relative to the rate at the end of the stage; mean of both."""
     jumps = []
     for tenant in ("A", "B"):
-        found = throughput(folder, tenant)
+        found = throughput(loaded, tenant)
         inside = found[found.index.to_numpy(float) < STAGES[1][1]].to_numpy()
         jumps.append(float(np.diff(inside).max() / inside[-1]))
     return float(np.mean(jumps))
@@ -404,14 +416,14 @@ def over_time(
     evidence: Evidence, folder: Path, name: str, *, tenants: Sequence[str]
 ) -> Path | Missing:
     """Draw figure 14 or 15: throughput of two workloads under MOS and MOS++."""
-    runs = {policy: cells(evidence.table, policy)["folder"].tolist() for policy in SHOWN}
+    runs = {policy: cells(evidence.table, policy)["loaded"].tolist() for policy in SHOWN}
     if not all(runs.values()):
         return Missing(_NOT_BOTH)
     with style.figure(1, 2, width=10.4, height=4.2) as (drawn, axes):
         for panel, tenant, letter in zip(axes, tenants, "ab", strict=True):
             factor, axis = UNITS[measure(tenant)]
-            for policy, folders in runs.items():
-                _band(panel, [throughput(one, tenant) / factor for one in folders], policy)
+            for policy, its in runs.items():
+                _band(panel, [throughput(one, tenant) / factor for one in its], policy)
             _stages(panel)
             panel.set_ylim(0, None)
             panel.set_xlabel("Time (min)")
@@ -459,7 +471,7 @@ def _stages(panel: Axes) -> None:
 
 def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw the share of the pool that each microstore holds over time, under MOS and MOS++."""
-    runs = {policy: cells(evidence.table, policy)["folder"].tolist() for policy in SHOWN}
+    runs = {policy: cells(evidence.table, policy)["loaded"].tolist() for policy in SHOWN}
     if not all(runs.values()):
         return Missing(_NOT_BOTH)
     with style.figure(len(RESOURCES), 2, width=10.4, height=9.0) as (drawn, axes):
@@ -468,7 +480,7 @@ def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             for policy in SHOWN:
                 panel = next(panels)
                 held = {
-                    tenant: [held_share(run, (tenant,), resource) for run in runs[policy]]
+                    tenant: [held_share(run, resource, tenant) for run in runs[policy]]
                     for tenant in TENANTS
                 }
                 panel.stackplot(
@@ -628,14 +640,14 @@ def _by_stage(runs: pd.DataFrame) -> Table:
     heads = ("policy", "workload", *(f"stage {stage}" for stage in STAGES), "all", "n")
     rows = []
     for policy, text in LABELS.items():
-        folders: list[Path] = cells(runs, policy)["folder"].tolist()
-        for tenant in TENANTS if folders else ():
-            found = [throughput(folder, tenant) for folder in folders]
+        its: list[LoadedRun] = cells(runs, policy)["loaded"].tolist()
+        for tenant in TENANTS if its else ():
+            found = [throughput(one, tenant) for one in its]
             values = [
                 _interval(mean([float(within(one, span).mean()) for one in found]), tenant)
                 for span in (*STAGES.values(), None)
             ]
-            rows.append((text, tenant, *values, str(len(folders))))
+            rows.append((text, tenant, *values, str(len(its))))
     title = "Results of every policy, by stage (model of section 3's measurements)"
     return Table("stages", title, heads, tuple(rows))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from analysis.core import stats, style
 from analysis.core.claims import Evidence
 from analysis.core.evidence import average, by_block
 from analysis.core.figures import Missing, Table
+from analysis.core.load import LoadedRun
 from analysis.core.panels import Look, Points, lines, points
 from analysis.core.stats import Estimate
 from analysis.papers.prioritymeister import runs
@@ -196,15 +196,24 @@ def bars(
 def tail_curve(evidence: Evidence, row: pd.Series) -> tuple[Floats, Floats] | None:
     """Return the share of slower requests [k] and latency in ms [k] of a run's workload, as far as
     ten requests are slower; None if no histogram is kept."""
-    path: Path = evidence.runs[int(row["index"])].folder / "latency.parquet"
-    if not path.exists():
+    workload = row["workload"]
+
+    def histogram(run: LoadedRun) -> list[list[int]] | None:
+        path = run.file("latency.parquet")
+        if not path.exists():
+            return None
+        kept = pd.read_parquet(path)
+        mine = kept[kept["tenant"] == workload].sort_values("low_ns")
+        return [mine["high_ns"].tolist(), mine["count"].tolist()]
+
+    found = evidence.runs[int(row["index"])].reduced(f"latencies of {workload}", histogram)
+    if found is None:
         return None
-    kept = pd.read_parquet(path)
-    mine = kept[kept["tenant"] == row["workload"]].sort_values("low_ns")
+    high_ns, counts = (np.array(values, dtype=float) for values in found)
     total = float(row["requests"])
-    slower = 1 - np.cumsum(mine["count"].to_numpy(float)) / total
+    slower = 1 - np.cumsum(counts) / total
     shown = slower * total >= runs.BEYOND - 0.5
-    return slower[shown], mine["high_ns"].to_numpy(float)[shown] * 1e-6
+    return slower[shown], high_ns[shown] * 1e-6
 
 
 def tails(axes: Axes, evidence: Evidence, rows: pd.DataFrame, look: Look) -> None:
@@ -395,7 +404,7 @@ def buckets(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         percentile_axis(axes)
 
     run = evidence.runs[int(rows.sort_values(["block", "limiters"]).iloc[0]["index"])]
-    outside, curve = _curve(run.folder)
+    outside, curve = _curve(run)
     more = f", {outside} faster" if outside else ""
     panels: list[Panel] = [(f"B's r-b curve, its buckets{more}", curve)]
     for workload, place in (("A", "medium"), ("C", "low")):
@@ -405,11 +414,10 @@ def buckets(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     return draw(folder, name, panels, (13.0, 4.0), slo=True)
 
 
-def _curve(folder: Path) -> tuple[int, Callable[[Axes], None]]:
+def _curve(run: LoadedRun) -> tuple[int, Callable[[Axes], None]]:
     """Return the number of a run's buckets that are faster than the disk, and the function that
     draws B's curve with the others."""
-    curve = json.loads((folder / "curve.json").read_text())
-    plan = json.loads((folder / "plan.json").read_text())
+    curve, plan = run.report("curve.json"), run.report("plan.json")
     first = next(one for one in plan["workloads"] if one["name"] == "B")
     pairs = np.array(next(s["pairs"] for s in first["stages"] if s["stage"] == "storage"))
     inside = pairs[pairs[:, 0] <= 1]
@@ -516,12 +524,13 @@ def _course(axes: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
         if run.empty:
             continue
         row = run.iloc[0]
-        samples = evidence.runs[int(row["index"])].samples()
-        mine = samples[samples["node"] == row["workload"]]
-        series = mine.pivot_table(index="t_s", columns="metric", values="value")
-        if variant == "cake":
-            axes.plot(series["requests"], color="#4477AA", label="requests in 10 s")
-        axes.plot(series["misses"], color=colour, label=f"{label(variant)}: SLO violations")
+        loaded, workload = evidence.runs[int(row["index"])], str(row["workload"])
+        for metric, hue, text in (
+            ("requests", "#4477AA", "requests in 10 s"),
+            ("misses", colour, f"{label(variant)}: SLO violations"),
+        ):
+            if metric == "misses" or variant == "cake":
+                axes.plot(*_counted(loaded, metric, workload), color=hue, label=text)
         percent = 100 * (1 - float(row["within"]))
         text = f"{label(variant)}: {percent:.2f} % of the second half"
         _note(axes, text, (0.02, height), colour)
@@ -531,6 +540,17 @@ def _course(axes: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
     axes.set_ylim(-0.02 * top, top)  # a line of zeros is visible above the axis
     axes.set_xlabel("Time (s); counted from the dotted line on")
     axes.set_ylabel("Requests in 10 s")
+
+
+def _counted(loaded: LoadedRun, metric: str, workload: str) -> list[list[float]]:
+    """Return times (s) and counts of a workload in ten seconds each."""
+
+    def counts(run: LoadedRun) -> list[list[float]]:
+        t_s, values = run.series(metric, workload)
+        order = np.argsort(t_s, kind="stable")
+        return [t_s[order].tolist(), values[order].tolist()]
+
+    return loaded.reduced(f"{metric} of {workload}", counts)
 
 
 def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:

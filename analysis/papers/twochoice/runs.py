@@ -7,7 +7,7 @@ stragglers and homes, or jobs and files. n counts runs, never bursts, processes,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.core.claims import Evidence
 from analysis.core.evidence import average, values_of, where
-from analysis.core.load import LoadedRun, last_runs, origin, read_report
+from analysis.core.load import LoadedRun, last_runs, origin
 from analysis.core.panels import GREY, MARKERS, Look, points
 from analysis.core.stats import Estimate
 from schemas.cells.twochoice import BURSTS, OBJECTS
@@ -157,9 +157,9 @@ def shared_ratios(*rows: pd.DataFrame) -> list[float]:
     return sorted(set.intersection(*sets)) if sets else []
 
 
-def reports(evidence: Evidence, rows: pd.DataFrame, file: str) -> list[dict[str, Any]]:
+def reports(evidence: Evidence, rows: pd.DataFrame, file: str) -> list[Mapping[str, Any]]:
     """Return the reports of the rows' runs, which extend their summaries."""
-    return [read_report(evidence.runs[int(index)].folder / file) for index in rows["index"]]
+    return [evidence.runs[int(index)].report(file) for index in rows["index"]]
 
 
 STRAGGLERS = -1

@@ -8,8 +8,7 @@ show response times on a running store.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from analysis.core import style
 from analysis.core.claims import Evidence
 from analysis.core.evidence import average, geometric
 from analysis.core.figures import FigureEntry, Missing, Table, bytes_text
+from analysis.core.load import LoadedRun
 from analysis.core.panels import MARKERS, Look, Points, bars, counts, lines, points
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate
@@ -54,13 +54,14 @@ if TYPE_CHECKING:
 INPUTS_FILE = "inputs.json"
 POINTS = 400
 SCATTER = 3000
+GRID, GRID_OF_TEN = 300, 50
+"""Grid of response times: columns, and rows in each factor of ten."""
 TAIL = 1.5
 
 
-def _described(evidence: Evidence, rows: pd.DataFrame) -> list[dict[str, Any]]:
+def _described(evidence: Evidence, rows: pd.DataFrame) -> list[Mapping[str, Any]]:
     """Return the cells' descriptions of their instances."""
-    folders = [evidence.runs[int(index)].folder for index in rows["index"]]
-    return [json.loads((folder / INPUTS_FILE).read_text()) for folder in folders]
+    return [evidence.runs[int(index)].report(INPUTS_FILE) for index in rows["index"]]
 
 
 def _largest(evidence: Evidence) -> pd.DataFrame:
@@ -429,11 +430,8 @@ def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
         return
     row = rows.sort_values(["block", "campaign"]).iloc[0]
     _, colour = CONTROLLERS[str(row["controller"])]
-    requests = pd.read_parquet(evidence.runs[int(row["index"])].folder / "requests.parquet")
-    done = requests.dropna(subset=["latency_s"])
-    panel.scatter(
-        done["t_s"], done["latency_s"], s=2, color=colour, alpha=0.35, linewidths=0, rasterized=True
-    )
+    t_s, latency_s = evidence.runs[int(row["index"])].reduced("response times", _response_times)
+    panel.scatter(t_s, latency_s, s=2, color=colour, alpha=0.35, linewidths=0, rasterized=True)
     panel.axvline(float(row["called_s"]), color="black", linewidth=0.9)
     panel.text(float(row["called_s"]), 0.02, " L", transform=panel.get_xaxis_transform())
     if pd.notna(row["settled_s"]):
@@ -444,6 +442,17 @@ def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
         words = "not stable"
     text = panel.text(0.97, 0.95, words, transform=panel.transAxes, ha="right", va="top")
     text.set(fontsize="small", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
+
+
+def _response_times(loaded: LoadedRun) -> list[list[float]]:
+    """Return start and response times of a run's answered requests on a grid finer than the
+    picture's, each point once."""
+    done = pd.read_parquet(loaded.file("requests.parquet")).dropna(subset=["latency_s"])
+    step = max(float(np.ptp(done["t_s"])) / GRID, 1e-9) if len(done) else 1.0
+    at = np.rint(done["t_s"].to_numpy(float) / step)
+    height = np.rint(np.log10(done["latency_s"].to_numpy(float).clip(1e-6)) * GRID_OF_TEN)
+    points = np.unique(np.column_stack([at, height]), axis=0)
+    return [(points[:, 0] * step).tolist(), (10 ** (points[:, 1] / GRID_OF_TEN)).tolist()]
 
 
 def _same_limits(axes: Sequence[Axes]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -201,7 +202,9 @@ def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
     }
     row |= {name: summary.extra.get(name) for name in _FROM_SUMMARY}
     rest = row["duration_s"] - (row["called_s"] or 0.0)
-    row |= _settled(loaded, row["called_s"], hold_s)
+    if row["called_s"] is not None:
+        settled = partial(_settled, called_s=row["called_s"], hold_s=hold_s)
+        row |= loaded.reduced(f"settling, held {hold_s:g} s", settled)
     for name in _SETTLED:
         censored = row[name] if row[name] is not None else rest
         row[name.replace("settled", "censored")] = censored
@@ -210,10 +213,10 @@ def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
     return row
 
 
-def _settled(loaded: LoadedRun, called_s: float | None, hold_s: float) -> dict[str, float | None]:
+def _settled(loaded: LoadedRun, called_s: float, hold_s: float) -> dict[str, float | None]:
     """Return settling times from the kept requests; empty if none were kept."""
-    path = loaded.folder / "requests.parquet"
-    if called_s is None or not path.is_file():
+    path = loaded.file("requests.parquet")
+    if not path.is_file():
         return {}
     requests = pd.read_parquet(path, columns=["t_s", "latency_s"]).sort_values("t_s")
     starts, took = requests["t_s"].tolist(), requests["latency_s"].tolist()
