@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 Kind = Literal["dlr", "ursa", "twochoice", "twochoice-objects", "prioritymeister", "mos"]
 """Kinds of campaigns, and of their runs: a kind has models of its cells and of their results."""
 
+FIRST_STAGE = 5
+"""Least number of blocks in the first stage of a grid that asks for precision."""
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
@@ -19,10 +22,48 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Precision(Strict):
+    """Precision that a grid asks for: the engine adds whole blocks until the interval is as narrow
+    (`schemas.precision`).
+
+    Attributes:
+        metric: a field of `schemas.run.OpSummary`, or a name in a summary's `extra`.
+        compare: controllers A and B of one cell each: the metric's ratio A / B within blocks.
+        share_of: controller of one cell: the share of blocks in which its metric is 1, not 0.
+        half_width: of the interval. Of a ratio relative: 0.1 if the limits are 1.1 times the
+            estimate and the estimate over 1.1.
+        max_blocks, max_minutes: largest number of blocks, or longest time of the grid's cells.
+    """
+
+    metric: str = "throughput_mb_s"
+    compare: tuple[str, str] | None = None
+    share_of: str | None = None
+    half_width: float = Field(gt=0, lt=1)
+    max_blocks: int | None = Field(default=None, ge=1, le=1000)
+    max_minutes: float | None = Field(default=None, gt=0, le=100_000)
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Precision:
+        if (self.compare is None) == (self.share_of is None):
+            raise ValueError("give compare (two controllers) or share_of (one), not both")
+        if (self.max_blocks is None) == (self.max_minutes is None):
+            raise ValueError("give max_blocks or max_minutes, not both")
+        if self.compare is None and self.max_blocks is None:
+            raise ValueError("share_of needs max_blocks: its looks are declared beforehand")
+        if self.compare is not None and self.compare[0] == self.compare[1]:
+            raise ValueError("compare names the same controller twice")
+        return self
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """Controllers that the metric needs."""
+        return self.compare or (str(self.share_of),)
+
+
 class Grid(Strict):
     """Named set of cells: the product of `vary` over `fixed`. A randomized block holds every cell
     of the grid once. `figures` names the figures that use it; `exclude` lists partial cells to
-    leave out; `repetitions` is the number of blocks."""
+    leave out; `repetitions` is the number of blocks, with `precision` that of the first stage."""
 
     name: str
     figures: tuple[str, ...]
@@ -30,9 +71,19 @@ class Grid(Strict):
     fixed: dict[str, Any] = Field(default_factory=dict)
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     repetitions: int = Field(default=3, ge=1, le=1000)
+    precision: Precision | None = None
 
     @model_validator(mode="after")
     def _sound(self) -> Grid:
+        if self.precision is not None:
+            most = self.precision.max_blocks
+            if self.repetitions < FIRST_STAGE:
+                raise ValueError(
+                    f"repetitions is {self.repetitions}; with precision it is the first stage, at "
+                    f"least {FIRST_STAGE} blocks"
+                )
+            if most is not None and most < self.repetitions:
+                raise ValueError(f"precision.max_blocks is {most}, below repetitions")
         for key, values in self.vary.items():
             if not values:
                 raise ValueError(f"vary.{key} is empty: list at least one value")

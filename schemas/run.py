@@ -45,6 +45,14 @@ class Provenance(Model):
     awake: bool | None = None  # whether a virtual machine's processors were kept awake
 
 
+class Stopping(Model):
+    """Rule that decided how many blocks a grid has (`schemas.precision`): the blocks of its first
+    stage, and the number of declared looks at a share."""
+
+    first_stage: int
+    looks: int = 1
+
+
 class Run(Model):
     """Attempt at a cell. A record of an older version is read as the current version."""
 
@@ -65,6 +73,7 @@ class Run(Model):
     ended_at: str
     phases_s: dict[str, float]  # clean, settle, workload, collect ...: seconds
     osd_count: int | None = None
+    stopping: Stopping | None = None  # only of a grid that asks for precision
     provenance: Provenance
 
     @model_validator(mode="before")

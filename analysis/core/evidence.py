@@ -22,6 +22,7 @@ import pandas as pd
 
 from analysis.core.claims import NOTE_SEPARATOR, Compute, Evidence, Measured, NotRun
 from analysis.core.stats import Estimate, mean, ratio
+from schemas.precision import binomial_interval
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 """Function that selects the rows of a claim from the table of runs; it may add columns."""
@@ -86,19 +87,24 @@ def quotient(
     """Return the geometric mean of treated/baseline over blocks with a t interval of the
     logarithms; None without a pair of positive, finite values. `keys` identify a pair. Pairs with
     the same value of `cluster`, one of `keys`, are not independent, and their mean counts once.
-    `comparisons`: see `analysis.core.stats.ratio`."""
+    `comparisons`: see `analysis.core.stats.ratio`. If precision added blocks of both sides, the
+    variance is that of the first stage."""
     both = pairs(treated, baseline, column, keys)
     both = both[((both > 0) & (both < np.inf)).all(axis=1)]
     if both.empty:
         return None
     top, bottom = both["treated"].tolist(), both["baseline"].tolist()
+    first = None
+    if cluster is None and {"added", *keys} <= set(treated.columns) & set(baseline.columns):
+        added = pairs(treated, baseline, "added", keys).loc[both.index].all(axis=1)
+        first = (~added).tolist() if added.any() else None
     if cluster is not None:
         logs: dict[Any, list[float]] = {}
         for key, one, other in zip(both.index.get_level_values(cluster), top, bottom, strict=True):
             logs.setdefault(key, []).append(math.log(one / other))
         top = [math.exp(statistics.fmean(logs[key])) for key in sorted(logs)]
         bottom = [1.0] * len(top)
-    return ratio(top, bottom, comparisons=comparisons)
+    return ratio(top, bottom, comparisons=comparisons, first=first)
 
 
 def difference(
@@ -240,7 +246,12 @@ def share_of(
             return NotRun(why)
         met = holds(found).astype(float)
         note = f"{int(met.sum())} of {len(found)} {unit}"
-        return result(mean(met.tolist()), found, why, note)
+        looks = int(found["looks"].max()) if "looks" in found.columns else 1
+        share = mean(met.tolist())
+        if looks > 1:
+            limits = binomial_interval(int(met.sum()), len(met), 1 - 0.05 / looks)
+            share = Estimate(share.value, *limits, n=len(met))
+        return result(share, found, why, note)
 
     return compute
 

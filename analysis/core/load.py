@@ -233,11 +233,13 @@ def _hot_share(run: Run) -> float | None:
     return None if share is None else float(share)
 
 
-ORIGIN = ("index", "run_id", "campaign", "block", "seed", "ground")
+ORIGIN = ("index", "run_id", "campaign", "block", "seed", "ground", "added", "looks")
 
 
 def origin(index: int, run: Run) -> dict[str, Any]:
-    """Return the columns `ORIGIN` of a table's row; ``index`` is into the runs."""
+    """Return the columns `ORIGIN` of a table's row; ``index`` is into the runs, ``added`` is True
+    in a block beyond the first stage of a grid that asked for precision, ``looks`` the number of
+    declared looks at its share."""
     return {
         "index": index,
         "run_id": run.run_id,
@@ -245,6 +247,8 @@ def origin(index: int, run: Run) -> dict[str, Any]:
         "block": run.block,
         "seed": run.seed,
         "ground": run.ground,
+        "looks": 1 if run.stopping is None else run.stopping.looks,
+        "added": run.stopping is not None and run.block >= run.stopping.first_stage,
     }
 
 
@@ -276,11 +280,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         run, summary = loaded.run, loaded.summary
         parameters = run.parameters
         row: dict[str, Any] = {
-            "index": index,
-            "run_id": run.run_id,
-            "campaign": run.campaign,
-            "block": run.block,
-            "ground": run.ground,
+            **{name: value for name, value in origin(index, run).items() if name != "seed"},
             "time_scale": run.time_scale,
             "osds": run.osd_count,
             "inert": bool(summary.inert),
@@ -298,7 +298,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         row["pressure_sd"] = float(pressures.std(ddof=0)) if len(pressures) else None
         row |= {f"controller_{name}": value for name, value in summary.controller.items()}
         rows.append(row)
-    columns = ["index", "run_id", "campaign", "block", "ground", "time_scale", "osds", "inert"]
+    columns = [name for name in ORIGIN if name != "seed"] + ["time_scale", "osds", "inert"]
     columns += ["signal_used", "variant", *(name for name in DLR.fields if name not in columns)]
     columns += ["throughput_mb_s", "iops", "latency_s"]
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)

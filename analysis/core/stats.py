@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from schemas.precision import t_half_width
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -44,15 +46,11 @@ def counts(found: Iterable[Estimate]) -> str:
 
 
 def _t_interval(
-    values: npt.NDArray[np.float64], confidence: float = 0.95
+    values: npt.NDArray[np.float64],
+    confidence: float = 0.95,
+    first: npt.NDArray[np.float64] | None = None,
 ) -> tuple[float, float, float]:
-    from scipy.special import stdtrit  # scipy.stats takes seconds to import
-
-    mean = float(values.mean())
-    if len(values) < 2:
-        return mean, math.nan, math.nan
-    quantile = float(stdtrit(len(values) - 1, 0.5 + confidence / 2))
-    half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+    mean, half = float(values.mean()), t_half_width(values, confidence, first)
     return mean, mean - half, mean + half
 
 
@@ -64,7 +62,13 @@ def mean(values: Sequence[float]) -> Estimate:
     return Estimate(centre, low, high, len(values))
 
 
-def ratio(treated: Sequence[float], baseline: Sequence[float], *, comparisons: int = 1) -> Estimate:
+def ratio(
+    treated: Sequence[float],
+    baseline: Sequence[float],
+    *,
+    comparisons: int = 1,
+    first: Sequence[bool] | None = None,
+) -> Estimate:
     """Return the geometric mean of treated/baseline over pairs, with a t interval on log-ratios.
 
     Args:
@@ -72,6 +76,8 @@ def ratio(treated: Sequence[float], baseline: Sequence[float], *, comparisons: i
         baseline: the same blocks' values, in the same order.
         comparisons: number of comparisons that the reported one was chosen from ("up to"): the
             interval is widened by Bonferroni.
+        first: True for each pair of the first stage, if its variance decided how many pairs there
+            are (`schemas.precision`); the interval then uses the variance of these pairs.
 
     Raises:
         ValueError: no pair, unequal lengths or a value that is not positive.
@@ -82,7 +88,9 @@ def ratio(treated: Sequence[float], baseline: Sequence[float], *, comparisons: i
     if not (np.all(top > 0) and np.all(bottom > 0)):
         raise ValueError("a ratio of runs needs positive values")
     level = 1 - (1 - 0.95) / comparisons
-    return Estimate(*_t_interval(np.log(top / bottom), level), n=len(top)).map(math.exp)
+    logs = np.log(top / bottom)
+    stage = None if first is None else logs[np.asarray(first, dtype=bool)]
+    return Estimate(*_t_interval(logs, level, stage), n=len(top)).map(math.exp)
 
 
 def correlation(x: Sequence[float], y: Sequence[float], *, fitted: int = 0) -> Estimate:

@@ -202,6 +202,7 @@ class AttemptRecords:
             controllers_dir=_text(prepared.controllers_dir),
             figures=list(cell.figures),
             osd_count=parameters.get("osds") or osd_count,
+            stopping=cell.stopping,
             provenance=self.provenance,
             code=cell.code,
         )

@@ -81,14 +81,17 @@ class Engine:
         *,
         clock: Callable[[], float] = time.monotonic,
         lease: Lease | None = None,
+        grow: Callable[[], Plan] | None = None,
     ) -> None:
-        """Set up; `lease` is the testbed's lease, if it ends."""
+        """Set up; `lease` is the testbed's lease, if it ends. `grow` returns the plan with the
+        blocks that the results so far ask for; it is called when every cell has ended."""
         self._plan = plan
         self._store = store
         self._executor = executor
         self._progress = progress
         self._clock = clock
         self._lease = lease
+        self._grow = grow
         self._leave: str | None = None  # why no further cell begins: the lease
         self.estimator = Estimator()
         self._stop = False
@@ -128,8 +131,9 @@ class Engine:
         self._leave = why
         self._executor.interrupt()
 
-    def _work(self, pending: Sequence[Cell], tally: _Tally) -> None:
-        """Make attempts at every cell, as many in parallel as the executor allows."""
+    def _work(self, pending: list[Cell], tally: _Tally) -> None:
+        """Make attempts at every cell, as many in parallel as the executor allows; add to `pending`
+        the cells by which the plan grows."""
         waiting, running = deque(pending), dict[str, Cell]()
         while True:
             while waiting and len(running) < self._executor.width and not self._ending(tally):
@@ -140,7 +144,12 @@ class Engine:
                 self._progress.cell_started(cell)
                 self._executor.start(cell)
             if not running:
-                return
+                added = [] if waiting or self._ending(tally) else self._added()
+                if not added:
+                    return
+                pending += added
+                waiting.extend(added)
+                continue
             cell, outcome = self._executor.finished()
             tally.last = cell.run_id
             del running[cell.run_id]
@@ -151,6 +160,19 @@ class Engine:
             self._progress.cell_ended(cell, outcome, left)
             if self._count(cell, outcome, tally):
                 waiting.insert(self._place(cell, outcome, waiting, tally), cell)
+
+    def _added(self) -> list[Cell]:
+        """Take over the grown plan; return its new cells without a finished run."""
+        if self._grow is None:
+            return []
+        known = {cell.run_id for cell in self._plan.cells}
+        self._plan = self._grow()
+        added = [cell for cell in self.pending() if cell.run_id not in known]
+        if added:
+            done = len(self._plan.cells) - len(self.pending())
+            left = self.estimator.left(added, self._executor.width)
+            self._progress.begin(self._plan, done, left)
+        return added
 
     def _refused(self, cell: Cell, others: Sequence[Cell]) -> bool:
         """Return True if the lease does not let `cell` begin. The call then ends: choosing a

@@ -7,7 +7,6 @@ run, their time, and whether they fit the testbed's lease.
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +23,6 @@ TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
 AROUND_S = 60.0
 """Upper bound of the seconds that a cell's process needs before and after its phases."""
-VARIATION = 0.05
-"""Coefficient of variation of the throughput between runs (standard deviation over mean)."""
 
 
 def timeout_s(planned_s: float) -> float:
@@ -146,7 +143,7 @@ def report_of(
     *,
     testbed: str,
     width: int,
-    resolves: bool,
+    power: Mapping[str, str],
     notes: Sequence[str],
     additional_s: float = 0.0,
     lease: Lease | None = None,
@@ -155,13 +152,12 @@ def report_of(
 
     Args:
         store: the campaign's runs; finished ones correct the estimate.
-        resolves: True if the report includes the smallest effect that the repetitions resolve.
+        power: sentences about the intervals that grids will have.
         additional_s: estimated time in addition to the pending cells, in seconds.
         lease: the testbed's lease, if it is up and its lease ends.
     """
     estimator = Estimator()
     estimator.learn(plan, store)
-    found = {name for cell in plan.cells for name in cell.grids} if resolves else set()
     pending_s = estimator.left(cells, width) + additional_s
     planned_s = {cell.run_id: estimator.left([cell]) for cell in cells}
     return DryRunReport(
@@ -172,38 +168,9 @@ def report_of(
         done=len(plan.cells) - len(cells),
         pending=tuple(cells),
         pending_s=pending_s,
-        power={
-            grid.name: power_sentence(grid.repetitions)
-            for grid in plan.campaign.grids
-            if grid.name in found
-        },
+        power=power,
         notes=tuple(notes),
         planned_s=planned_s,
         run_ids=tuple(cell.run_id for cell in plan.cells),
         lease=None if lease is None else lease.outlook(list(planned_s.values()), pending_s),
-    )
-
-
-def smallest_effect(n: int) -> float | None:
-    """Return half the width of the 95 % t interval of the mean log-ratio of `n` pairs.
-
-    Both members of a pair vary independently by `VARIATION`, so a log-ratio has the standard
-    deviation sqrt(2) * `VARIATION`. About 0.17 for n = 3 and 0.07 for n = 6; None for n below 2.
-    """
-    if n < 2:
-        return None
-    from scipy.special import stdtrit  # scipy.stats takes seconds to import
-
-    quantile = float(stdtrit(n - 1, 0.975))
-    return quantile * math.sqrt(2) * VARIATION / math.sqrt(n)
-
-
-def power_sentence(n: int) -> str:
-    """Return a sentence about the smallest effect that `n` blocks resolve."""
-    effect = smallest_effect(n)
-    if effect is None:
-        return f"n = {n} gives no interval: no effect of any size can be shown"
-    return (
-        f"n = {n} resolves effects of about {100 * effect:.1f} % and more "
-        f"(paired, at {100 * VARIATION:.0f} % variation from run to run)"
     )

@@ -19,7 +19,7 @@ from controllers.registry import code_hash, find
 from controllers.replay import replay
 from schemas.campaign import Kind, Limits
 from schemas.durable import write_file
-from schemas.run import Model, Provenance, Run, RunStatus
+from schemas.run import Model, Provenance, Run, RunStatus, Stopping
 from testbed import closure
 from testbed.closure import Closure
 
@@ -73,6 +73,7 @@ class Job(Model):
     controllers_dir: str | None = None
     figures: list[str] = Field(default_factory=list)
     osd_count: int | None = None
+    stopping: Stopping | None = None
     provenance: Provenance
     code: tuple[Closure, ...] = ()
 

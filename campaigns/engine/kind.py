@@ -12,10 +12,12 @@ from campaigns.engine.display import Progress
 from campaigns.engine.identity import Recipe, Sameness
 from campaigns.engine.job import Make
 from campaigns.engine.plan import Cell, Parameters, Plan
+from campaigns.engine.precision import Blocks
 from campaigns.engine.provenance import Facts
 from campaigns.engine.store import RunStore
 from campaigns.papers.dlr.cell import StoreGround
 from schemas.campaign import Campaign
+from schemas.precision import Reached
 from testbed.spec import TestbedSpec
 
 P = TypeVar("P", bound=Parameters)
@@ -30,6 +32,8 @@ class Prepared:
     Attributes:
         file: the campaign's file.
         plan, full_plan: the requested cells, and all cells of the file.
+        reached: decisions on the grids that ask for precision.
+        blocks: makes the plan with the blocks that the present results ask for.
         spec, spec_file: the testbed's spec and its file, if there is a testbed.
         notebook: runs a cell; the campaign's file for a kind without notebooks.
         ground, facts: for kinds with a ground that must be open before planning; None if it is not
@@ -50,6 +54,8 @@ class Prepared:
     facts: Facts | None = None
     controllers_dir: Path | None = None
     model: Path | None = None
+    reached: tuple[Reached, ...] = ()
+    blocks: Blocks | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +135,8 @@ class Kind(Generic[P]):
         grounds: the allowed grounds by name.
         require: raises if pending cells cannot be made because files that they name are unsuitable.
         notes: sentences of a dry run about the pending cells.
-        resolves: True if a dry run reports the smallest effect that the repetitions resolve.
+        resolves: True if a dry run reports the width of intervals for every grid, not only for
+            those that ask for precision.
         options: options of `hotbed run` that the kind takes in addition to the common ones.
     """
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from campaigns.engine.identity import Identity, run_id
 from schemas.campaign import Campaign, Grid
+from schemas.run import Stopping
 from testbed.closure import Closure
 from testbed.html import table
 
@@ -37,7 +38,8 @@ class Parameters(Protocol):
 @dataclass(frozen=True)
 class Cell:
     """One planned run. Grids that ask for the same cell share it. `planned_s`: planned seconds.
-    `code`: code that cells share, and code behind the results of this cell's controller."""
+    `code`: code that cells share, and code behind the results of this cell's controller.
+    `stopping`: rule of the grid that asks for precision, if one of `grids` does."""
 
     run_id: str
     parameters: Parameters
@@ -48,6 +50,7 @@ class Cell:
     figures: tuple[str, ...]
     planned_s: float
     code: tuple[Closure, ...] = ()
+    stopping: Stopping | None = None
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from campaigns.engine.identity import Identity, Recipe, identifying_versions, li
 from campaigns.engine.kind import Computed, Ground, Kind, OnStore, OnTestbed, Prepared
 from campaigns.engine.lease import Lease, asked_for, open_lease
 from campaigns.engine.lock import Lock
-from campaigns.engine.plan import Cell, make_plan
+from campaigns.engine.plan import Cell, Plan, make_plan
+from campaigns.engine.precision import Blocks, progress, require_pairs, sentence
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.store import Ledger, Reserve, RunStore, require_room
 from campaigns.papers.dlr.cell import StoreGround, make_cell
@@ -89,10 +90,11 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         campaign = campaign.model_copy(update={"lease": rules})
     ground = kind.grounds[campaign.ground]
     cells, code_of_cell = _cells(campaign, file, request, spec, trust_code=need_ground)
+    require_pairs(campaign, cells)
     chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
     store = RunStore(request.artifacts.resolve() / campaign.name)
     notebook = resolve(campaign.notebook, file) if campaign.notebook else file
-    model = None if request.model is None else request.model.resolve()
+    model = _absolute(request.model)
     testbed = request.testbed or (spec.name if spec is not None else "")
     opened: StoreGround | None = None
     facts: Facts | None = None
@@ -130,15 +132,21 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     planned_s = ground.planned_s
     if isinstance(ground, OnStore):
         planned_s = partial(ground.planned_s, time_scale=campaign.time_scale)
-    full_plan, plan = (
-        make_plan(campaign, wanted, identity, code_of_cell, planned_s) for wanted in (cells, chosen)
+    blocks = Blocks(
+        campaign,
+        cells,
+        chosen,
+        partial(make_plan, identity=identity, own=code_of_cell, planned_s=planned_s),
+        store,
     )
-    own = request.controllers_dir
+    plan, full_plan, reached = blocks.plans()
     return Prepared(
         campaign=campaign,
         file=file,
         plan=plan,
         full_plan=full_plan,
+        reached=reached,
+        blocks=blocks,
         store=store,
         testbed=testbed,
         notebook=notebook,
@@ -146,9 +154,13 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         spec_file=spec_file,
         ground=opened,
         facts=facts,
-        controllers_dir=None if own is None else own.resolve(),
+        controllers_dir=_absolute(request.controllers_dir),
         model=model,
     )
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.resolve()
 
 
 def _cells(
@@ -247,7 +259,7 @@ def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> Dry
         additional_s=ground.additional_s(cells, prepared.store)
         if isinstance(ground, OnTestbed)
         else 0.0,
-        resolves=kind.resolves,
+        power=_intervals(prepared, kind),
         notes=notes,
         lease=lease,
     )
@@ -257,6 +269,17 @@ def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> Dry
         return report
     note = asked_for(prepared.spec, report.pending_s, prepared.campaign.lease.margin_s)
     return report if note is None else replace(report, notes=(*report.notes, note))
+
+
+def _intervals(prepared: Prepared, kind: Kind[Any]) -> dict[str, str]:
+    """Return a sentence about the interval of each planned grid."""
+    plan, reached = prepared.plan, {one.grid: one for one in prepared.reached}
+    there = {name for cell in plan.cells for name in cell.grids}
+    return {
+        grid.name: sentence(grid, plan, prepared.store, reached.get(grid.name))
+        for grid in prepared.campaign.grids
+        if grid.name in there and (kind.resolves or grid.precision is not None)
+    }
 
 
 def run(
@@ -416,10 +439,12 @@ def make_cells(
 ) -> CampaignResult:
     """Recover the attempts of a dead engine, and make every pending cell of a campaign with held
     locks."""
-    store, plan = prepared.store, prepared.plan
+    store = prepared.store
     ledger = Ledger(store.folder / LEDGER_FILE)
     attempts = AttemptRecords(prepared, ledger, made_by, lease)
     attempts.recover()
+    grown = Grown(prepared, ledger, shown)
+    plan = grown.again()  # with the results of recovered attempts
     missing = pending(plan, store)
     require_room(store.folder, len(missing), islice(store.folder.glob("*/attempt-*"), 50))
     with ExitStack() as stack:
@@ -431,10 +456,10 @@ def make_cells(
         else:
             client = stack.enter_context(open_cluster(how.workers, how.recipe.same))
             executor = DaskExecutor(attempts, how.recipe, client)
-        engine = Engine(plan, store, executor, shown, lease=lease)
+        engine = Engine(plan, store, executor, shown, lease=lease, grow=grown.again)
         engine.estimator.learn(plan, store)
         Reserve(store.folder).take()
-        write_file(store.folder / CAMPAIGN_FILE, _description(prepared))
+        grown.write()
         ledger.append("campaign-started", cells=len(plan.cells), pending=len(missing))
         result = engine.run()
     try:
@@ -442,6 +467,36 @@ def make_cells(
     finally:
         Reserve(store.folder).release()
     return result
+
+
+class Grown:
+    """Plan of a campaign that grows by blocks while precision asks for more of them."""
+
+    def __init__(self, prepared: Prepared, ledger: Ledger, shown: Progress) -> None:
+        self._prepared = prepared
+        self._ledger = ledger
+        self._shown = shown
+        self._written = False
+
+    def again(self) -> Plan:
+        """Return the plan that the stored results ask for; record and show new decisions."""
+        before = self._prepared
+        if not before.reached or before.blocks is None:
+            return before.plan
+        plan, full_plan, reached = before.blocks.plans()
+        self._prepared = replace(before, plan=plan, full_plan=full_plan, reached=reached)
+        if self._written and self._prepared.reached != before.reached:
+            self.write()
+            grids = {grid.name: grid for grid in before.campaign.grids}
+            for one in self._prepared.reached:
+                self._ledger.append("precision", **one.model_dump())
+                self._shown.message(f"{one.grid} {progress(grids[one.grid], one)}")
+        return self._prepared.plan
+
+    def write(self) -> None:
+        """Write campaign.json."""
+        self._written = True
+        write_file(self._prepared.store.folder / CAMPAIGN_FILE, _description(self._prepared))
 
 
 def _description(prepared: Prepared) -> str:
@@ -456,6 +511,7 @@ def _description(prepared: Prepared) -> str:
             {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
             for cell in prepared.full_plan.cells
         ],
+        "precision": [one.model_dump() for one in prepared.reached],
     }
     return json.dumps(body, indent=2) + "\n"
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 from campaigns.engine.job import RUN_FILE, utc_now, write_run
 from schemas.durable import append_line, commit_folder, make_folder
 from schemas.errors import UserError
-from schemas.run import Run
+from schemas.run import Run, Summary
 from testbed.spec.quantities import format_bytes
 
 _ATTEMPT = re.compile(r"attempt-(\d+)")
@@ -91,6 +91,23 @@ class RunStore:
                     if run is not None:
                         yield run
 
+    def summary(self, run_id: str) -> Summary | None:
+        """Return the results of a run's first finished attempt; None without one."""
+        number = self.done(run_id)
+        return None if number is None else _read_summary(self.folder / run_id / f"attempt-{number}")
+
+    def results(self) -> Iterator[tuple[Run, Summary]]:
+        """Yield every finished run with its results, oldest first."""
+        found = []
+        for path in self.folder.glob("*/attempt-*"):
+            run = read_run(path)
+            if run is not None and run.status == "done":
+                found.append((run, path))
+        for run, path in sorted(found, key=lambda one: (one[0].started_at, one[0].run_id)):
+            summary = _read_summary(path)
+            if summary is not None:
+                yield run, summary
+
     def _numbered(self, run_id: str, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
         folder = self.folder / run_id
         if not folder.is_dir():
@@ -109,6 +126,15 @@ def read_run(folder: Path) -> Run | None:
         return None
 
 
+def _read_summary(folder: Path) -> Summary | None:
+    from pydantic import ValidationError
+
+    try:
+        return Summary.model_validate_json((folder / "summary.json").read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
 def amended(run: Run, **changes: Any) -> Run:
     """Return `run` with changed fields, validated again."""
     return Run.model_validate(run.model_dump() | changes)
@@ -116,6 +142,7 @@ def amended(run: Run, **changes: Any) -> Run:
 
 Event = Literal[
     "campaign-started",
+    "precision",
     "started",
     "done",
     "failed",

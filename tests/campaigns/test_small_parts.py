@@ -1,4 +1,4 @@
-"""Statistical power, estimates, judgements, and user-visible texts."""
+"""Estimates, judgements, and user-visible texts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,12 @@ from pathlib import Path
 import pytest
 from tiny_kinds import job
 
-from campaigns.engine.estimate import power_sentence, smallest_effect, took_s
+from campaigns.engine.estimate import took_s
 from campaigns.engine.judge import MachineLoad, spoiled, stalled
 from campaigns.grounds.live import load_between
 from schemas.campaign import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_power_is_the_half_width_of_a_paired_interval():
-    # t(0.975, 2) = 4.303, t(0.975, 5) = 2.571
-    assert smallest_effect(3) == pytest.approx(4.3027 * 2**0.5 * 0.05 / 3**0.5, rel=1e-4)
-    assert smallest_effect(3) == pytest.approx(0.17, abs=0.01)
-    assert smallest_effect(6) == pytest.approx(0.0742, abs=0.001)
-    assert smallest_effect(1) is None
-    assert "no interval" in power_sentence(1)
-    assert "17.6 %" in power_sentence(3)
 
 
 @pytest.mark.parametrize(("ended", "seconds"), [("12:02", 125), ("14:02", 120), ("10:02", 120)])

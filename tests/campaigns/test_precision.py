@@ -1,0 +1,252 @@
+"""Grids that ask for precision: added blocks, resumption, records, and the reports' interval."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_campaigns import OneByOne, plan_of, tiny
+
+from analysis.core.evidence import quotient
+from analysis.core.load import load_campaign, table
+from analysis.papers.dlr.runs import BLOCKS
+from campaigns.engine.attempts import InProcess
+from campaigns.engine.display import Progress
+from campaigns.engine.engine import Engine
+from campaigns.engine.job import Outcome
+from campaigns.engine.plan import Cell, Plan
+from campaigns.engine.precision import Blocks, require_pairs, sentence
+from campaigns.engine.provenance import provenance
+from campaigns.engine.session import Request, dry_run, make_cells, prepare
+from campaigns.engine.store import RunStore
+from campaigns.papers.dlr.cell import make_cell
+from schemas.campaign import Campaign
+from schemas.cells.dlr import DLR
+from schemas.errors import UserError
+from schemas.precision import Reached, two_stage
+from schemas.run import OpSummary, Summary
+from tests.analysis.synthetic_runs import written
+
+ASKS = {"compare": ["dlr", "default"], "half_width": 0.1, "max_blocks": 40}
+GRID: Mapping[str, Any] = {
+    "name": "pair",
+    "figures": ["6a"],
+    "vary": {"controller": ["default", "dlr"]},
+    "fixed": {"scenario": "heterogeneity", "op": "rand"},
+    "repetitions": 5,
+    "precision": ASKS,
+}
+
+
+def asking(**precision: Any) -> Campaign:
+    return tiny(grids=[{**GRID, "precision": {**ASKS, **precision}}])
+
+
+def blocks_of(campaign: Campaign, folder: Path) -> Blocks:
+    cells = {"pair": [DLR.of(scenario="heterogeneity", op="rand", controller="dlr")]}
+    return Blocks(campaign, cells, cells, lambda blocks, _: plan_of(blocks), RunStore(folder))
+
+
+def throughput(cell: Cell) -> float:
+    """Return the throughput of a cell: dlr doubles it, and both vary from run to run."""
+    draw = random.Random(f"{cell.block} {cell.parameters.controller}")
+    gain = 2.0 if cell.parameters.controller == "dlr" else 1.0
+    return 100 * gain * math.exp(draw.gauss(0, 0.12))
+
+
+class Measures(OneByOne):
+    """Executor that stores the throughput of each cell, and ends after `left` attempts. Cells in
+    `noisy` are spoiled."""
+
+    def __init__(self, folder: Path, left: int = 10**6) -> None:
+        self.folder, self.left = folder, left
+        self.noisy: set[tuple[int, str]] = set()
+        self.made: list[Cell] = []
+
+    def interrupt(self) -> None:
+        self.left = 0
+
+    kill = interrupt
+
+    def execute(self, cell: Cell) -> Outcome:
+        self.left -= 1
+        if self.left < 0:
+            return Outcome("failed", "the machine is gone", fatal=True)
+        self.made.append(cell)
+        if (cell.block, cell.parameters.controller) in self.noisy:
+            return Outcome("spoiled", "noise", 1.0)
+        value = throughput(cell)
+        one = OpSummary(
+            op="rand",
+            seconds=10,
+            operations=10,
+            bytes=10,
+            throughput_mb_s=value,
+            iops=value,
+            latency_mean_s=1,
+        )
+        body = cell.parameters.model_dump(mode="json")
+        summary = Summary(whole=[one], steady=[one], pressure_mean={})
+        changes = {"run_id": cell.run_id, "seed": cell.seed, "stopping": cell.stopping}
+        written(self.folder, cell.block, "dlr", body, summary, **changes)
+        return Outcome("done", None, 1.0)
+
+
+def engine(blocks: Blocks, executor: Measures) -> Engine:
+    def grow() -> Plan:
+        return blocks.plans()[0]
+
+    return Engine(grow(), blocks.store, executor, Progress(), grow=grow)
+
+
+def reached(blocks: Blocks) -> Reached:
+    return blocks.plans()[2][0]
+
+
+def test_whole_blocks_are_added_until_the_interval_is_narrow(tmp_path):
+    blocks = blocks_of(asking(), tmp_path)
+    first = blocks.plans()[0]
+    executor = Measures(tmp_path)
+    result = engine(blocks, executor).run()
+    plan, full, (found,) = blocks.plans()
+    assert result.ok
+    assert plan == full
+    assert (found.why, found.rule, found.first_stage) == ("narrow enough", "two-stage", 5)
+    assert 5 < found.n == found.blocks < 40
+    assert result.planned == result.ran == len(executor.made) == 2 * found.n
+    assert {cell.run_id for cell in first.cells} < {cell.run_id for cell in plan.cells}
+    assert [cell.block for cell in plan.cells] == sorted(2 * list(range(found.n)))
+    assert found.half_width is not None
+    assert found.half_width <= math.log(1.1)
+
+
+@pytest.mark.parametrize("left", [3, 10, 13])
+def test_an_interrupted_campaign_resumes_with_the_same_blocks(tmp_path, left):
+    whole = blocks_of(asking(), tmp_path / "whole")
+    engine(whole, Measures(whole.store.folder)).run()
+    cut = blocks_of(asking(), tmp_path / "cut")
+    assert not engine(cut, Measures(cut.store.folder, left)).run().ok
+    again = Measures(cut.store.folder)
+    assert engine(cut, again).run().ok
+    assert len(again.made) == len(whole.plans()[0].cells) - left
+    assert cut.plans() == whole.plans()
+    assert engine(cut, Measures(cut.store.folder)).run().ran == 0
+
+
+def test_a_first_stage_that_is_not_whole_is_waited_for(tmp_path):
+    blocks = blocks_of(asking(), tmp_path)
+    noisy = Measures(tmp_path)
+    noisy.noisy = {(2, "dlr")}
+    engine(blocks, noisy).run()
+    assert (reached(blocks).blocks, reached(blocks).why) == (5, "blocks to run")
+    engine(blocks, Measures(tmp_path)).run()
+    assert reached(blocks).why == "narrow enough"
+
+
+def test_a_budget_in_blocks_or_minutes_ends_it(tmp_path):
+    few = blocks_of(asking(half_width=0.01, max_blocks=7), tmp_path)
+    engine(few, Measures(tmp_path)).run()
+    assert (reached(few).blocks, reached(few).why) == (7, "budget spent")
+    minutes = asking(half_width=0.01, max_blocks=None, max_minutes=0.3)
+    timed = blocks_of(minutes, tmp_path)
+    assert (reached(timed).most, reached(timed).blocks) == (9, 9), "a run took a second"
+
+
+def test_a_report_has_the_interval_of_the_rule(tmp_path):
+    blocks = blocks_of(asking(), tmp_path)
+    engine(blocks, Measures(tmp_path)).run()
+    found = reached(blocks)
+    rows = table(load_campaign(tmp_path).runs)
+    dlr, default = (rows[rows["controller"] == name] for name in ("dlr", "default"))
+    for column in ("throughput_mb_s", "iops"):
+        estimate = quotient(dlr, default, column, keys=BLOCKS)
+        assert estimate is not None
+        assert (estimate.n, estimate.n > 5) == (found.n, True)
+        assert math.log(estimate.value) == pytest.approx(found.estimate)
+        assert math.log(estimate.high / estimate.value) == pytest.approx(found.half_width)
+    early = quotient(dlr[dlr["block"] < 5], default, "iops", keys=BLOCKS)
+    logs = [math.log(a / b) for a, b in zip(*_first(dlr, default), strict=True)]
+    assert early is not None
+    assert math.log(early.high / early.value) == pytest.approx(
+        two_stage(logs, 5, 9.0, 5).half_width
+    )
+
+
+def _first(dlr: Any, default: Any) -> list[list[float]]:
+    return [
+        rows[rows["block"] < 5].sort_values("block")["iops"].tolist() for rows in (dlr, default)
+    ]
+
+
+def test_a_dry_run_knows_the_stored_variation_only(tmp_path):
+    blocks = blocks_of(asking(), tmp_path)
+    (grid,) = blocks.campaign.grids
+    plan, _, (none,) = blocks.plans()
+    assert "not known" in sentence(grid, plan, blocks.store, none)
+    fixed = grid.model_copy(update={"precision": None})
+    assert "1.24 standard deviations" in sentence(fixed, plan, blocks.store, None)
+    engine(blocks, Measures(tmp_path, 8)).run()
+    plan, _, (some,) = blocks.plans()
+    assert "4 stored pairs" in sentence(grid, plan, blocks.store, some)
+    engine(blocks, Measures(tmp_path)).run()
+    plan, _, (last,) = blocks.plans()
+    assert f"n = {last.n} gives" in sentence(grid, plan, blocks.store, last)
+    assert f"{last.n} stored pairs" in sentence(fixed, plan, blocks.store, None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"half_width": 0},
+        {"max_blocks": None},
+        {"max_minutes": 3},
+        {"share_of": "dlr"},
+        {"compare": None},
+        {"compare": ["dlr", "dlr"]},
+        {"max_blocks": 4},
+        {"compare": None, "share_of": "dlr", "max_blocks": None, "max_minutes": 9},
+    ],
+)
+def test_precision_is_checked_with_the_file(changes):
+    with pytest.raises(ValueError, match=r"precision|compare|max_|share_of|half_width"):
+        asking(**changes)
+    with pytest.raises(ValueError, match="first stage"):
+        tiny(grids=[{**GRID, "repetitions": 4}])
+
+
+@pytest.mark.parametrize("controllers", [["dlr"], ["dlr", "default", "default"]])
+def test_a_grid_needs_one_cell_of_each_controller(controllers):
+    cells = {"pair": [DLR.of(scenario="none", op="rand", controller=name) for name in controllers]}
+    with pytest.raises(UserError, match="default"):
+        require_pairs(asking(), cells)
+
+
+def test_a_campaign_records_what_it_reached(tmp_path, campaign_file, monkeypatch):
+    effects = {"default": {}, "dlr": {"gain": 1.5}}
+    monkeypatch.setenv("HOTBED_FAKE_CONTROLLERS", json.dumps(effects))
+    asks = {**ASKS, "half_width": 0.0001, "max_blocks": 7}
+    grid = {**GRID, "precision": asks}
+    path = campaign_file(grids=[grid], parameters={"duration_s": 1, "interval_s": 1})
+    request = Request(str(path), artifacts=tmp_path / "artifacts")
+    assert dry_run(request).cells == 10
+    prepared = prepare(request)
+    assert prepared.ground is not None
+    assert prepared.facts is not None
+    prepared.store.prepare()
+    how = InProcess(partial(make_cell, prepared.ground))
+    result = make_cells(prepared, provenance(prepared.facts), how, Progress())
+    assert result.ok
+    assert result.ran == 14
+    report = dry_run(request)
+    assert (report.cells, report.done) == (14, 14)
+    kept = json.loads((prepared.store.folder / "campaign.json").read_text())
+    (found,) = map(Reached.model_validate, kept["precision"])
+    assert (found.grid, found.n, found.why) == ("pair", 7, "budget spent")
+    assert len(kept["cells"]) == 14
+    assert {run.stopping.first_stage for run in prepared.store.runs() if run.stopping} == {5}
