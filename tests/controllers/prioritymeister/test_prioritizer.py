@@ -86,6 +86,68 @@ def test_stages_may_have_different_priorities() -> None:
     assert first[0] != first[1]
 
 
+def by_the_text(systems: Sequence[System], goals: Sequence[Goal]) -> dict[tuple[int, int], int]:
+    """Return the round in which section 4.3 gives each (system, flow) its priority, lowest first.
+
+    A round either gives the lowest priority to every workload that meets its SLO with it, or one
+    stage of the workload with the smallest violation: its stage of the lowest latency.
+    """
+    remaining = [set(range(len(system.flows))) for system in systems]
+    open_stops = {w: list(goal.stops) for w, goal in enumerate(goals)}
+    decided = dict.fromkeys(range(len(goals)), 0.0)
+    rounds: dict[tuple[int, int], int] = {}
+
+    def latency(stop: Stop) -> float:
+        others = np.zeros(len(systems[stop.system].flows), bool)
+        others[sorted(remaining[stop.system])] = True
+        return systems[stop.system].bound(stop.flow, others)
+
+    def violation(w: int) -> float:
+        return decided[w] + sum(latency(stop) for stop in open_stops[w]) - goals[w].slo_s
+
+    def give(w: int, stop: Stop, number: int) -> None:
+        decided[w] += latency(stop)
+        remaining[stop.system].remove(stop.flow)
+        open_stops[w].remove(stop)
+        rounds[stop.system, stop.flow] = number
+
+    for number in itertools.count():
+        left = [w for w, stops in open_stops.items() if stops]
+        if not left:
+            return rounds
+        fits = next((w for w in left if violation(w) <= 0), None)
+        if fits is not None:
+            for stop in list(open_stops[fits]):
+                give(fits, stop, number)
+            continue
+        worst = min(left, key=violation)
+        give(worst, min(open_stops[worst], key=latency), number)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_greedy_algorithm_is_the_texts(seed: int) -> None:
+    """Section 4.3, both of its steps. Of several workloads that fit, any may go first, which
+    changes nothing for the others."""
+    random = np.random.default_rng(seed)
+    n = int(random.integers(2, 6))
+    systems = []
+    for _ in range(2):
+        rates = random.uniform(0.1, 1, n)
+        rates *= random.uniform(0.3, 0.9) / rates.sum()
+        systems.append(one_queue(rates.tolist(), random.uniform(0.1, 2, n).tolist()))
+    slos = random.uniform(0.5, 8, n) * random.choice([0.05, 0.5, 1])
+    goals = [
+        Goal(float(s), (Stop("storage", 0, k), Stop("network-in", 1, k)))
+        for k, s in enumerate(slos)
+    ]
+    found, rounds = prioritize(systems, goals), by_the_text(systems, goals)
+    missing = [w for w in range(n) if not found.met[w]]
+    for system, ranks in enumerate(found.ranks):
+        given = [rounds[system, w] for w in sorted(missing, key=ranks.__getitem__, reverse=True)]
+        assert given == sorted(given)
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_levels_are_the_best_cut_of_the_order(seed: int, count: int) -> None:
