@@ -25,11 +25,16 @@ class PmCell(CellParameters):
     Attributes:
         policy: policy of the enforcement; `inputs` runs nothing and describes the traces.
         mode: pm's treatment of a request that is out of profile.
+        slos: the SLO of every workload with one, such as ``C=200ms D=100ms`` (section 5.2); None
+            for the rule of `k`.
         k: an SLO is this multiple of the latency of a workload alone.
         slo_percentile: percentile of the latency alone that k multiplies; 100 is the longest.
-        seconds: length of the traces; requests that arrive in the second half count.
+        seconds: length of the traces.
+        counted: requests that count, by arrival: those of the second ``half`` (section 5.3, for
+            Cake to converge), or of the ``whole`` trace.
         buckets: token buckets of a workload at a stage.
-        cake_upper: Cake's upper bound of SLO compliance, which the paper "increased".
+        cake_upper: Cake's upper bound of SLO compliance, which the paper "increased" (5.3). The
+            default is the best of 1.2, 2 and 4 in the campaign `pm-pilot`.
         copy_share: share of the disk that the copy L asks for.
         copy_in_flight: outstanding requests of the copy.
         blocking: plan with the bound that counts requests and packets in service.
@@ -47,11 +52,13 @@ class PmCell(CellParameters):
     scenario: Literal["disk", "burst", "misbehave", "network", "buckets", "levels", "table2"]
     policy: Policy = "pm"
     mode: Literal["hold", "best-effort"] = "hold"
+    slos: str | None = Field(default=None, pattern=r"^[A-Z]\d*=\d+ms( [A-Z]\d*=\d+ms)*$")
     k: float = Field(default=2.0, gt=0, le=1000)
     slo_percentile: float = Field(default=99.9, ge=50, le=100)
     seconds: float = Field(default=600.0, ge=10, le=86400)
+    counted: Literal["half", "whole"] = "half"
     buckets: int = Field(default=8, ge=1, le=64)
-    cake_upper: float = Field(default=1.2, ge=1, le=100)
+    cake_upper: float = Field(default=4.0, ge=1, le=100)
     copy_share: float = Field(default=0.25, gt=0, le=0.9)
     copy_in_flight: int = Field(default=4, ge=1, le=256)
     blocking: bool = False
@@ -68,6 +75,10 @@ class PmCell(CellParameters):
         self._of_policies(("pm",), "mode")
         self._of_policies(("cake",), "cake_upper")
         self._of_policies(PLANNED, "blocking")
+        if self.slos is not None:
+            for name in ("k", "slo_percentile"):
+                if getattr(self, name) != self.default(name):
+                    raise ValueError(f"{name} belongs to the rule of k: leave it out with slos")
         if (self.scenario == "table2") is not (self.policy == INPUTS):
             raise ValueError("the scenario table2 and the policy inputs go together")
         return self
@@ -91,6 +102,12 @@ class PmCell(CellParameters):
     @property
     def controller(self) -> str:
         return self.policy
+
+    @property
+    def given_slos(self) -> dict[str, float]:
+        """SLOs in seconds by workload, as `slos` gives them; empty for the rule of `k`."""
+        pairs = (one.split("=") for one in (self.slos or "").split())
+        return {name: int(text.removesuffix("ms")) / 1000 for name, text in pairs}
 
     @property
     def planned(self) -> bool:
@@ -125,7 +142,8 @@ class PmCell(CellParameters):
         parts: list[str] = [self.scenario, self.policy]
         for name in type(self).model_fields:
             value = getattr(self, name)
-            if name in ("scenario", "policy") or (name != "k" and value == self.default(name)):
+            shown = name == "k" and self.slos is None
+            if name in ("scenario", "policy") or (not shown and value == self.default(name)):
                 continue
             parts.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
         return " ".join(parts)
@@ -144,7 +162,8 @@ class OneDisk(Copied):
     Attributes:
         network_share: A, B and C send this share of Table 2's network load. A smaller share
             makes the requests of their storage load less sequential.
-        permutation: figure 11: the multiples of one base that are the SLOs of A, B and C.
+        permutation: figure 11: the multiples of one base that are the SLOs of A, B and C; with
+            `slos`, their numbers in this order, 1 for the smallest.
         estimator: cost estimator of planner and enforcer; `constant` is figure 10's.
     """
 

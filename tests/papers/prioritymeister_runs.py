@@ -57,7 +57,7 @@ def extra_of(cell: PmCell, block: int, within: Within) -> dict[str, float]:
             found[f"{name}_requests"] = REQUESTS
             continue
         alone = ALONE.get(name, 0.03) * (1 + 0.05 * block)
-        slo, inside = cell.k * alone, within(cell, name)
+        slo, inside = cell.given_slos.get(name, cell.k * alone), within(cell, name)
         times = 0.5 if inside >= 0.999 else 3.0
         found |= {
             f"{name}_requests": REQUESTS,

@@ -28,6 +28,7 @@ from analysis.papers.prioritymeister.runs import (
     at_k,
     bootstrap,
     cells,
+    highest,
     latency,
     met,
     settings,
@@ -185,7 +186,7 @@ def test_the_longest_traces_of_a_scenario_feed_its_figures() -> None:
     assert set(cells(table([short, why]), "disk", "pm", k=2.0)["seconds"]) == {300}
 
 
-@pytest.mark.parametrize("other", [{"depth": 4}, {"copy_kib": 64}, {"slo_percentile": 100.0}])
+@pytest.mark.parametrize("other", [{"depth": 4}, {"counted": "whole"}, {"slo_percentile": 100.0}])
 def test_runs_with_unusual_parameters_feed_no_figure(other: dict[str, float]) -> None:
     runs = [simulated(), simulated(**other)]
     found = table(runs)
@@ -205,17 +206,33 @@ def test_grounds_are_never_pooled_and_a_ground_may_have_its_own_k(evidence: Evid
     assert found["pm-only-cake-local"].ground == "local"
 
 
-def test_on_machines_the_campaign_declares_the_copys_requests() -> None:
-    """Workload L."""
+def test_the_copys_requests_are_a_declared_choice() -> None:
+    """Workload L: the paper does not give the size of its requests."""
 
-    def copied(size: int, ground: str = "local") -> LoadedRun:
-        return simulated(ground=ground, policy="none", k=3, copy_kib=size)
+    def copied(size: int) -> LoadedRun:
+        return simulated(policy="none", copy_kib=size)
 
-    chosen = cells(table([copied(64), copied(1024)]), "disk", "none", k=3)
-    assert set(chosen["workload"]) == {"A", "B", "C", "L"}
-    assert set(chosen["copy_kib"]) == {64}
-    assert cells(table([copied(64, "sim")]), "disk", "none", k=3).empty
-    assert not cells(table([copied(1024)]), "disk", "none", k=3).empty
+    both = table([copied(64), copied(1024)])
+    assert set(cells(both, "disk", "none", k=2)["copy_kib"]) == {1024}
+    assert set(cells(both, "disk", "none", k=2, copy_kib=64)["copy_kib"]) == {64}
+    assert set(cells(table([copied(64)]), "disk", "none", k=2)["copy_kib"]) == {64}
+
+
+def test_runs_with_given_slos_are_apart_from_those_of_the_rule() -> None:
+    """Section 5.2."""
+    given = simulated(slos="A=400ms B=500ms C=300ms", seconds=300)
+    found = table([given, simulated()])
+    assert set(cells(found, "disk", "pm", given=True)["run_id"]) == {given.run.run_id}
+    assert set(cells(found, "disk", "pm", k=2)["seconds"]) == {600}
+
+
+def test_on_machines_the_highest_percentile_with_ten_requests_beyond_counts() -> None:
+    """Section 5.2: meeting an SLO at a percentile."""
+    requests = pd.Series([99.0, 100, 999, 1000, 9_999, 10_000])
+    assert highest(requests).tolist() == [50, 90, 95, 99, 99, 99.9]
+    rows = pd.DataFrame({"requests": 1800.0, "within": [0.991, 0.989], "ground": "local"})
+    assert met(rows, 99.9).tolist() == [True, False]
+    assert met(rows.assign(ground="sim"), 99.9).tolist() == [False, False]
 
 
 # Proven bounds (section 4.4).

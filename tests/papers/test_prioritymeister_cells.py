@@ -109,6 +109,21 @@ def test_slos_are_multiples_of_a_latency_alone() -> None:
     assert (loose["V1"], loose["V12"]) == pytest.approx((0.01, 0.08))
 
 
+def test_a_cell_gives_the_slo_of_each_workload() -> None:
+    """Section 5.2: each workload has its own SLO. Figure 11: three numbers in six orders."""
+    given = cell(slos="A=400ms B=500ms C=300ms")
+    assert measured_alone(given) == []
+    assert slos(given, {}) == pytest.approx({"A": 0.4, "B": 0.5, "C": 0.3})
+    permuted = cell(slos=given.slos, permutation="412")
+    assert slos(permuted, {}) == pytest.approx({"A": 0.5, "B": 0.3, "C": 0.4})
+    for text in ("A=400ms B=500ms", "A=400ms B=500ms C=300ms D=1ms", "A=400ms B=500ms B=300ms"):
+        with raises(UserError, "A, B, C"):
+            slos(cell(slos=text), {})
+    for wrong in ({"slos": "A=0.4s"}, {"slos": given.slos, "k": 3}):
+        with raises(UserError):
+            cell(**wrong)
+
+
 # Counted requests.
 
 

@@ -43,12 +43,12 @@ WORKLOADS = {
 
 STANDARD = PM.defaults(
     *("buckets", "copy_share", "depth", "device_profile", "traces", "sharpness", "access"),
-    *("copy_kib", "network_share", "blocking", "trace_windows", "trace_load"),
+    *("network_share", "blocking", "trace_windows", "trace_load", "counted"),
 )
 """Common parameters of the figures' runs; runs with other values feed no figure."""
 USUAL = PM.defaults(
     *("permutation", "estimator", "limiters", "cake_upper", "misbehaves", "bottleneck"),
-    "network_levels",
+    *("network_levels", "copy_kib"),
 )
 """Parameters of a figure's cells, unless the figure varies them."""
 LONGEST = 100.0
@@ -67,8 +67,7 @@ NUMBERS = (
 BEYOND = 10
 """Minimum number of requests beyond a reported percentile."""
 TAIL = 99.9
-"""The percentile of claims about "all percentiles": the highest of a ten-minute trace with ten
-requests beyond it. A run that meets it meets all lower percentiles."""
+"""The percentile of claims about "all percentiles". A run that meets it meets all lower ones."""
 
 STATED: dict[str, tuple[float | None, float | None, float | None]] = {
     "A": (0.05, 0.05, 1.3),
@@ -100,9 +99,9 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     pm's mode), the cell's parameters, ``workload``, `NUMBERS`, and ``usual``.
 
     ``usual`` is True if the row feeds the figures: it has `STANDARD` parameters. If the traces of
-    runs differ in length (a quick and a full campaign), the longest of each scenario count; of
-    those, on machines, the runs with the smallest requests of the copy. An experiment that two
-    campaigns share counts once.
+    runs differ in length (a quick and a full campaign), the longest of each scenario count, those
+    with given SLOs and those with the rule's apart. An experiment that two campaigns share counts
+    once.
     """
     rows: list[dict[str, Any]] = []
     for index, loaded in enumerate(runs):
@@ -113,7 +112,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             **origin(index, run),
             "variant": BEST_EFFORT if best_effort else parameters["policy"],
             **PM.row(parameters),
-            "usual": _is_standard(parameters, simulated=is_simulated(run.ground)),
+            "usual": _is_standard(parameters),
         }
         for name in sorted({key.split("_")[0] for key in numbers if key.endswith("_requests")}):
             own = {column: numbers.get(f"{name}_{column}") for column in NUMBERS}
@@ -123,10 +122,8 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     if not rows:
         return found
     counted = found["seconds"].where(found["usual"] & (found["campaign"] != WHY))
-    longest = counted.groupby([found["scenario"], found["burst"].fillna("")]).transform("max")
-    found["usual"] &= found["seconds"] == longest
-    sizes = found["copy_kib"].where(found["usual"])
-    found["usual"] &= sizes == sizes.groupby([found["ground"], found["scenario"]]).transform("min")
+    alike = [found["scenario"], found["burst"].fillna(""), found["slos"].notna()]
+    found["usual"] &= found["seconds"] == counted.groupby(alike).transform("max")
     found = found.sort_values(["run_id"], kind="stable")
     found = found.drop_duplicates([*PM.fields, "seed", "workload"])
     return found.sort_values(["index", "workload"]).reset_index(drop=True)
@@ -145,30 +142,37 @@ def _never_answered(own: Mapping[str, float | None]) -> dict[str, float]:
     }
 
 
-def _is_standard(parameters: Mapping[str, Any], *, simulated: bool) -> bool:
+def _is_standard(parameters: Mapping[str, Any]) -> bool:
     """Return True if a run has the standard parameters; a parameter missing in old runs had the
-    usual value. On machines the campaign sets the size of a copy's requests."""
-    usual = all(
-        parameters.get(name, value) == value
-        for name, value in STANDARD.items()
-        if simulated or name != "copy_kib"
-    )
+    usual value."""
+    usual = all(parameters.get(name, value) == value for name, value in STANDARD.items())
     return usual and parameters.get("slo_percentile") != LONGEST
 
 
 # Selection of rows.
 
 
-def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: Any) -> pd.DataFrame:
+def cells(
+    rows: pd.DataFrame,
+    scenario: str,
+    variant: str | None = None,
+    *,
+    given: bool = False,
+    **at: Any,
+) -> pd.DataFrame:
     """Return rows of a scenario, of a policy, and with the given parameters. Other parameters have
-    their usual value (k, burst and gaps have none), and `...` stands for any value.
+    their usual value (k, burst and gaps have none), and `...` stands for any value. `given` selects
+    runs with given SLOs, else those with SLOs by the rule of k.
 
     If a ground's runs of the scenario have a single k that differs from the requested one, they
-    count: their campaign has declared that k.
+    count: their campaign has declared that k. The same holds for the copy's requests.
     """
     found = rows[(rows["scenario"] == scenario) & rows["usual"].astype(bool)]
+    found = found[found["slos"].notna() == given]
     if "k" in at and found["k"].nunique() == 1:
         at = {**at, "k": ...}
+    if "copy_kib" not in at and found["copy_kib"].nunique() == 1:
+        at = {**at, "copy_kib": ...}
     if scenario == "levels":
         at = {"network_levels": ..., **at}
     return where(found, variant=variant or ..., **{**USUAL, **at})
@@ -177,13 +181,13 @@ def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: A
 def varied(rows: pd.DataFrame, scenario: str, variant: str, **at: Any) -> pd.DataFrame:
     """Return rows of a scenario under a policy with the given parameters and otherwise the usual
     ones (k, burst, seconds have no usual value): the parameters that `pm-why` varies."""
-    usual = {**STANDARD, **USUAL, "slo_percentile": 99.9, "gaps": "balanced"}
+    usual = {**STANDARD, **USUAL, "slo_percentile": 99.9, "gaps": "balanced", "slos": None}
     return where(rows, scenario=scenario, variant=variant, **{**usual, **at})
 
 
-def of(scenario: str, variant: str | None, **at: Any) -> Rows:
+def of(scenario: str, variant: str | None, *, given: bool = False, **at: Any) -> Rows:
     """Select rows of a scenario under a policy, see `cells`."""
-    return lambda table: cells(table, scenario, variant, **at)
+    return lambda table: cells(table, scenario, variant, given=given, **at)
 
 
 def only(rows: Rows, *workloads: str) -> Rows:
@@ -202,10 +206,24 @@ def variants(rows: pd.DataFrame) -> list[str]:
     return [name for name in POLICIES if name in known]
 
 
+def highest(requests: pd.Series) -> pd.Series:
+    """Return the highest of the reported percentiles with ten requests beyond it."""
+    allowed = [p for p in (float(name[1:-2]) for name in PERCENTILES) if p <= TAIL]
+    found = pd.Series(allowed[0], index=requests.index)
+    for percent in allowed[1:]:
+        enough = requests.astype(float) * (1 - percent / 100) >= BEYOND * (1 - 1e-9)
+        found[enough] = percent
+    return found
+
+
 def met(rows: pd.DataFrame, percent: float) -> pd.Series:
     """Return True for each row if its workload met its SLO: at least `percent` of its requests were
-    within the SLO (section 5.2), counted one by one."""
-    return rows["within"].astype(float) >= percent / 100 - 1e-12
+    within the SLO (section 5.2), counted one by one. On machines, whose runs have fewer requests,
+    the percentile is the highest with ten requests beyond it, if that is lower."""
+    within = rows["within"].astype(float)
+    known = highest(rows["requests"]).clip(upper=percent)
+    at = known.where(~rows["ground"].map(is_simulated).astype(bool), percent)
+    return within >= at / 100 - 1e-12
 
 
 def at_k(rows: pd.DataFrame, k: float) -> pd.DataFrame:

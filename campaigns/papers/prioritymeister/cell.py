@@ -2,12 +2,13 @@
 
 ``summary.json`` has for each workload w: ``w_requests``, ``w_misses``, ``w_unfinished``,
 ``w_slo_s``, ``w_alone_s``, ``w_p50_s`` to ``w_p99.99_s`` (only with ten slower requests),
-``w_max_s``, ``w_max_whole_s``, ``w_within`` (share within the SLO). A copy has ``w_bytes_s`` and
-``w_required_bytes_s``. A plan adds ``w_priority``, ``w_bound_s``, ``w_bound_blocking_s`` and, if
-the bound is proven for the run, ``w_bound_ratio`` (longest latency by bound). Real machines add
-``w_late_s`` (its load generator's maximum, added to the bound), ``w_behind_s`` and ``w_allowed_s``
-(its server, in the run and in the bound). They also add ``w_network_kept`` (1 if enforced as
-planned) and ``w_unanswered``; see `experiment.Conditions`.
+``w_max_s``, ``w_max_whole_s``, ``w_within`` (share within the SLO); ``w_alone_s`` only if its SLO
+follows the rule. A copy has ``w_bytes_s`` and ``w_required_bytes_s``. Cake adds ``cake_upper``. A
+plan adds ``w_priority``, ``w_bound_s``, ``w_bound_blocking_s`` and, if the bound is proven for the
+run, ``w_bound_ratio`` (longest latency by bound). Real machines add ``w_late_s`` (its load
+generator's maximum, added to the bound), ``w_behind_s`` and ``w_allowed_s`` (its server, in the run
+and in the bound). They also add ``w_network_kept`` (1 if enforced as planned) and
+``w_unanswered``; see `experiment.Conditions`.
 """
 
 from __future__ import annotations
@@ -283,6 +284,7 @@ class PmCellMaker:
 
 _OF_POLICY = {"policy", "mode", "k", "slo_percentile", "permutation", "estimator", "limiters"}
 _OF_POLICY |= {"buckets", "network_levels", "cake_upper", "depth", "frame", "blocking"}
+_OF_POLICY |= {"slos", "counted"}
 """Parameters that do not affect the traces."""
 
 
@@ -308,6 +310,8 @@ def numbers(
             found[f"{name}_misses"] = float(result.misses)
         if result.within is not None:
             found[f"{name}_within"] = result.within
+    if parameters.policy == "cake":
+        found["cake_upper"] = parameters.cake_upper
     if experiment.plan is not None:
         found |= _proven(parameters, mix, experiment, outcome)
     return found

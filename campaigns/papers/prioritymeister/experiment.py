@@ -1,9 +1,10 @@
-"""An experiment, its outcome, and the rule for its SLOs. Any ground can run it: simulated (`sim`),
-or a real NFS server and real links (`local`).
+"""An experiment, its outcome, and its SLOs. Any ground can run it: simulated (`sim`), or a real NFS
+server and real links (`local`).
 
-The rule was fixed before any run. The SLO of a workload is k times its own 99.9th percentile alone:
-the same trace on the same machines, only requests that arrive in the second half. k is swept. Two
-experiments of the paper have another base:
+A cell gives the SLO of each workload (section 5.2: "each workload has its own latency SLO"), or
+follows a rule: the SLO of a workload is k times its own 99.9th percentile alone, from the same
+trace on the same machines and the same counted requests. k is swept. Two experiments of the paper
+have another base:
 
 - figure 7 keeps one SLO while the burstiness grows: k times the percentile of F, the least bursty;
 - figure 11 gives three SLO numbers to three workloads in all six orders: k times 1, 2 and 4 times
@@ -41,7 +42,8 @@ from campaigns.papers.prioritymeister.topology import Topology
 from controllers.prioritymeister.estimators import load_profile, measure
 from controllers.prioritymeister.limiters import RbCurve
 from controllers.prioritymeister.prioritizer import PriorityPlan, StagePlan, WorkloadPlan
-from schemas.cells.prioritymeister import Buckets, OneBurst, OneDisk, PmCell
+from schemas.cells.prioritymeister import MULTIPLES, Buckets, OneBurst, OneDisk, PmCell
+from schemas.errors import not_allowed
 from workloads.traces.reader import TraceReader
 
 Integers = npt.NDArray[np.int64]
@@ -154,7 +156,8 @@ class PmExperiment:
     `base` is the folder for the topology's relative file names. Planner and enforcers charge
     requests by the topology's profiles; `serves` has a device's real profile by queue (``s0:disk``)
     if it differs (figure 10). `plan` is None if the policy has none. Arrivals after `seconds` are
-    dropped; requests that arrive from `measured_from_s` on count (section 5.3: the second half).
+    dropped; requests that arrive from `measured_from_s` on count (section 5.3: the second half;
+    else 0, the whole trace).
     `frame` is the bytes of the largest packets.
     """
 
@@ -226,7 +229,9 @@ LOOSEST = 8.0
 
 def measured_alone(parameters: PmCell) -> list[tuple[str, PmCell]]:
     """Return the workloads that must have run alone before a cell has SLOs, each with the cell of
-    its mix. For figure 7 this is always F."""
+    its mix; none if the cell gives its SLOs. For figure 7 this is always F."""
+    if parameters.slos is not None:
+        return []
     if isinstance(parameters, OneBurst) and parameters.burst in SHARED_SLO:
         return [(REFERENCE_BURST, parameters.model_copy(update={"burst": REFERENCE_BURST}))]
     return [(label, parameters) for label in labels_of(parameters)]
@@ -234,8 +239,11 @@ def measured_alone(parameters: PmCell) -> list[tuple[str, PmCell]]:
 
 def slos(parameters: PmCell, alone: Mapping[str, float]) -> dict[str, float]:
     """Return the SLOs in seconds of a cell's latency-sensitive workloads; `alone` is the percentile
-    `slo_percentile`, in seconds, of each of `measured_alone`."""
+    `slo_percentile`, in seconds, of each of `measured_alone`. Raise UserError if given SLOs are not
+    of the cell's workloads."""
     k, labels = parameters.k, labels_of(parameters)
+    if parameters.slos is not None:
+        return _given(parameters, labels)
     if isinstance(parameters, OneBurst) and parameters.burst in SHARED_SLO:
         return dict.fromkeys(labels, k * alone[REFERENCE_BURST])
     if isinstance(parameters, OneDisk) and parameters.permutation is not None:
@@ -250,6 +258,19 @@ def slos(parameters: PmCell, alone: Mapping[str, float]) -> dict[str, float]:
             label: k * loose * alone[label] for label, loose in zip(labels, spread, strict=True)
         }
     return {label: k * alone[label] for label in labels}
+
+
+def _given(parameters: PmCell, labels: tuple[str, ...]) -> dict[str, float]:
+    found = parameters.given_slos
+    if sorted(found) != sorted(labels):
+        raise not_allowed("slos", parameters.slos, f"one for each of {', '.join(labels)}")
+    if isinstance(parameters, OneDisk) and parameters.permutation is not None:
+        numbers = dict(zip(MULTIPLES, sorted(found.values()), strict=True))
+        return {
+            label: numbers[which]
+            for label, which in zip(labels, parameters.permutation, strict=True)
+        }
+    return found
 
 
 def alone_experiment(
@@ -302,7 +323,7 @@ def _experiment(
         plan=plan,
         serves=served,
         seconds=parameters.seconds,
-        measured_from_s=parameters.seconds / 2,
+        measured_from_s=parameters.seconds / 2 if parameters.counted == "half" else 0.0,
         frame=machines.kept(parameters.frame).frame,
         seed=seed,
     )

@@ -18,7 +18,7 @@ from campaigns.engine.plan import Cell
 from campaigns.engine.provenance import Facts
 from campaigns.engine.store import RunStore
 from campaigns.papers.prioritymeister.cell import PmCellMaker, require_windows
-from campaigns.papers.prioritymeister.experiment import measured_alone
+from campaigns.papers.prioritymeister.experiment import measured_alone, slos
 from campaigns.papers.prioritymeister.simulate import PmSimGround
 from schemas.campaign import Campaign
 from schemas.cells.prioritymeister import INPUTS, PmCell
@@ -123,7 +123,11 @@ def alone_s(cells: Sequence[Cell], store: RunStore) -> float:
 
 
 def require(cells: Sequence[Cell], campaign: Campaign) -> None:
-    """Check that real traces have the windows that the cells need."""
+    """Check that given SLOs are of the cells' workloads, and that real traces have the windows that
+    the cells need."""
+    for cell in cells:
+        if isinstance(cell.parameters, PmCell) and cell.parameters.slos is not None:
+            slos(cell.parameters, {})
     require_windows(cells, PmSimGround.machines.disk if campaign.ground == SIM else None)
 
 

@@ -181,10 +181,10 @@ HDR_WIDTH = 1e-3
 """Relative width of HDR histograms of latencies: three digits, rounded up."""
 
 
-def result_of(report: Mapping[str, Any], seconds: float) -> MeasuredRequests:
+def result_of(report: Mapping[str, Any], experiment: PmExperiment) -> MeasuredRequests:
     """Return a workload's result from the output of `replay run`. There, a request without an
     answer counts with its waiting time; the result counts it separately, as infinitely long."""
-    part = report["second_half"]
+    part = report["second_half" if experiment.measured_from_s else "whole"]
     counts = {(low, below): count for low, below, count in part["latency"].get("buckets") or ()}
     for low, below, count in part["unanswered"].get("buckets") or ():
         counts[low, below] -= count
@@ -200,7 +200,7 @@ def result_of(report: Mapping[str, Any], seconds: float) -> MeasuredRequests:
         high_ns=high_ns,
         count=count,
         bytes=int(part["bytes"]),
-        series=series_of(report["timeline"], seconds),
+        series=series_of(report["timeline"], experiment.seconds),
         unfinished=int(part["unanswered"]["count"]),
     )
 
@@ -387,8 +387,7 @@ class LocalGround:
             logs["bounds.json"] = json.dumps(reasons, indent=1) + "\n"
         return PmOutcome(
             results={
-                workload: result_of(report, experiment.seconds)
-                for workload, report in reports.items()
+                workload: result_of(report, experiment) for workload, report in reports.items()
             },
             spoiled=late(reports) or spoiled(meter.load, self._limits),
             extra={**numbers_of(reports), **meter.load.numbers(), **work},

@@ -545,25 +545,27 @@ class PmSimGround:
         extra = {"simulated_cpu_s": results.cpu_s, "events": float(results.events)}
         extra |= {f"utilisation {one.name}": one.utilisation for one in results.devices}
         extra |= {f"utilisation {one.name}": one.utilisation for one in results.links}
-        found = {one.name: _measured(one) for one in results.workloads}
+        whole = experiment.measured_from_s == 0
+        found = {one.name: _measured(one, whole=whole) for one in results.workloads}
         return PmOutcome(found, extra=extra)
 
 
-def _measured(found: WorkloadResult) -> MeasuredRequests:
-    """Return a workload's results in the form of every ground."""
-    half = found.second_half
-    buckets = np.array(half.latency.buckets, np.int64).reshape(-1, 3)
+def _measured(found: WorkloadResult, *, whole: bool) -> MeasuredRequests:
+    """Return a workload's results in the form of every ground; those of the whole trace, or of its
+    second half."""
+    part = found.whole if whole else found.second_half
+    buckets = np.array(part.latency.buckets, np.int64).reshape(-1, 3)
     # A window without requests is missing in the simulator's series.
     counts = {round(row[0] / WINDOW_S): row[1:3] for row in found.series}
     return MeasuredRequests(
-        requests=half.requests,
-        misses=half.slo_misses,
-        mean_s=half.latency.mean,
-        max_s=half.latency.max,
+        requests=part.requests,
+        misses=part.slo_misses,
+        mean_s=part.latency.mean,
+        max_s=part.latency.max,
         max_whole_s=found.whole.latency.max,
         low_ns=buckets[:, 0],
         high_ns=buckets[:, 1],
         count=buckets[:, 2],
-        bytes=half.bytes,
+        bytes=part.bytes,
         series=tuple(counts.get(n, (0, 0)) for n in range(max(counts, default=-1) + 1)),
     )
