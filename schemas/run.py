@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from schemas.campaign import Kind
 from schemas.migrate import current
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 RunStatus = Literal["done", "failed", "spoiled", "interrupted"]
 
@@ -56,7 +56,7 @@ class Stopping(Model):
 class Run(Model):
     """Attempt at a cell. A record of an older version is read as the current version."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     kind: Kind
     run_id: str
     campaign: str

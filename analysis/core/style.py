@@ -34,7 +34,10 @@ COLOURS = {
     "static": "#56B4E9",
     "static-microstores": "#56B4E9",
     "mos": "#0072B2",
+    "mos-at-once": "#009E73",
     "mos-pp": "#D55E00",
+    "mos-pp-resource": "#E69F00",
+    "mos-pp-learning": "#CC79A7",
 }
 LABELS = {
     "default": "Ceph default",

@@ -475,13 +475,8 @@ def offered_by(tenant: Tenant) -> float:
     return tenant.requests_s * tenant.mean_latency_s
 
 
-def demand_of(
-    tenant: Tenant,
-    promise: Promise,
-    corrections: Mapping[str, float],
-    utilization: float = 1.0,
-) -> TenantDemand:
-    """Return the demand of a monitored tenant; `TenantDemand` explains the learnt values."""
+def demand_of(tenant: Tenant, promise: Promise) -> TenantDemand:
+    """Return the demand of a monitored tenant by the model alone."""
     return TenantDemand(
         tenant.name,
         tenant.microstore,
@@ -489,9 +484,6 @@ def demand_of(
         offered_by(tenant),
         promise.sla,
         promise.weight,
-        corrections,
-        utilization,
-        tenant.mean_latency_s,
     )
 
 

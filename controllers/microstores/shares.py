@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.stores.microstores import (
+    MEASURES,
     RESOURCE_NAMES,
     Microstore,
     Microstores,
@@ -148,3 +149,15 @@ def in_turn(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
         return []
     start = turn % len(stores)
     return [*stores[start:], *stores[:start]]
+
+
+def util(store: Microstore) -> float | None:
+    """Return the utilization of the busiest resource, as it limits the microstore; None if nothing
+    could be sensed."""
+    return max(store.utilization.values(), default=None)
+
+
+def busiest(store: Microstore) -> str:
+    """Return the measure of the value of `util`; the first of `MEASURES` among equals."""
+    seen = [name for name in MEASURES if name in store.utilization]
+    return max(seen, key=lambda name: store.utilization[name])

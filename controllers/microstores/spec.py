@@ -67,7 +67,7 @@ class Spec:
 
 
 def controller_parameters(spec: Spec) -> dict[str, Any]:
-    """Return parameters of the controller mos-pp that keep the SLAs of `spec`."""
+    """Return parameters of MOS++, in all variants, that keep the SLAs of `spec`."""
     tenants = {
         demand.tenant: {
             "workload": demand.workload.name,

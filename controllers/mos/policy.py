@@ -1,25 +1,24 @@
 """Basic MOS: Algorithm 1 of the paper, to the letter (section 5).
 
-Algorithm 1 checks every microstore's utilization once an epoch (the control interval). Within
-[util_low, util_high] nothing happens and its ``firstTime`` becomes true. Outside, the first epoch
-only makes ``firstTime`` false and ``toChange`` 1. In every further epoch ``toChange`` doubles. Then
-``toChange`` machines come from the free pool if utilization is above util_high, or one machine
-returns to the pool if it is below util_low. These consequences are kept:
+Algorithm 1 checks every microstore's utilization once an epoch (the control interval), one after
+another. Within [util_low, util_high] nothing happens and its ``firstTime`` becomes true. Outside,
+the first epoch only makes ``firstTime`` false and ``toChange`` 1. In every further epoch
+``toChange`` doubles. Then ``toChange`` machines come from the free pool if utilization is above
+util_high, or one machine returns to the pool if it is below util_low. These consequences are kept:
 
 - nothing happens in the first epoch, and two machines come in the second (2, 4, 8, ...: the text
   calls it quadratic, it is exponential);
 - ``toChange`` also doubles in epochs that release, so that a microstore that goes from below the
   band to above it without an epoch within it asks for as many machines at once;
-- it doubles while the pool is empty, too.
+- it doubles while the pool is empty, too;
+- a microstore gets only what those before it in the array have left or returned.
 
-``first: at-once`` is the other reading of the listing, which leaves some blocks open: the first
-epoch already acts, with a ``toChange`` of 1.
+The listing leaves some blocks open. In the other reading the first epoch outside the band already
+acts, with a ``toChange`` of 1: the controller ``mos-at-once``.
 
 Where the paper is silent: utilization is the busiest resource's; `MachineAssignment` chooses the
 machines: the paper says only that its simulator sorts resources by their capability (section 8.2).
-A microstore that gives back comes before one that takes. The first taker
-changes every epoch, so that no microstore is always first at the pool. A microstore never gives up
-its last proxies, storage, network or disks.
+A microstore never gives up its last proxies, storage, network or disks.
 """
 
 from __future__ import annotations
@@ -31,33 +30,29 @@ from typing import Any
 from controllers.common.parameters import choice, flag, mapping, number, read, structure
 from controllers.contract import State
 from controllers.microstores import detect_map
-from controllers.microstores.shares import in_turn
+from controllers.microstores.shares import busiest, util
 from schemas.errors import UserError
 from testbed.stores.contract import Action, Needs, Observation
 from testbed.stores.microstores import (
     MACHINES,
-    MEASURES,
     MICROSTORES,
     NOTHING,
     TENANTS,
     AssignableMachine,
     AssignMachine,
-    Microstore,
     Microstores,
     Resources,
 )
 
-WAIT, AT_ONCE = "wait", "at-once"
 KEEP, EVEN = "keep", "even"
 
 
 @dataclass(frozen=True)
 class MosParameters:
-    """MosParameters; the defaults are from the paper's evaluation (section 8.1)."""
+    """Parameters; the defaults are from the paper's evaluation (section 8.1)."""
 
     util_low: float = number(0.65, 0, 1, "utilization below which a machine is given back")
     util_high: float = number(0.85, 0, 1, "utilization above which machines are added")
-    first: str = choice(WAIT, (WAIT, AT_ONCE), "what the first epoch outside the band does")
     initial: str = choice(KEEP, (KEEP, EVEN), "what microstores begin with (even: as many each)")
     initial_share: float = number(0.5, 0, 1, "part of the machines that is given out at first")
     detect: Mapping[str, object] = structure("detect and map: bands of sizes, {} for none")
@@ -65,16 +60,18 @@ class MosParameters:
 
 
 class Mos:
-    """Basic MOS. Its memory: ``firstTime`` and ``toChange`` of every microstore, the turn, and the
-    reasons for the last epoch's changes."""
+    """Basic MOS. Its memory: ``firstTime`` and ``toChange`` of every microstore, and the reasons
+    for the last epoch's changes."""
 
     name = "mos"
+    acts_at_once = False
+    """True if the first epoch outside the band already acts."""
 
     def __init__(self, parameters: MosParameters) -> None:
         """Raise UserError for an empty band."""
         if parameters.util_low > parameters.util_high:
             raise UserError(
-                f"controller mos: util_low {parameters.util_low:g} is above util_high "
+                f"controller {self.name}: util_low {parameters.util_low:g} is above util_high "
                 f"{parameters.util_high:g}"
             )
         self._p = parameters
@@ -88,7 +85,7 @@ class Mos:
 
     def initial(self) -> State:
         """Return the state before any decision."""
-        return {"stores": {}, "turn": 0, "begun": False, "why": {}, "tenants": {}}
+        return {"stores": {}, "begun": False, "why": {}, "tenants": {}}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
         """Run one pass of Algorithm 1 over all microstores."""
@@ -113,22 +110,18 @@ class Mos:
     ) -> tuple[dict[str, Any], MachineAssignment]:
         stores: dict[str, Any] = {}
         why: dict[str, str] = {}
-        wanting: list[tuple[Microstore, int]] = []
-        for store in in_turn(seen.stores, state["turn"]):
+        for store in seen.stores:
             before = state["stores"].get(store.name, {"first": True, "change": 1})
             stores[store.name], change = self._look(before, util(store), len(seen.machines))
             if change > 0:
-                wanting.append((store, change))
+                names = machines.to_add(change, busiest(store))
+                machines = machines.assigned(names, store.name)
+                why[store.name] = f"utilization {util(store):.2f}: adds {len(names)} of {change}"
             elif change < 0:
                 names = machines.to_remove(store.name, -change, busiest(store))
                 machines = machines.assigned(names, FREE)
                 why[store.name] = f"utilization {util(store):.2f}: gives back {len(names)}"
-        for store, change in wanting:
-            names = machines.to_add(change, busiest(store))
-            machines = machines.assigned(names, store.name)
-            why[store.name] = f"utilization {util(store):.2f}: adds {len(names)} of {change}"
-        after = dict(state) | {"stores": stores, "why": why, "turn": state["turn"] + 1}
-        return after, machines
+        return dict(state) | {"stores": stores, "why": why}, machines
 
     def _look(
         self, before: Mapping[str, Any], busy: float | None, machines: int
@@ -141,7 +134,7 @@ class Mos:
             return {"first": True, "change": before["change"]}, 0
         if before["first"]:
             after = {"first": False, "change": 1}
-            if self._p.first == WAIT:
+            if not self.acts_at_once:
                 return after, 0
         else:
             # More than all machines is all machines: the number need not grow forever.
@@ -231,19 +224,6 @@ def _parts(machines: Sequence[AssignableMachine]) -> tuple[float, ...]:
     for machine in machines:
         total = total + machine.holds
     return (total.proxy_cores, total.storage_cores, total.network, total.ssds + total.hdds)
-
-
-def util(store: Microstore) -> float | None:
-    """Return the utilization of the busiest resource, as it limits the microstore; None if nothing
-    could be sensed."""
-    seen = [store.utilization[name] for name in MEASURES if name in store.utilization]
-    return max(seen, default=None)
-
-
-def busiest(store: Microstore) -> str:
-    """Return the measure of the value of `util`; the first of `MEASURES` among equals."""
-    seen = [name for name in MEASURES if name in store.utilization]
-    return max(seen, key=lambda name: store.utilization[name])
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Mos:

@@ -1,1 +1,1 @@
-"""MOS++: shares by SLA and utilization (Algorithm 2)."""
+"""MOS++: shares by SLA and utilization (Algorithm 2), to the letter."""

@@ -31,7 +31,7 @@ def plan(
     solver: Annotated[str, option("highs, or exact: the search that controllers use.")] = "highs",
     objective: Annotated[str, option("cost, or value: the most performance per price.")] = "cost",
     parameters_out: Annotated[
-        Path | None, option("New file for the parameters of the controller mos-pp.")
+        Path | None, option("New file for the parameters of the controllers of MOS++.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -4,13 +4,17 @@ hours under one policy (section 8.2)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from schemas.cells.base import CellParameters, Cells
 
 Letter = Literal["A", "B", "C", "D"]
+OfMachines = Literal["mos", "mos-at-once"]
+"""Controllers that assign whole machines (Algorithm 1)."""
+OfShares = Literal["mos-pp", "mos-pp-resource", "mos-pp-learning"]
+"""Controllers that assign shares by a model (Algorithm 2)."""
 
 DISKS = 3
 """Disks of a storage server in section 3."""
@@ -192,8 +196,8 @@ class TwoStores(MosCell):
     """Workloads A and C at the same time, on a pool that a setup divides (section 8.1).
 
     Attributes:
-        setup: ``mos`` and ``mos-pp`` begin as ``static``, and the controller of that name changes
-            the division.
+        setup: ``mos``, ``mos-pp`` and their variants begin as ``static``, and the controller of
+            that name changes the division.
         epoch_s: epoch of the controller.
         latency_sla_ms: workload A's largest mean latency, for MOS++ (90 ms in section 8.1).
         bandwidth_sla_mb_s: workload C's bandwidth at least, for each of its workers (in section
@@ -202,7 +206,7 @@ class TwoStores(MosCell):
             NAME` adds one).
     """
 
-    setup: Literal["default", "static", "mos", "mos-pp"] = "default"
+    setup: Literal["default", "static", OfMachines, OfShares] = "default"
     epoch_s: float = Field(default=12, ge=1, le=3600)
     latency_sla_ms: float = Field(default=90, gt=0, le=60_000)
     bandwidth_sla_mb_s: float = Field(default=2.5, gt=0, le=100_000)
@@ -214,7 +218,17 @@ class TwoStores(MosCell):
 
     @property
     def controlled(self) -> bool:
-        return self.setup in ("mos", "mos-pp")
+        return self.assigns_machines or self.plans
+
+    @property
+    def assigns_machines(self) -> bool:
+        """True if a controller assigns whole machines."""
+        return self.setup in get_args(OfMachines)
+
+    @property
+    def plans(self) -> bool:
+        """True if a controller assigns shares by a model."""
+        return self.setup in get_args(OfShares)
 
     @property
     def letters(self) -> tuple[Letter, ...]:
@@ -271,8 +285,8 @@ class PerfCell(CellParameters):
     8.2); the others are ours (docs/mos.md).
 
     Attributes:
-        policy: divides the pool: ``static``, the same number of machines for each; ``mos``, whole
-            machines; ``mos-pp``, shares.
+        policy: divides the pool: ``static``, the same number of machines for each; ``mos`` and its
+            variant, whole machines; ``mos-pp`` and its variants, shares.
         profile: measurements that the model is fitted to: the paper's section 3, or this project's
             local testbed.
         cost_factor: times of reconfigurations are multiplied by it.
@@ -281,7 +295,7 @@ class PerfCell(CellParameters):
         epoch_s: the control interval.
     """
 
-    policy: Literal["static", "mos", "mos-pp"]
+    policy: Literal["static", OfMachines, OfShares]
     profile: Literal["paper", "local"] = "paper"
     cost_factor: float = Field(default=1.0, ge=0, le=100)
     pools: int = Field(default=1, ge=1, le=20)
@@ -312,7 +326,7 @@ class PerfCell(CellParameters):
 class RulesOfThumb(PerfCell):
     """COSPerf under a policy without a model."""
 
-    policy: Literal["static", "mos"]
+    policy: Literal["static", OfMachines]
 
 
 class Modelled(PerfCell):
@@ -322,20 +336,33 @@ class Modelled(PerfCell):
         runs: the runs that the optimiser's cospurf is fitted to: disjoint from the judge's runs,
             or the same.
         model_error: cospurf's curves are wrong by this share, each up or down by the seed.
-        learns: True if MOS++ corrects its model by measurements.
         sla: promise to tenants, as a share of their load's result on an idle pool.
     """
 
-    policy: Literal["mos-pp"]
+    policy: OfShares
     runs: Literal["disjoint", "same"] = "disjoint"
     model_error: float = Field(default=0.0, ge=0, le=0.9)
-    learns: bool = True
     sla: float = Field(default=0.9, gt=0, le=1)
 
     def _details(self) -> list[str]:
         parts = [f"model {100 * self.model_error:g} % off"] if self.model_error else []
-        parts += ["the judge's own runs"] if self.runs == "same" else []
-        return parts + ([] if self.learns else ["learns nothing"])
+        return parts + (["the judge's own runs"] if self.runs == "same" else [])
 
 
-COSPERF: Cells[PerfCell] = Cells(RulesOfThumb, Modelled, by=("policy",))
+class FixedModel(Modelled):
+    """COSPerf under MOS++ that plans with its model as it is."""
+
+    policy: Literal["mos-pp", "mos-pp-resource"]
+
+
+class LearntModel(Modelled):
+    """COSPerf under MOS++ that corrects its model by measurements, if `learns`."""
+
+    policy: Literal["mos-pp-learning"]
+    learns: bool = True
+
+    def _details(self) -> list[str]:
+        return super()._details() + ([] if self.learns else ["learns nothing"])
+
+
+COSPERF: Cells[PerfCell] = Cells(RulesOfThumb, FixedModel, LearntModel, by=("policy",))

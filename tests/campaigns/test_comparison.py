@@ -20,7 +20,9 @@ from controllers.registry import available
 from schemas.errors import UserError
 from tests.errors import raises
 
-OF_MICROSTORES = {"mos", "mos-pp", "static-microstores"}  # no Ceph store can run them
+OF_MICROSTORES = {  # no Ceph store can run them
+    *("mos", "mos-at-once", "mos-pp", "mos-pp-resource", "mos-pp-learning", "static-microstores"),
+}
 BUILT_IN = set(available()) - OF_MICROSTORES
 QUICK: dict[str, Any] = {"duration_s": 5, "interval_s": 1}
 

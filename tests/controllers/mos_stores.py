@@ -274,7 +274,7 @@ def best_of_all(
 
 
 def with_model(**changes: Any) -> dict[str, Any]:
-    """Return parameters of mos-pp for `two`."""
+    """Return parameters of MOS++ for `two`."""
     return {"tenants": TENANTS_SAID, "model": MODEL.to_json(), **changes}
 
 

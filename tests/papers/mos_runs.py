@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.papers.mos.claims import REPORT_FILE
 from analysis.papers.mos.simulated import SERIES_FILE
-from schemas.cells.mos import COSPERF, MOS, PerfCell
+from schemas.cells.mos import COSPERF, MOS, LearntModel, PerfCell
 from schemas.run import OpSummary, Summary
 from tests.analysis.synthetic_runs import written
 
@@ -191,9 +191,9 @@ def rate(policy: str, tenant: str, epoch: int, parameters: PerfCell, block: int)
     found = BASE[tenant] * (1 + 0.1 * block)
     if policy == "static":
         return 0.7 * found
-    if policy == "mos":
+    if policy in ("mos", "mos-at-once"):
         return found
-    cost = 0.3 if parameters.learns else 0.6
+    cost = 0.3 if isinstance(parameters, LearntModel) and parameters.learns else 0.6
     gain = GAIN[tenant] * (1 - cost * parameters.model_error) * (1 + 0.01 * block)
     return found * gain * PEAK.get((tenant, epoch), 1.0)
 
@@ -254,12 +254,12 @@ _POOL = ("proxy_cores", "storage_cores", "network", "ssds", "hdds")
 def write_simulated(campaign: Path, blocks: int = 3) -> Path:
     """Write every cell of `mos-sim`."""
     for block in range(blocks):
-        for policy in ("static", "mos", "mos-pp"):
+        for policy in ("static", "mos", "mos-pp", "mos-pp-learning"):
             write_simulated_run(campaign, block, policy=policy)
         for error in (0.1, 0.2, 0.3):
-            write_simulated_run(campaign, block, policy="mos-pp", model_error=error)
+            write_simulated_run(campaign, block, policy="mos-pp-learning", model_error=error)
         for error in (0.0, 0.1, 0.2, 0.3):
-            cell = {"policy": "mos-pp", "model_error": error, "runs": "same"}
+            cell = {"policy": "mos-pp-learning", "model_error": error, "runs": "same"}
             write_simulated_run(campaign, block, **cell)
             write_simulated_run(campaign, block, **cell, learns=False)
         for policy in ("mos", "mos-pp"):

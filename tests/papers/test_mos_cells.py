@@ -187,7 +187,7 @@ def _make(folder: Path, **parameters: object) -> dict[str, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["mos", "mos-pp"])
+@pytest.mark.parametrize("policy", ["mos", "mos-at-once", "mos-pp", "mos-pp-learning"])
 def test_the_real_loop_drives_it(policy: str, tmp_path: Path) -> None:
     extra = _make(tmp_path / "cell", policy=policy)
     journal = read_journal(tmp_path / "cell" / "journal.jsonl")
@@ -195,7 +195,7 @@ def test_the_real_loop_drives_it(policy: str, tmp_path: Path) -> None:
     assert len(journal.steps) == 83  # the first epoch passes before the first decision
     assert not any(step["error"] for step in journal.steps)
     assert sum(bool(step["actions"]) for step in journal.steps) > 10
-    assert ("cospurf_error_A" in extra) == (policy == "mos-pp")
+    assert ("cospurf_error_A" in extra) == (policy.startswith("mos-pp"))
     # Both policies serve more than their initial quarter of the pool could.
     series = json.loads((tmp_path / "cell" / SERIES_FILE).read_text())
     assert extra["A_stage_4_requests_s"] > 3 * series["tenants"]["A"]["requests_s"][0]
@@ -208,7 +208,9 @@ def test_learning_can_be_switched_off() -> None:
     store = SimulatedMicrostores(hosts, paper_stages(1), constants=judge)
     cospurf = PiecewiseLinear({}, "")
     report = {
-        learns: policy_parameters(store, COSPERF.of(policy="mos-pp", learns=learns), cospurf)
+        learns: policy_parameters(
+            store, COSPERF.of(policy="mos-pp-learning", learns=learns), cospurf
+        )
         for learns in (True, False)
     }
     assert "learn" not in report[True]

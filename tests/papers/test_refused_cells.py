@@ -79,7 +79,11 @@ WRONG: list[tuple[Cells[Any], dict[str, Any], str]] = [
     (MOS, {"experiment": "load", "setup": "favors-small"}, "not allowed; allowed: default, static"),
     (MOS, {"experiment": "disks", "ssds": 0, "hdds": 0}, "storage servers need a disk"),
     (MOS, {"experiment": "proxy", "profile": "mine"}, "profile belongs to experiment load, adapta"),
-    (COSPERF, {"policy": "mos", "model_error": 0.1}, "model_error belongs to policy mos-pp: leave"),
+    (
+        COSPERF,
+        {"policy": "mos", "model_error": 0.1},
+        "model_error belongs to policy mos-pp, mos-pp-r",
+    ),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Runs of version 1, which have no kind, parsed as current runs."""
+"""Runs of version 1, which have no kind, and of version 2, parsed as current runs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,25 @@ def test_an_older_run_is_read_as_one_of_its_kind(file):
     assert run.seed == older["seed"]
     cell = cells_of(run.kind, run.ground).check(run.parameters, "run")
     assert cell.model_dump(mode="json") == run.parameters
-    kept = older["parameters"].keys() & run.parameters.keys()
+    kept = older["parameters"].keys() & run.parameters.keys() - {"setup", "policy"}
     assert {name: run.parameters[name] for name in kept} == {
         name: older["parameters"][name] for name in kept
     }
     assert Run.model_validate_json(run.model_dump_json()) == run
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"), [("mos-load", "setup"), ("mos-sim-mos-pp", "policy")]
+)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_older_mos_pp_is_the_learning_one(name, parameter, version):
+    older = json.loads(next(one for one in OLDER if one.stem == name).read_text())
+    assert older["parameters"][parameter] == "mos-pp"
+    if version > 1:
+        older |= {"schema_version": version, "kind": "mos"}
+    run = Run.model_validate(older)
+    assert run.schema_version == 3
+    assert run.parameters[parameter] == ("mos-pp" if version == 3 else "mos-pp-learning")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +60,9 @@ def test_an_older_run_is_read_as_one_of_its_kind(file):
         {"parameters": {"op": "seq", "partitions": 1}},
         {"parameters": 1},
         {"schema_version": 2},
-        {"schema_version": 3, "kind": "dlr"},
+        {"schema_version": 3},
+        {"schema_version": 2, "kind": "mos", "parameters": 1},
+        {"schema_version": 4, "kind": "dlr"},
     ],
     ids=str,
 )

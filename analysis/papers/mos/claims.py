@@ -46,7 +46,10 @@ LABELS = {
     FAVORS_LARGE: "FavorsLarge",
     STATIC: "Static",
     MOS: "MOS",
+    "mos-at-once": "MOS, at once",
     MOS_PP: "MOS++",
+    "mos-pp-resource": "MOS++ by resource",
+    "mos-pp-learning": "MOS++ that learns",
 }
 """Setups with their names in the paper, in the paper's order."""
 

@@ -469,17 +469,19 @@ def divided(parameters: MosCell, pool: MicrostorePool, testbed: str) -> Division
 def _unfit(parameters: MosCell, pool: MicrostorePool) -> str | None:
     """Return why a cell does not fit a pool of machines or of shares; None if it fits."""
     if not pool.machines:
-        if not isinstance(parameters, TwoStores) or parameters.setup != "mos":
+        if not isinstance(parameters, TwoStores) or not parameters.assigns_machines:
             return None
         return (
-            "the setup mos assigns whole machines, and the pool has none: the spec needs "
-            "pool.machine, as in testbed/specs/mos-machines.yaml"
+            f"the setup {parameters.setup} assigns whole machines, and the pool has none: the "
+            "spec needs pool.machine, as in testbed/specs/mos-machines.yaml"
         )
-    if isinstance(parameters, TwoStores) and parameters.setup in ("static", "mos"):
+    if isinstance(parameters, TwoStores) and (
+        parameters.setup == "static" or parameters.assigns_machines
+    ):
         return None
     return (
         "the pool consists of whole machines (pool.machine), which only load and adaptation with "
-        "the setups static and mos can use"
+        "the setups static, mos and mos-at-once can use"
     )
 
 
@@ -513,7 +515,7 @@ def _problem(division: Division, pool: MicrostorePool, bounded: bool) -> str | N
 
 def controller_parameters(parameters: TwoStores, pool: Share) -> dict[str, Any]:
     """Return the parameters of MOS, which has no SLAs, or of MOS++ on a pool."""
-    if parameters.setup == "mos":
+    if parameters.assigns_machines:
         return {}
     bandwidth = {"bandwidth_mb_s": parameters.bandwidth_sla_mb_s, "per_worker": True}
     return {

@@ -40,7 +40,7 @@ def own(parameters: MosCell) -> tuple[str, ...]:
     if not isinstance(parameters, TwoStores):
         return ()
     points = (_points(parameters.profile),)  # refuses an unknown profile in any setup
-    if parameters.setup == "mos-pp":
+    if parameters.plans:
         return (_folder(parameters.setup), *points)
     return (_folder(parameters.setup),) if parameters.controlled else ()
 

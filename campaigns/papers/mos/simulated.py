@@ -31,7 +31,7 @@ from controllers.loop import EXIT_STOPPED, Loop, LoopPlan
 from controllers.microstores.performance import CURVES, PiecewiseLinear
 from controllers.registry import code_hash, create, find, refuse_unoffered
 from controllers.saved import Saved
-from schemas.cells.mos import COSPERF, Modelled, PerfCell
+from schemas.cells.mos import COSPERF, LearntModel, Modelled, PerfCell
 from schemas.errors import HotbedError
 from schemas.run import Run
 from testbed.simulated.clock import SimulatedClock
@@ -52,7 +52,8 @@ CONFIGURATIONS = 12
 
 # Approximate seconds of a cell.
 FIXED_S = 1.5
-EPOCH_S = {"static": 0.005, "mos": 0.012, "mos-pp": 0.02}
+EPOCH_S = {"static": 0.005, "mos": 0.012, "mos-at-once": 0.012}
+MODELLED_EPOCH_S = 0.02
 
 
 def make(job: Job, folder: Path) -> Run:
@@ -79,7 +80,7 @@ def make(job: Job, folder: Path) -> Run:
     series = store.series() | {"minutes": parameters.minutes}
     (folder / SERIES_FILE).write_text(json.dumps(series) + "\n")
     numbers = averages(series)
-    if parameters.policy == "mos-pp":
+    if isinstance(parameters, Modelled):
         numbers |= errors(cospurf, judge, pool, job.seed)
     return write_cell(folder, job, numbers, phases)
 
@@ -165,7 +166,8 @@ def policy_parameters(
     result on an idle pool, as a latency (A, B) or a bandwidth per worker (C, D)."""
     if not isinstance(parameters, Modelled):
         return {}
-    learning = {} if parameters.learns else {"learn": 0.0}
+    blind = isinstance(parameters, LearntModel) and not parameters.learns
+    learning = {"learn": 0.0} if blind else {}
     return learning | {
         "model": cospurf.to_json(),
         "tenants": {
@@ -228,4 +230,5 @@ def errors(
 def planned_s(parameters: PerfCell) -> float:
     """Return the estimated seconds of a cell."""
     epochs = 60 * parameters.minutes / parameters.epoch_s
-    return FIXED_S + epochs * EPOCH_S[parameters.policy] * (1 + 0.3 * (parameters.pools - 1))
+    epoch_s = EPOCH_S.get(parameters.policy, MODELLED_EPOCH_S)
+    return FIXED_S + epochs * epoch_s * (1 + 0.3 * (parameters.pools - 1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -210,11 +211,21 @@ def _moved(old: Resources, new: Resources) -> int:
 def even_start(
     hosts: Sequence[SimulatedHost], stores: Sequence[str], part: float
 ) -> dict[str, str]:
-    """Deal machines out in turns, equally many to each microstore: a part of them, of all sizes.
+    """Deal a part of the machines out in turns, equally many to each microstore.
 
-    Algorithm 1 starts with the same amount for each, "conservatively".
+    Algorithm 1 starts with the same amount of resources for each, "conservatively". So machines of
+    one kind are dealt out first, one to each microstore, in rounds of all sizes.
     """
-    order = sorted(hosts, key=lambda host: (-host.cores, -host.network, host.name))
-    count = int(part * len(order) / len(stores)) * len(stores)
-    dealt = [order[index * len(order) // count] for index in range(count)]
-    return {host.name: stores[index % len(stores)] for index, host in enumerate(dealt)}
+    order = sorted(hosts, key=lambda host: (-host.cores, -host.network, -host.ssds, host.name))
+    each, many = int(part * len(order) / len(stores)), len(stores)
+    rounds = []
+    for _, kind in groupby(order, key=lambda host: host.holds):
+        alike = list(kind)
+        rounds += [alike[at : at + many] for at in range(0, len(alike) - many + 1, many)]
+    if len(rounds) >= each:
+        rounds = [rounds[index * len(rounds) // each] for index in range(each)]
+    else:
+        used = {host.name for one in rounds for host in one}
+        rounds.append([host for host in order if host.name not in used])
+    dealt = [host for one in rounds for host in one][: each * many]
+    return {host.name: stores[index % many] for index, host in enumerate(dealt)}

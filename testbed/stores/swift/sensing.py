@@ -19,13 +19,17 @@ from testbed.stores.swift.cluster import (
 )
 
 _NUMBER, _TIME, _CPU, _NET, _BUSY = range(5)  # of a slot
+SLOTS = 100
+"""Time slots of an epoch, each 1 % of it (MOS, section 6, footnote 2)."""
+
 Sums = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Interval:
     """A node over an interval of `seconds`: cores used by group, bytes per second that its
-    interface received and sent, its busiest disk (0 to 1); the same by slot; sums by tenant."""
+    interface received and sent, its busiest disk (0 to 1); the same by slot, 1 % of the interval or
+    a slot of the daemon if that is longer; sums by tenant."""
 
     seconds: float
     cores: Mapping[str, float] = field(default_factory=dict)
@@ -42,7 +46,8 @@ def interval_of(before: Mapping[str, Any], now: Mapping[str, Any]) -> Interval |
     first, slots = before["slots"][-1], now["slots"]
     if slots[0][_NUMBER] <= first[_NUMBER]:
         return None
-    line = [first, *slots]
+    each = max(1, round(len(slots) / SLOTS))
+    line = [first, *slots][::-each][::-1]
     fine = tuple(one for old, new in pairwise(line) if (one := _between(old, new)))
     whole = _between(first, slots[-1])
     if whole is None:

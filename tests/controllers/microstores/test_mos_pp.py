@@ -1,5 +1,6 @@
-"""Algorithm 2: each branch, reachable SLAs, and the limits of the pool. `FakeMicrostores.act`
-refuses every action beyond the available resources."""
+"""MOS++ and its variants: each branch, reachable SLAs, and the limits of the pool.
+`FakeMicrostores.act` refuses every action beyond the available resources. Most tests are about
+mos-pp-learning, which has all branches; test_mos_transcribed.py holds the others to the listing."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ from testbed.stores.microstores import (
 from tests.errors import raises
 
 
-def policy(**parameters):
-    return create(find("mos-pp"), with_model(**parameters), 1)
+def policy(name="mos-pp-learning", **parameters):
+    return create(find(name), with_model(**parameters), 1)
 
 
 def settle(store, made, epochs):
@@ -170,7 +171,7 @@ def test_what_exceeds_its_sla_gives_back_what_the_plan_does_not_have():
 
 def test_without_a_model_it_goes_by_single_containers():
     tenants = {"web": {"workload": "A", "sla": {"latency_ms": 90}}}
-    made = create(find("mos-pp"), {"tenants": tenants}, 1)
+    made = create(find("mos-pp-learning"), {"tenants": tenants}, 1)
     observation = seen((BUSY, NO), (CALM, NO), web=web(0.12))
     stores = observation.microstores.stores
     spare = replace(stores[1], resources=Resources(0.1, 0.1, 2.5e6, 0, 1))
@@ -214,11 +215,11 @@ def test_a_model_that_is_wrong_is_corrected(factor):
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), min_size=1, max_size=5),
-    st.booleans(),
+    st.sampled_from(["mos-pp", "mos-pp-resource", "mos-pp-learning"]),
 )
-def test_whatever_comes_the_pool_is_kept(loads, reclaim):
+def test_whatever_comes_the_pool_is_kept(loads, name):
     store = two(lambda n: dict(zip(("web", "video"), loads[n % len(loads)], strict=True)))
-    settle(store, policy(reclaim=reclaim), 8)
+    settle(store, policy(name), 8)
     for held in store.stores.values():
         assert Resources(0.1, 0.1, 2.5e6, 0, 0).within(held)
         assert held.ssds + held.hdds >= 1

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.simulated.cosperf.demand import Stations, needs, response, servers, solve
-from testbed.simulated.cosperf.holdings import Holdings
+from testbed.simulated.cosperf.holdings import Holdings, even_start
 from testbed.simulated.cosperf.machines import (
     CLASSES,
     GBIT,
@@ -148,6 +148,18 @@ def test_containers_fit_the_machines(first, second):
 def _two(costs: ReconfigurationCosts) -> Holdings:
     hosts = [SimulatedHost(f"h{index}", 8, GBIT, 0, 3) for index in range(4)]
     return Holdings(hosts, ("x", "y"), {"h0": "x", "h1": "y"}, costs)
+
+
+@pytest.mark.parametrize(("part", "each"), [(0.25, 3), (1.0, 12)])
+@pytest.mark.parametrize("seed", range(5))
+def test_microstores_begin_with_the_same_amount(seed: int, part: float, each: int) -> None:
+    """Section 5: the same amount for each, conservatively; of all machines, as many for each."""
+    hosts = paper_pool(seed)
+    start = even_start(hosts, "ABCD", part)
+    held = [[host for host in hosts if start.get(host.name) == store] for store in "ABCD"]
+    assert [len(one) for one in held] == [each] * 4
+    if part < 1:
+        assert len({total(one) for one in held}) == 1
 
 
 def test_what_is_added_serves_when_it_is_ready_and_what_is_taken_is_gone_at_once():

@@ -254,6 +254,21 @@ def test_utilization_is_of_the_share(tmp_path):
         store.sense(frozenset({MICROSTORES}))
 
 
+@pytest.mark.parametrize(("epoch_s", "slots"), [(12, 48), (25, 100), (180, 102)])
+def test_a_slot_is_a_hundredth_of_the_epoch(epoch_s, slots):
+    """MOS, section 6, footnote 2; the daemon's slots of 0.25 s are the shortest."""
+    count = 4 * epoch_s
+    now = {
+        "slots": [[n, n / 4, {"proxy": n / 8}, [0, 0], []] for n in range(1, count + 1)],
+        "tenants": {},
+    }
+    found = sensing.interval_of(answer(0, 0.0, cpu={"proxy": 0.0}), now)
+    assert found is not None
+    assert len(found.slots) == slots
+    assert {one.seconds for one in found.slots} == {0.25 * max(1, round(count / 100))}
+    assert all(one.cores["proxy"] == pytest.approx(0.5) for one in found.slots)
+
+
 def test_a_daemon_that_started_anew_counts_from_nothing():
     assert sensing.interval_of(answer(9, 10.0), answer(1, 11.0)) is None
     old, new = accesslog.Sums(), accesslog.Sums()

@@ -1,0 +1,1 @@
+"""MOS++ that corrects its model by measurements, and changes with care."""

@@ -1,0 +1,1 @@
+"""MOS++ with fine-tuning of every resource for itself."""
