@@ -95,6 +95,7 @@ def plan_disturbance(
     mix: str | None = None,
     spread: float | None = None,
     mix_by_size: bool = False,
+    design: tuple[int, int] | None = None,
 ) -> DisturbancePlan:
     """Return the plan of one cell.
 
@@ -112,6 +113,7 @@ def plan_disturbance(
         spread: 0 to 1.
         mix_by_size: a mix is a hotspot on files of the paper's size instead of an offered load;
             the files must have been laid out as large (the role fio, `fio_file_bytes`).
+        design: seed and block of a `balanced` design of heterogeneity's nodes, instead of `seed`.
 
     Raises:
         UserError: the parameters do not fit the testbed or each other.
@@ -128,7 +130,10 @@ def plan_disturbance(
                 allowed=f"1 to {len(names)}",
             )
         if scenario == "heterogeneity":
-            stretches = (_hotspots(0.0, draw.sample(names, hot_nodes)),)
+            chosen = (
+                balanced(names, hot_nodes, *design) if design else draw.sample(names, hot_nodes)
+            )
+            stretches = (_hotspots(0.0, chosen),)
         else:
             stretches = _moves(draw, names, hot_nodes, move_every_s, duration_s)
     elif scenario == "mix":
@@ -144,6 +149,22 @@ def plan_disturbance(
         raise not_allowed("scenario", scenario, "none, heterogeneity, interference, mix or spread")
     size = MIX_FILE_BYTES[mix] if scenario == "mix" and mix_by_size and mix else None
     return DisturbancePlan(scenario, seed, names, stretches, size)
+
+
+def balanced(names: Sequence[str], count: int, seed: int, block: int) -> list[str]:
+    """Return the hot nodes of a block in a design in which all nodes are hot equally often: after
+    any number of blocks, the numbers of two nodes differ by at most one. The design deals nodes
+    from one random order of all of them after the other."""
+    draw = random.Random(f"balanced/{seed}")
+    left: list[str] = []
+    for _ in range(block + 1):
+        chosen, left = left[:count], left[count:]
+        if len(chosen) < count:
+            order = draw.sample(names, len(names))
+            order.sort(key=chosen.__contains__)  # no node twice in a block
+            missing = count - len(chosen)
+            chosen, left = chosen + order[:missing], order[missing:]
+    return chosen
 
 
 def _hotspots(t_s: float, names: Sequence[str]) -> DisturbanceStretch:

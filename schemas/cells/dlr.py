@@ -77,10 +77,13 @@ class DlrCell(CellParameters):
 
 
 class Disturbed(DlrCell):
-    """Cell with fio on some nodes: on `hot_nodes`, or on a share of them."""
+    """Cell with fio on some nodes: on `hot_nodes`, or on a share of them. `hot_design`: seed of
+    a design in which heterogeneity makes all nodes hot equally often over blocks; None draws each
+    block's nodes from the block's seed."""
 
     hot_nodes: int | None = Field(default=None, ge=1, le=10_000)
     hot_share: float | None = Field(default=None, gt=0, le=1)
+    hot_design: int | None = Field(default=None, ge=0, lt=2**32)
     move_every_s: float = Field(default=90, gt=0, le=86400)
 
     @model_validator(mode="before")

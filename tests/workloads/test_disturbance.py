@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -44,6 +45,37 @@ def test_the_planned_number_of_nodes_is_hot_at_any_time(
         assert len(drawn.at(t_s).hot) == hot
         assert drawn.at(t_s).hot <= set(nodes)
         assert set(drawn.at(t_s).loads.values()) == {None}
+
+
+@given(seeds, st.integers(2, 12), st.data())
+def test_a_balanced_design_makes_nodes_hot_equally_often(
+    design: int, count: int, data: st.DataObject
+) -> None:
+    nodes = tuple(f"n{index}" for index in range(count))
+    hot = data.draw(st.integers(1, count))
+    times = Counter(dict.fromkeys(nodes, 0))
+    for block in range(12):
+        cells = [
+            plan(
+                scenario="heterogeneity",
+                nodes=nodes,
+                hot_nodes=hot,
+                design=(design, block),
+                seed=seed,
+            )
+            for seed in (1, 2)
+        ]
+        assert cells[0].at(0).hot == cells[1].at(0).hot, "the block's seed does not matter"
+        assert len(cells[0].at(0).hot) == hot
+        times.update(cells[0].at(0).hot)
+        assert max(times.values()) - min(times.values()) <= 1
+
+
+def test_blocks_of_a_balanced_design_differ() -> None:
+    sets = [
+        plan(scenario="heterogeneity", design=(1, block)).at(0).hot for block in range(0, 40, 2)
+    ]
+    assert len(set(sets)) > 10
 
 
 @given(seeds, st.floats(1, 40))

@@ -33,8 +33,10 @@ def disturbance_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbanceP
     """Return the plan of loads by node and time, the same for every controller of the block.
     Open-loop writes are the load themselves, so their plan is empty."""
     parameters = setting.parameters
-    scenario, every_s = "none", setting.duration_s
+    scenario, every_s, design = "none", setting.duration_s, None
     if isinstance(parameters, Disturbed):
+        if parameters.hot_design is not None:
+            design = (parameters.hot_design, setting.block)
         scenario, every_s = parameters.scenario, parameters.move_every_s * setting.time_scale
     return plan_disturbance(
         cast("Scenario", scenario),
@@ -45,6 +47,7 @@ def disturbance_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbanceP
         move_every_s=every_s,
         mix=parameters.mix if isinstance(parameters, Mixed) else None,
         spread=parameters.spread if isinstance(parameters, SpreadBench) else None,
+        design=design,
     )
 
 
