@@ -8,17 +8,20 @@ import (
 
 // collaborative probes for all pending writes together: 2k servers for k writes. The k least loaded
 // servers take one write each (section III.B, figure 5). Servers with cached loads in the answers
-// are candidates too. A chosen server that is a write's home keeps that write.
+// are candidates too: the freshest load of a server counts. A chosen server that is a write's home
+// keeps that write.
 type collaborative struct {
 	base
 	marks   marks
 	ranked  []ranked
+	places  []int32 // by server: 1 + its index in ranked; -1: not a candidate; 0: unknown
 	pending []int32 // writes not placed yet
 }
 
 // ranked is a candidate.
 type ranked struct {
 	load   float64
+	age    time.Duration
 	server Server
 	probe  int32 // -1: a cached load
 	taken  bool
@@ -118,24 +121,34 @@ func (s *collaborative) Place(_ time.Duration, writes []Write, probes []Probe,
 // rank collects the candidates, least loaded first. At equal loads the earlier probe comes first.
 func (s *collaborative) rank(probes []Probe, readings, cached []Reading) {
 	s.ranked = s.ranked[:0]
+	if s.places == nil {
+		s.places = make([]int32, s.servers)
+	}
 	for i := range probes {
 		// A server's own answer is better than another server's cached load of it.
-		s.marks.set(probes[i].Server)
+		s.places[probes[i].Server] = -1
 		if i < len(readings) && readings[i].Answered {
-			s.ranked = append(s.ranked, ranked{readings[i].Load, probes[i].Server, int32(i), false})
+			s.ranked = append(s.ranked, ranked{readings[i].Load, 0, probes[i].Server, int32(i), false})
 		}
 	}
 	for i := range cached {
-		if c := &cached[i]; c.Answered && !s.marks.has(c.Server) {
-			s.marks.set(c.Server)
-			s.ranked = append(s.ranked, ranked{c.Load, c.Server, -1, false})
+		c := &cached[i]
+		if !c.Answered {
+			continue
+		}
+		switch at := s.places[c.Server]; {
+		case at == 0:
+			s.ranked = append(s.ranked, ranked{c.Load, c.Age, c.Server, -1, false})
+			s.places[c.Server] = int32(len(s.ranked))
+		case at > 0 && c.Age < s.ranked[at-1].age:
+			s.ranked[at-1].load, s.ranked[at-1].age = c.Load, c.Age
 		}
 	}
 	for i := range probes {
-		s.marks.clear(probes[i].Server)
+		s.places[probes[i].Server] = 0
 	}
 	for i := range s.ranked {
-		s.marks.clear(s.ranked[i].server)
+		s.places[s.ranked[i].server] = 0
 	}
 	slices.SortStableFunc(s.ranked, func(a, b ranked) int { return cmp.Compare(a.load, b.load) })
 }

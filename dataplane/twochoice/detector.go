@@ -10,8 +10,8 @@ import (
 // answers probes, preassigns expected writes (III.C), and caches for a while what schedulers report
 // about other servers (III.B).
 //
-// A write goes Probe - Settle - Begin - End: Settle reports the scheduler's decision, Begin the
-// arrival of the data. Either call may never come; the preassignment then expires.
+// A write goes Probe - Settle - Begin - End: Settle applies the scheduler's decision, Begin records
+// the arrival of the data. Either call may never come; the preassignment then expires.
 type Detector struct {
 	p          Parameters
 	self       Server
@@ -27,7 +27,7 @@ type Detector struct {
 	first, count int
 	head         Ticket // ticket of the first
 
-	cache     []remembered
+	cache     []cachedLoad
 	latencies *latencies
 }
 
@@ -42,14 +42,13 @@ const (
 type reservation struct {
 	until  time.Duration
 	amount float64
-	full   float64 // load of the whole write
 	bin    int32
 	state  state
 }
 
-type remembered struct {
+type cachedLoad struct {
 	reading Reading
-	at      time.Duration
+	at      time.Duration // of the server's answer
 }
 
 // NewDetector returns the detector of a server with nothing in flight and the first ticket, above 0.
@@ -88,18 +87,12 @@ func (d *Detector) Probe(now time.Duration, bytes int64, cached []Reading) (Read
 	}
 	if d.p.Scheduler.Preassigns() {
 		bin := d.acceptance.bin(load)
-		full := float64(bytes)
-		if d.p.Metric == Operations {
-			full = 1
-		}
-		amount := d.acceptance.at(bin) * full
-		d.expected += amount
-		r.Ticket = d.reserve(reservation{until: d.now + time.Duration(d.p.Preassign.Lifetime),
-			amount: amount, full: full, bin: int32(bin), state: reserved})
+		r.Ticket = d.reserve(reservation{amount: d.acceptance.at(bin) * d.p.Metric.of(bytes), bin: int32(bin), state: reserved})
 	}
 	if d.p.Scheduler.Shares() {
 		for i := range d.cache {
-			if c := &d.cache[i]; d.now-c.at <= time.Duration(d.p.CacheLifetime) {
+			c := d.cache[i]
+			if c.reading.Age = d.now - c.at; c.reading.Age <= time.Duration(d.p.CacheLifetime) {
 				cached = append(cached, c.reading)
 			}
 		}
@@ -107,24 +100,42 @@ func (d *Detector) Probe(now time.Duration, bytes int64, cached []Reading) (Read
 	return r, cached
 }
 
-// Settle applies the scheduler's decision for a ticket: the whole write is expected until its data
-// comes, or nothing. P(load) learns from the decision. A ticket that is 0 or expired has no effect.
-func (d *Detector) Settle(now time.Duration, t Ticket, chosen bool) {
+// Settle applies the scheduler's decision for a ticket: a write of this many bytes is expected until
+// its data comes, or with 0 bytes nothing. P(load) learns from the decision. An expired ticket has no
+// effect. A server that is chosen without a ticket, by a remembered load, expects the write under the
+// returned ticket.
+func (d *Detector) Settle(now time.Duration, t Ticket, bytes int64) Ticket {
 	d.advance(now)
-	r := d.of(t)
-	if r == nil || r.state != reserved {
-		return
+	if t == 0 {
+		if bytes == 0 || !d.p.Scheduler.Preassigns() {
+			return 0
+		}
+		return d.reserve(reservation{amount: d.p.Metric.of(bytes), state: assigned})
 	}
-	d.acceptance.learn(int(r.bin), chosen)
+	r := d.of(t)
+	if r == nil || r.state == gone {
+		return t
+	}
+	if r.state == reserved {
+		d.acceptance.learn(int(r.bin), bytes > 0)
+	}
 	d.expected -= r.amount
-	if !chosen {
+	if bytes == 0 {
 		r.state, r.amount = gone, 0
 		d.trim()
-		return
+		return t
 	}
-	r.state, r.amount = assigned, r.full
+	r.state, r.amount = assigned, d.p.Metric.of(bytes)
 	d.expected += r.amount
 	r.until = d.now + time.Duration(d.p.Preassign.Lifetime)
+	return t
+}
+
+// Expects reports whether a ticket's write is still expected.
+func (d *Detector) Expects(now time.Duration, t Ticket) bool {
+	d.advance(now)
+	r := d.of(t)
+	return r != nil && r.state != gone
 }
 
 // Begin records that an operation arrived: its preassigned load is now in flight. If Settle did not
@@ -160,8 +171,8 @@ func (d *Detector) Add(operations, bytes int64) {
 	d.bytes += bytes
 }
 
-// Remember caches what a scheduler learned about other servers (section III.B, figure 5c). The cache
-// lifetime starts at this call, by this server's own clock.
+// Remember caches loads of other servers that a scheduler passed on (section III.B, figure 5c). Of
+// several loads of a server the freshest stays. Ages count by this server's own clock.
 func (d *Detector) Remember(now time.Duration, readings []Reading) {
 	d.advance(now)
 	if d.p.CacheSize == 0 || !d.p.Scheduler.Shares() {
@@ -173,14 +184,18 @@ func (d *Detector) Remember(now time.Duration, readings []Reading) {
 			continue
 		}
 		r.Ticket = 0 // the ticket belongs to the probing scheduler
-		at := slices.IndexFunc(d.cache, func(c remembered) bool { return c.reading.Server == r.Server })
+		answered := d.now - r.Age
+		at := slices.IndexFunc(d.cache, func(c cachedLoad) bool { return c.reading.Server == r.Server })
+		if at >= 0 && d.cache[at].at > answered {
+			continue
+		}
 		if at < 0 && len(d.cache) >= d.p.CacheSize {
 			at = 0
 		}
 		if at >= 0 { // the oldest reading is the first
 			d.cache = slices.Delete(d.cache, at, at+1)
 		}
-		d.cache = append(d.cache, remembered{r, d.now})
+		d.cache = append(d.cache, cachedLoad{r, answered})
 	}
 }
 
@@ -219,7 +234,10 @@ func (d *Detector) drop() {
 	d.head++
 }
 
+// reserve expects a reservation's amount for a lifetime.
 func (d *Detector) reserve(r reservation) Ticket {
+	d.expected += r.amount
+	r.until = d.now + time.Duration(d.p.Preassign.Lifetime)
 	if d.count == len(d.reservations) {
 		grown := make([]reservation, max(8, 2*len(d.reservations))) // a power of two
 		for i := range d.count {

@@ -31,13 +31,13 @@ func TestPreassignmentIsTheExpectationUntilItIsDecided(t *testing.T) { // III.C
 	if second.Load != 1100 || d.Load() != 1200 || second.Ticket == first.Ticket {
 		t.Fatalf("reported %v, and then the load is %g", second, d.Load())
 	}
-	d.Settle(0, first.Ticket, false)
-	d.Settle(0, first.Ticket, true) // repeated
-	d.Settle(0, 1<<40, false)       // of a former life
+	d.Settle(0, first.Ticket, 0)
+	d.Settle(0, first.Ticket, 400) // repeated
+	d.Settle(0, 1<<40, 0)          // of a former life
 	if d.Load() != 1100 {
 		t.Fatalf("after a no the load is %g", d.Load())
 	}
-	d.Settle(0, second.Ticket, true)
+	d.Settle(0, second.Ticket, 400)
 	if d.Load() != 1400 {
 		t.Fatalf("after a yes the load is %g", d.Load())
 	}
@@ -93,7 +93,7 @@ func TestWhatIsExpectedIsTheSumOfWhatIsOpen(t *testing.T) {
 					inFlight = append(inFlight, 1000)
 					all = slices.Delete(all, i, i+1)
 				} else if yes := n == 5; !one.yes && one.until > now {
-					d.Settle(now, one.ticket, yes)
+					d.Settle(now, one.ticket, map[bool]int64{true: 1000}[yes])
 					if one.yes, one.amount, one.until = yes, full, now+lifetime; !yes {
 						all = slices.Delete(all, i, i+1)
 					}

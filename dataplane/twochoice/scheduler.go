@@ -3,6 +3,7 @@ package twochoice
 import (
 	"errors"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -35,6 +36,8 @@ type Reading struct {
 	Load float64
 	// Latency is the expected latency of a write (Prequal); 0 if unknown.
 	Latency time.Duration
+	// Age is the time since the server's answer.
+	Age time.Duration
 	// Ticket identifies the preassignment.
 	Ticket Ticket
 }
@@ -42,9 +45,17 @@ type Reading struct {
 // Placement is the destination of a write.
 type Placement struct {
 	Server Server
-	// Probe is the index of the probe for the write's ticket, or -1 if there is none. A probe in no
-	// placement was not chosen; its server must be informed (Detector.Settle).
+	// Probe is the index of the probe for the write's ticket, or -1 if there is none.
 	Probe int32
+}
+
+// Decision informs a server about a placement (section III.C).
+type Decision struct {
+	Server Server
+	// Ticket identifies the preassignment; 0 if the write was placed without a probe.
+	Ticket Ticket
+	// Write is the index of the write that the server gets, -1 if it was not chosen.
+	Write int32
 }
 
 // Stats counts what a scheduler did.
@@ -89,6 +100,12 @@ type Scheduler interface {
 	// holds loads of further servers that servers added to their answers.
 	Place(now time.Duration, writes []Write, probes []Probe, readings, cached []Reading,
 		into []Placement) []Placement
+	// Decide returns the decisions after a Place, one for each probe and one for each write that was
+	// placed without a probe, and the loads that go to the same servers (section III.B): the loads of
+	// all probed servers, with the writes just placed. It returns nothing if servers neither preassign
+	// nor share. A write on NoServer was given up. `into` and `loads` are overwritten.
+	Decide(writes []Write, probes []Probe, readings []Reading, placed []Placement, into []Decision,
+		loads []Reading) ([]Decision, []Reading)
 	// Stats returns the counts so far.
 	Stats() Stats
 }
@@ -159,6 +176,47 @@ func (b *base) home(w *Write) Placement {
 		b.stats.Blind++
 	}
 	return b.place(w, w.Home, -1)
+}
+
+// Decide implements Scheduler.
+func (b *base) Decide(writes []Write, probes []Probe, readings []Reading, placed []Placement, into []Decision,
+	loads []Reading) ([]Decision, []Reading) {
+	into, loads = into[:0], loads[:0]
+	shares := b.p.Scheduler.Shares()
+	if !shares && !b.p.Scheduler.Preassigns() {
+		return into, loads
+	}
+	for i := range readings {
+		into = append(into, Decision{probes[i].Server, readings[i].Ticket, -1})
+	}
+	if shares {
+		loads = append(loads, readings...)
+	}
+	for i, one := range placed {
+		w, at := &writes[i], int(one.Probe)
+		switch {
+		case one.Server == NoServer || b.small(w):
+			continue
+		case at >= 0:
+			into[at].Write = int32(i)
+		default:
+			into = append(into, Decision{one.Server, 0, int32(i)})
+			at = slices.IndexFunc(loads, func(r Reading) bool { return r.Server == one.Server })
+		}
+		if shares && at >= 0 {
+			loads[at].Load += b.p.Metric.of(w.Bytes)
+			loads[at].InFlight++
+		}
+	}
+	return into, loads
+}
+
+// of returns the load of a write of this many bytes.
+func (m Metric) of(bytes int64) float64 {
+	if m == Operations {
+		return 1
+	}
+	return float64(bytes)
 }
 
 // unanswered counts probes without an answer.

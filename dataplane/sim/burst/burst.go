@@ -119,8 +119,6 @@ type model struct {
 	core twochoice.Parameters
 
 	half, service, link time.Duration
-	informs             bool // servers learn the decisions
-	shares              bool // servers also learn others' loads
 	latencies           bool // servers know the durations of their writes
 
 	servers   []server
@@ -150,7 +148,8 @@ type node struct {
 	readings     []twochoice.Reading
 	cached       []twochoice.Reading
 	placed       []twochoice.Placement
-	chosen       []bool // by probe
+	decisions    []twochoice.Decision
+	loads        []twochoice.Reading // that go with the decisions
 }
 
 // Kinds of events.
@@ -167,8 +166,6 @@ func newModel(p Parameters) (*model, error) {
 	m := &model{
 		p: p, k: sim.New(), core: p.core(),
 		half: sim.Seconds(p.Trip / 2), service: sim.Seconds(p.Service), link: sim.Seconds(p.Link),
-		shares:    p.Scheduler.Shares(),
-		informs:   p.Scheduler.Shares() || p.Scheduler.Preassigns(),
 		latencies: p.Scheduler == twochoice.Prequal,
 		servers:   make([]server, p.Servers), detectors: make([]*twochoice.Detector, p.Servers),
 		order: make([]int32, p.Servers), nodes: make([]node, p.nodes()),
@@ -203,7 +200,6 @@ func (m *model) layOut() {
 	}
 	probes := make([]twochoice.Probe, each*m.p.Processes)
 	readings := make([]twochoice.Reading, each*m.p.Processes)
-	chosen := make([]bool, each*m.p.Processes)
 	placed := make([]twochoice.Placement, m.p.Processes)
 	for i := range m.nodes {
 		first := i * m.p.PerNode
@@ -212,7 +208,7 @@ func (m *model) layOut() {
 		m.nodes[i] = node{
 			first: first, count: count,
 			probes: probes[low:low:high], readings: readings[low:low:high],
-			chosen: chosen[low:low:high], placed: placed[first : first : first+count],
+			placed: placed[first : first : first+count],
 		}
 	}
 }
@@ -308,41 +304,45 @@ func (m *model) probe(now time.Duration, i int) {
 	m.k.Post(now+m.half, m, answered<<32|uint64(i))
 }
 
-// place decides the destinations of a node's writes, and sends the writes one after the other.
+// place decides the destinations of a node's writes, sends the decisions, and then the writes one
+// after the other.
 func (m *model) place(now time.Duration, i int) {
 	n := &m.nodes[i]
 	writes := m.writes[n.first : n.first+n.count]
-	n.placed = m.scheduler(i).Place(now, writes, n.probes, n.readings, n.cached, n.placed[:0])
-	n.chosen = n.chosen[:len(n.probes)]
-	clear(n.chosen)
+	s := m.scheduler(i)
+	n.placed = s.Place(now, writes, n.probes, n.readings, n.cached, n.placed[:0])
+	n.decisions, n.loads = s.Decide(writes, n.probes, n.readings, n.placed, n.decisions, n.loads)
+	if len(n.decisions) > 0 {
+		m.round.Messages.Decisions += int64(len(n.decisions))
+		m.k.Post(now+m.half, m, informed<<32|uint64(i))
+	}
 	for j, placed := range n.placed {
 		at := n.first + j
 		m.targets[at], m.tickets[at] = placed.Server, 0
 		if probe := placed.Probe; probe >= 0 {
-			n.chosen[probe] = true
 			m.tickets[at] = n.readings[probe].Ticket
 		}
 		n.free = max(n.free, now) + m.link
 		m.k.Post(n.free+m.half, m, came<<32|uint64(at))
 	}
 	m.round.Messages.Writes += int64(len(n.placed))
-	if m.informs {
-		m.round.Messages.Decisions += int64(len(n.probes))
-		m.k.Post(now+m.half, m, informed<<32|uint64(i))
-	}
 }
 
-// inform reports the decision and the other loads to the probed servers.
+// inform gives the decisions and the loads to the servers.
 func (m *model) inform(now time.Duration, i int) {
 	n := &m.nodes[i]
 	// Cached loads are useless once the whole burst has probed, and expire before the next burst:
 	// then the report to servers is skipped.
-	remember := m.shares && (m.unprobed > 0 || time.Duration(m.core.CacheLifetime) >= gap)
-	for j, p := range n.probes {
-		d := m.detector(p.Server, now)
-		d.Settle(now, n.readings[j].Ticket, n.chosen[j])
+	remember := m.unprobed > 0 || time.Duration(m.core.CacheLifetime) >= gap
+	for _, one := range n.decisions {
+		d := m.detector(one.Server, now)
+		if one.Write < 0 {
+			d.Settle(now, one.Ticket, 0)
+		} else {
+			m.tickets[n.first+int(one.Write)] = d.Settle(now, one.Ticket, WriteBytes)
+		}
 		if remember {
-			d.Remember(now, n.readings)
+			d.Remember(now, n.loads)
 		}
 	}
 }

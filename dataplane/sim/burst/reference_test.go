@@ -189,27 +189,25 @@ func (r *plain) decide(i int, probes []twochoice.Probe, readings, cached []twoch
 	m, n := r.m, &r.m.nodes[i]
 	writes := m.writes[n.first : n.first+n.count]
 	placed := r.planners[i].Place(r.now, writes, probes, readings, cached, nil)
-	chosen := map[int32]bool{}
-	free := r.now
-	for j, p := range placed {
-		ticket := twochoice.Ticket(0)
-		if p.Probe >= 0 {
-			chosen[p.Probe] = true
-			ticket = readings[p.Probe].Ticket
-		}
-		free += m.link
-		r.messages.Writes++
-		r.at(free+m.half, func() { r.data(n.begun, writes[j], p.Server, ticket) })
-	}
-	for j, p := range probes {
-		if !m.core.Scheduler.Preassigns() && !m.core.Scheduler.Shares() {
-			break
-		}
+	tickets := make([]twochoice.Ticket, len(writes))
+	decisions, loads := r.planners[i].Decide(writes, probes, readings, placed, nil, nil)
+	for _, one := range decisions {
 		r.messages.Decisions++
 		r.at(r.now+m.half, func() {
-			r.detectors[p.Server].Settle(r.now, readings[j].Ticket, chosen[int32(j)])
-			r.detectors[p.Server].Remember(r.now, readings)
+			d := r.detectors[one.Server]
+			d.Remember(r.now, loads)
+			if one.Write < 0 {
+				d.Settle(r.now, one.Ticket, 0)
+			} else {
+				tickets[one.Write] = d.Settle(r.now, one.Ticket, WriteBytes)
+			}
 		})
+	}
+	free := r.now
+	for j, p := range placed {
+		free += m.link
+		r.messages.Writes++
+		r.at(free+m.half, func() { r.data(n.begun, writes[j], p.Server, tickets[j]) })
 	}
 }
 

@@ -51,6 +51,8 @@ type Agent struct {
 	// As a store.
 	fragments map[fragmentKey]*held // a fragment known only by its write has no object
 	ages      []*held               // in the sweep's order
+	// Writes that will come without a ticket, because a remembered load was chosen.
+	expected map[WriteID]twochoice.Ticket
 
 	// As a home.
 	book    *book
@@ -84,7 +86,8 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 		return nil, err
 	}
 	a := &Agent{config: c, disk: map[uint64]*diskJob{}, fragments: map[fragmentKey]*held{}, book: book, maintainer: maintainer,
-		pulls: map[uint64]*pull{}, busy: map[Node]time.Duration{},
+		expected: map[WriteID]twochoice.Ticket{},
+		pulls:    map[uint64]*pull{}, busy: map[Node]time.Duration{},
 		// Late answers to requests from before a restart must not match new requests.
 		pullNumber: c.Epoch << 32}
 	for _, f := range fragments {
@@ -151,8 +154,7 @@ func (a *Agent) Receive(now time.Duration, from Peer, m Message) {
 	case Probe:
 		a.probe(from, m)
 	case Decide:
-		a.config.Detector.Remember(a.now, readings(m.Loads))
-		a.config.Detector.Settle(a.now, twochoice.Ticket(m.Ticket), false)
+		a.decided(m)
 	case Put:
 		a.put(from, m)
 	case Register:
@@ -252,9 +254,18 @@ func (a *Agent) probe(from Peer, m Message) {
 	a.answer(from, m, Message{Kind: ProbeReply, Loads: loads})
 }
 
+// decided learns a scheduler's decision and the loads that come with it (sections III.B and III.C).
+func (a *Agent) decided(m Message) {
+	a.config.Detector.Remember(a.now, readings(m.Loads))
+	ticket := a.config.Detector.Settle(a.now, twochoice.Ticket(m.Ticket), int64(min(m.Size, MaxData)))
+	if m.Ticket == 0 && ticket != 0 {
+		a.expected[m.Write] = ticket
+	}
+}
+
 func load(r twochoice.Reading) Load {
 	return Load{Node: Node(r.Server), InFlight: uint32(r.InFlight), Load: r.Load, Latency: uint64(r.Latency),
-		Ticket: uint64(r.Ticket)}
+		Age: uint64(r.Age), Ticket: uint64(r.Ticket)}
 }
 
 func readings(loads []Load) []twochoice.Reading {

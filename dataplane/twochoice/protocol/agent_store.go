@@ -3,6 +3,7 @@ package protocol
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -50,7 +51,11 @@ func (a *Agent) find(object string, w WriteID) *held {
 
 // put stores a fragment; an existing fragment is never written again.
 func (a *Agent) put(from Peer, m Message) {
-	a.config.Detector.Remember(a.now, readings(m.Loads))
+	ticket := twochoice.Ticket(m.Ticket)
+	if expected := a.expected[m.Write]; expected != 0 {
+		ticket = expected
+		delete(a.expected, m.Write)
+	}
 	problem := a.checkRange(m)
 	switch {
 	case uint64(len(m.Data)) != m.To-m.From:
@@ -59,7 +64,7 @@ func (a *Agent) put(from Peer, m Message) {
 		problem = cmp.Or(problem, a.checkHome(m))
 	}
 	if problem = cmp.Or(problem, a.checkName(m)); problem != "" {
-		a.config.Detector.Settle(a.now, twochoice.Ticket(m.Ticket), false)
+		a.config.Detector.Settle(a.now, ticket, 0)
 		a.refuse(from, m, PutReply, Refused, "%s", problem)
 		return
 	}
@@ -89,7 +94,7 @@ func (a *Agent) put(from Peer, m Message) {
 	a.fragments[key] = f
 	op := DiskOp{Kind: PutFragment, Object: m.Object, Write: m.Write, Node: m.Node, From: m.From, To: m.To,
 		Data: m.Data}
-	a.do(op, twochoice.Ticket(m.Ticket), int64(len(m.Data)), func(d DiskDone) { a.putDone(f, d) })
+	a.do(op, ticket, int64(len(m.Data)), func(d DiskDone) { a.putDone(f, d) })
 	a.yield()
 }
 
@@ -178,6 +183,7 @@ func (a *Agent) Tick(now time.Duration) {
 	if a.failed != nil {
 		return
 	}
+	maps.DeleteFunc(a.expected, func(_ WriteID, t twochoice.Ticket) bool { return !a.config.Detector.Expects(a.now, t) })
 	a.askReports()
 	a.sweep()
 	a.maintain()

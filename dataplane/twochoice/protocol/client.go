@@ -94,7 +94,6 @@ type operation struct {
 	bad     []Node // full or unresponsive nodes
 	asked   bool   // the home was asked to order it under its current name
 	ticket  uint64 // of the first target's preassignment
-	loads   []Load // loads to report to the targets
 
 	// of a read
 	stamp  uint64
@@ -417,8 +416,8 @@ type probe struct {
 	writes   []*operation
 	wanted   []twochoice.Write
 	probes   []twochoice.Probe
-	readings []twochoice.Reading // by probe
-	cached   []twochoice.Reading // of other servers, passed on by servers
+	readings []twochoice.Reading // by probe; until the decision, the age is the negative time of the answer
+	cached   []twochoice.Reading // of other servers, passed on by servers; the age likewise
 	left     int
 }
 
@@ -455,7 +454,8 @@ func (c *Client) startProbe(now time.Duration) {
 // reading converts a load to a reading.
 func reading(l Load) twochoice.Reading {
 	return twochoice.Reading{Server: twochoice.Server(l.Node), Answered: true, InFlight: int32(l.InFlight),
-		Load: l.Load, Latency: time.Duration(l.Latency), Ticket: twochoice.Ticket(l.Ticket)}
+		Load: l.Load, Latency: time.Duration(l.Latency), Age: time.Duration(min(l.Age, math.MaxInt64)),
+		Ticket: twochoice.Ticket(l.Ticket)}
 }
 
 // probed handles the answer to a probe.
@@ -465,7 +465,9 @@ func (c *Client) probed(now time.Duration, x *exchange, m Message) {
 		m.Loads = nil // not an answer to this question
 	}
 	for i, l := range m.Loads {
-		if r := reading(l); i == 0 {
+		r := reading(l)
+		r.Age -= now
+		if i == 0 {
 			p.readings[x.piece] = r
 		} else if int(l.Node) < c.config.Nodes {
 			p.cached = append(p.cached, r)
@@ -475,60 +477,75 @@ func (c *Client) probed(now time.Duration, x *exchange, m Message) {
 	c.placeWhenProbed(now)
 }
 
-// placeWhenProbed places the writes once every probed node answered or timed out. It begins to store
-// them, and informs the nodes that were not chosen.
+// placeWhenProbed places the writes once every probed node answered or timed out. It informs the
+// nodes of the decision, and begins to store the writes.
 func (c *Client) placeWhenProbed(now time.Duration) {
 	p := c.probing
 	if p.left > 0 {
 		return
 	}
 	c.probing = nil
-	placements := c.config.Scheduler.Place(now, p.wanted, p.probes, p.readings, p.cached, nil)
-	loads := p.loads()
-	chosen := make([]bool, len(p.probes))
+	for _, some := range [][]twochoice.Reading{p.readings, p.cached} {
+		for i := range some {
+			some[i].Age += now
+		}
+	}
+	placed := c.config.Scheduler.Place(now, p.wanted, p.probes, p.readings, p.cached, nil)
 	for i, o := range p.writes {
 		if o == nil {
+			placed[i] = twochoice.Placement{Server: twochoice.NoServer, Probe: -1}
 			continue
 		}
-		to := placements[i]
-		o.targets, o.loads = c.withCopies(Node(to.Server), o, loads), loads
-		if to.Probe >= 0 {
-			chosen[to.Probe] = true
-			o.ticket = uint64(p.readings[to.Probe].Ticket)
+		o.targets = c.withCopies(Node(placed[i].Server), o, p.readings)
+		if probe := placed[i].Probe; probe >= 0 {
+			o.ticket = uint64(p.readings[probe].Ticket)
 		}
-		c.store(o)
 	}
-	for i, asked := range p.probes {
-		if !chosen[i] && p.readings[i].Ticket != 0 {
-			c.sends = append(c.sends, Send{Peer(asked.Server), Message{Kind: Decide,
-				Ticket: uint64(p.readings[i].Ticket), Loads: loads}})
+	c.inform(p, placed)
+	for _, o := range p.writes {
+		if o != nil {
+			c.store(o)
 		}
 	}
 	c.startProbe(now)
 }
 
-// loads returns the answered loads, for the servers to cache.
-func (p *probe) loads() []Load {
-	var out []Load
-	for _, r := range p.readings {
-		if r.Answered && len(out) < MaxLoads {
-			out = append(out, Load{Node: Node(r.Server), InFlight: uint32(r.InFlight), Load: r.Load,
-				Latency: uint64(r.Latency)})
+// inform sends the decisions and the loads to the probed and the chosen nodes, second copies' too.
+func (c *Client) inform(p *probe, placed []twochoice.Placement) {
+	writes, owners := p.wanted, p.writes
+	for i, o := range p.writes {
+		if o != nil && len(o.targets) > 1 {
+			writes, owners = append(writes, p.wanted[i]), append(owners, o)
+			placed = append(placed, twochoice.Placement{Server: twochoice.Server(o.targets[1]), Probe: -1})
 		}
 	}
-	return out
+	decisions, shared := c.config.Scheduler.Decide(writes, p.probes, p.readings, placed, nil, nil)
+	var loads []Load
+	for _, r := range shared {
+		if r.Answered && len(loads) < MaxLoads {
+			r.Ticket = 0
+			loads = append(loads, load(r))
+		}
+	}
+	for _, one := range decisions {
+		m := Message{Kind: Decide, Ticket: uint64(one.Ticket), Loads: loads}
+		if one.Write >= 0 {
+			m.Write, m.Size = owners[one.Write].id, uint64(writes[one.Write].Bytes)
+		}
+		c.sends = append(c.sends, Send{Peer(one.Server), m})
+	}
 }
 
 // withCopies adds the second copy's node: the least loaded other node that answered, else the home,
 // else the first node's neighbour.
-func (c *Client) withCopies(first Node, o *operation, loads []Load) []Node {
+func (c *Client) withCopies(first Node, o *operation, readings []twochoice.Reading) []Node {
 	if c.config.Copies == 1 {
 		return []Node{first}
 	}
 	second, least := o.home, math.Inf(1)
-	for _, l := range loads {
-		if l.Node != first && l.Load < least {
-			second, least = l.Node, l.Load
+	for _, r := range readings {
+		if node := Node(r.Server); r.Answered && node != first && r.Load < least {
+			second, least = node, r.Load
 		}
 	}
 	if second == first {
@@ -553,7 +570,7 @@ func (c *Client) store(o *operation) {
 
 func (c *Client) put(o *operation, i int) {
 	m := Message{Kind: Put, Object: o.object, Write: o.id, From: o.from, To: o.to, Node: o.home,
-		Register: c.withHome(o), Low: c.low(), Loads: o.loads, Data: o.data}
+		Register: c.withHome(o), Low: c.low(), Data: o.data}
 	o.asked = o.asked || m.Register
 	if i == 0 {
 		m.Ticket = o.ticket

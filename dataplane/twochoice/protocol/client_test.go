@@ -88,16 +88,16 @@ func TestWritesThatWaitShareAProbe(t *testing.T) {
 	}
 }
 
-func TestUnchosenServersLearnTheDecision(t *testing.T) {
+func TestProbedServersLearnTheDecision(t *testing.T) {
 	c := writing(t, twochoice.Both, 12, 1)
 	reported := map[Kind]int{}
 	for _, s := range answer(t, c, Register) {
 		reported[s.Kind]++
-		if s.Kind == Decide && (s.Ticket != 9 || len(s.Loads) != 2) || s.Kind == Put && (s.Ticket != 9 || len(s.Loads) != 2) {
+		if s.Kind == Decide && (s.Ticket != 9 || len(s.Loads) != 2) || s.Kind == Put && s.Ticket != 9 {
 			t.Errorf("%+v", s)
 		}
 	}
-	if reported[Probe] != 2 || reported[Decide] != 1 || reported[Put] != 1 {
+	if reported[Probe] != 2 || reported[Decide] != 2 || reported[Put] != 1 {
 		t.Errorf("%v", reported)
 	}
 }
@@ -112,7 +112,7 @@ func TestServersThatAnswerAProbeTooLateLearnTheDecision(t *testing.T) {
 	reply(quick, 9)
 	c.Timeout(0, slow.Call)
 	for _, s := range sent(c) {
-		if s.Kind != Put || s.To != quick.To || s.Ticket != 9 {
+		if chosen := s.To == quick.To; s.Kind == Put && (!chosen || s.Ticket != 9) || s.Kind == Decide && chosen != (s.Size == 4) {
 			t.Errorf("%+v", s)
 		}
 	}

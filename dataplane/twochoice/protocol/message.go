@@ -19,7 +19,7 @@ import (
 )
 
 // Version is the protocol version. Peers of another version are refused.
-const Version = 2
+const Version = 3
 
 // Limits of accepted messages; longer messages are refused, never truncated.
 const (
@@ -54,11 +54,12 @@ const (
 	Probe
 	// ProbeReply: Loads, the answering node's own first, then its cached loads.
 	ProbeReply
-	// Decide informs a probed node that it was not chosen: Ticket of its preassignment (section
-	// III.C), and Loads of other nodes (collaborative probe, section III.B).
+	// Decide informs a node that it was chosen for Size bytes of Write, or with Size 0 that it was
+	// not: Ticket of its preassignment (section III.C), 0 if it was not probed for the write, and
+	// Loads of other nodes (collaborative probe, section III.B).
 	Decide
-	// Put stores a fragment: Object, Write, From, To, Data, Node; Ticket and Loads as in Decide.
-	// With Register the node, which is the home, also orders the write after it is durable.
+	// Put stores a fragment: Object, Write, From, To, Data, Node; Ticket as in Decide. With Register
+	// the node, which is the home, also orders the write after it is durable.
 	Put
 	// PutReply: the fragment is durable.
 	PutReply
