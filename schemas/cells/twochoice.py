@@ -324,7 +324,7 @@ class ProbeTime(ConcurrentProbes):
 
 
 class Delay(ConcurrentProbes):
-    """Share of a write's time that probing takes (Table I): `rounds` of `pending` writes."""
+    """Share of the writes' time that probing takes (Table I): `rounds` of `pending` writes."""
 
     experiment: Literal["delay"]
     rounds: int = Field(default=20, ge=1, le=10_000)

@@ -337,7 +337,9 @@ def test_micro_benchmarks_are_counted(tmp_path: Path) -> None:
     assert (found["entries_most"], found["entries_mean"]) == (14, 13.5)
     assert found["create_p99_s"] == 0.03
     _, _, found = made(tmp_path / "c", experiment="delay", pending=2)
-    assert found["delay"] == pytest.approx(0.002 / 0.5)
+    # Probing takes 2 ms; two writes of half a MiB at 50 MB/s take 20.97 ms.
+    assert found["delay"] == pytest.approx(0.002 / 0.02097152)
+    assert found["write_mean_s"] == 0.5
 
 
 def test_only_schedulers_that_do_nothing_but_probe_may_be_busy(
