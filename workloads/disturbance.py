@@ -59,6 +59,11 @@ class DisturbancePlan:
     stretches: tuple[DisturbanceStretch, ...]
     buffered_file_bytes: int | None = None  # a mix by size: files of this size, page cache on
 
+    @property
+    def loaded(self) -> frozenset[str]:
+        """Nodes that are disturbed at any time."""
+        return frozenset(name for stretch in self.stretches for name in stretch.loads)
+
     def at(self, t_s: float) -> DisturbanceStretch:
         """Return the stretch at `t_s` seconds from the benchmark's start (before it: the first)."""
         current = self.stretches[0]

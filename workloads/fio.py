@@ -6,7 +6,7 @@ import html
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +22,8 @@ NAME = "hot"
 JOBS = FIO_JOBS  # section V-B: 4 parallel randread jobs of 2 GB each, 4 KB, libaio, iodepth 16
 IODEPTH = 16
 BLOCK = 4096
+UNIT_FILES = "load-files"
+FILES_S = 300.0
 _GROUP_BITS = 6  # fio's latency buckets: 64 a power of two (stat.h, FIO_IO_U_PLAT_BITS)
 
 
@@ -243,6 +245,27 @@ def _histogram(latencies: list[Mapping[str, Any]]) -> tuple[tuple[int, int, int]
             bounds = bucket(int(value))
             counts[bounds] = counts.get(bounds, 0) + int(count)
     return tuple((low, high, count) for (low, high), count in sorted(counts.items()))
+
+
+def place_files(agent: Agent, nodes: Sequence[str], loaded: Collection[str], size: int) -> None:
+    """Put fio's files of `size` bytes each on the `loaded` nodes, and remove them from the others.
+
+    A store that shares the file system with them sees their space (FileStore). Complete files are
+    left alone.
+
+    Raises:
+        WorkloadError: a file cannot be written.
+    """
+    argv = ["fio", f"--name={NAME}", f"--directory={DIRECTORY}", "--rw=randread"]
+    argv += ["--create_only=1", "--fallocate=none", f"--numjobs={JOBS}", f"--size={size}"]
+    absent = ["find", DIRECTORY, "-type", "f", "-delete"]
+    for node in nodes:
+        agent.unit_start(node, UNIT_FILES, argv if node in loaded else absent, max_s=FILES_S)
+    done = [agent.unit_wait(node, UNIT_FILES, timeout_s=FILES_S) for node in nodes]
+    for unit in done:
+        if unit.exit_code != 0:
+            lines = unit.stderr.strip().splitlines() or ["no message"]
+            raise WorkloadError(f"fio's files on node {unit.node}: {lines[-1][:200]}")
 
 
 def measure_capacity(

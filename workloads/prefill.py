@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from testbed.agent.contract import Agent, UnitResult
+from testbed.deploy.inventory import FIO_JOBS, fio_file_bytes
 from testbed.spec import DiskSpec
 from workloads.errors import WorkloadError
 from workloads.rados_bench import GRACE_S, UNIT
@@ -66,9 +67,14 @@ def disk_bound_iops(disks: Iterable[DiskSpec], object_size: int) -> float:
     return sum(1 / (disk.positioning + object_size / disk.bandwidth) for disk in disks)
 
 
-def usable_bytes(disks: Iterable[DiskSpec], replicas: int) -> int:
-    """Return the bytes of objects that the raw parts of `disks` hold with `replicas` copies."""
-    return sum(disk.size - disk.scratch for disk in disks) // replicas
+def usable_bytes(disks: Iterable[DiskSpec], replicas: int, *, filestore: bool = False) -> int:
+    """Return the bytes of objects that the raw parts of `disks` hold with `replicas` copies. With
+    FileStore, their scratch parts hold the objects next to fio's files."""
+    if filestore:
+        parts = [disk.scratch - FIO_JOBS * fio_file_bytes(disk, "osd") for disk in disks]
+    else:
+        parts = [disk.size - disk.scratch for disk in disks]
+    return sum(parts) // replicas
 
 
 def plan_prefill(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COLOURS = {
     "default": "#999999",
     "reweight": "#E69F00",
+    "reweight-capped": "#F5C869",
     "dlr": "#0072B2",
     "dlr-auto": "#56B4E9",
     "dlr-pg": "#009E73",
@@ -42,6 +43,7 @@ COLOURS = {
 LABELS = {
     "default": "Ceph default",
     "reweight": "reweight-by-utilization",
+    "reweight-capped": "reweight-by-utilization, limited",
     "dlr": "DLR",
     "dlr-auto": "DLR, automatic thresholds",
     "dlr-pg": "DLR per placement group",

@@ -53,6 +53,8 @@ def calibration(spec: TestbedSpec) -> dict[str, Any]:
     ceph = spec.store if isinstance(spec.store, CephSpec) else None
     pools = [pool.model_dump() for pool in ceph.pools] if ceph else []
     found: dict[str, Any] = {"spec": spec.name, "groups": groups, "pools": pools}
+    if ceph is not None and ceph.objectstore != "bluestore":
+        found["objectstore"] = ceph.objectstore
     if spec.racks is not None:
         found["racks"] = spec.racks.model_dump(mode="json")
     if spec.network is not None:

@@ -1,8 +1,13 @@
-"""Ceph's own `osd reweight-by-utilization`, the paper's second baseline (section V-B).
+"""Ceph's `osd reweight-by-utilization` as the paper ran it, its second baseline (section V-B).
 
-The command runs once an interval, with Ceph's defaults (mon_reweight_max_change 0.05,
-mon_reweight_max_osds 4, overload 120 percent). It weighs disk *usage*, so it does nothing about a
-hotspot that uses no space. The journal's effects show how many weights changed.
+The paper's Ceph 9.2.1 (Infernalis) multiplies the weight of every OSD that uses at least `oload`
+percent of the mean by mean / use, and raises OSDs below the mean likewise, up to 1. It limits
+neither a change nor the number of OSDs. Limits came with Jewel (10.2.0, pull request 7890 of
+ceph/ceph, March 2016), see `reweight-capped`. Without effective limits, later releases decide as
+9.2.1 did, because they decide about each OSD alone.
+
+The command runs once an interval. It weighs disk *usage*, so a hotspot counts only if its files are
+on the OSD's own file system (FileStore). The journal's effects show how many weights changed.
 """
 
 from __future__ import annotations
@@ -24,11 +29,11 @@ from testbed.stores.contract import (
 
 @dataclass(frozen=True)
 class ReweightParameters:
-    """Arguments of the command."""
+    """Arguments of the command; the defaults limit nothing."""
 
     oload: int = integer(120, 101, 1000, "use above this percentage of the mean is overload")
-    max_change: float = number(0.05, 0.001, 1, "largest change of a weight at a time")
-    max_osds: int = integer(4, 1, 10_000, "OSDs changed at a time")
+    max_change: float = number(1.0, 0.001, 1, "largest change of a weight at a time")
+    max_osds: int = integer(10_000, 1, 10_000, "OSDs changed at a time")
 
 
 class Reweight:

@@ -26,7 +26,26 @@ from testbed.stores.swift.store import SwiftStore
 from testbed.stores.swift.store import store_of as swift_of
 
 # Checked first: a sync reaches every file system of the machine, also those of other nodes.
-_DROP = "[ -w /proc/sys/vm/drop_caches ] || exit 1; sync; echo 3 > /proc/sys/vm/drop_caches"
+_DROP = """\
+[ -w /proc/sys/vm/drop_caches ] || exec python3 -c "$1"
+sync; echo 3 > /proc/sys/vm/drop_caches
+"""
+# FileStore reads through the page cache. A container may drop the pages of its own files.
+_FORGET = """
+import glob, os
+folders = glob.glob("/var/lib/ceph/osd/*/current")
+for folder in folders:
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                file = os.open(os.path.join(path, name), os.O_RDONLY)
+            except OSError:  # removed meanwhile
+                continue
+            os.fdatasync(file)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(file)
+raise SystemExit(not folders)
+"""
 _BALANCER_TRIES = 2  # a plan that the balancer had begun may arrive after it was switched off
 
 
@@ -101,15 +120,17 @@ def caches(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Empty the caches: {} -> {osds, failed, nodes, not_permitted}.
 
     `osds` dropped their own cache (BlueStore keeps data and metadata there), `nodes` their page
-    cache. `not_permitted` are nodes with a kernel that refuses (containers: their OSDs and fio use
-    direct I/O, past the page cache). `failed` maps a failed OSD or node to the reason."""
+    cache, or in a container the pages of FileStore's objects. `not_permitted` are the other
+    containers (their OSDs and fio use direct I/O, past the page cache). `failed` maps a failed OSD
+    or node to the reason."""
     with opened(config) as store:
         return drop(config, store.connection)
 
 
 def drop(config: AgentConfig, connection: Connection) -> dict[str, Any]:
     """Drop the caches; see `caches`."""
-    osds = sorted(osd for node in config.nodes for osd in node.osds)
+    plain = filestores(connection)  # they have no cache of their own, and refuse
+    osds = sorted(osd for node in config.nodes for osd in node.osds if osd not in plain)
     replies = connection.together([partial(connection.osd, osd, "cache drop") for osd in osds])
     by_osd = dict(zip(osds, replies, strict=True))
     names = [node.name for node in osd_nodes(config)]
@@ -123,7 +144,15 @@ def drop(config: AgentConfig, connection: Connection) -> dict[str, Any]:
     }
 
 
+def filestores(connection: Connection) -> frozenset[int]:
+    """Return the OSDs that keep their objects as files."""
+    found = connection.mon("osd metadata").checked("osd metadata")
+    return frozenset(int(one["id"]) for one in found if one.get("osd_objectstore") == "filestore")
+
+
 def drop_page_cache(config: AgentConfig, node: str) -> bool:
-    """Write back and drop `node`'s page cache; return False if its kernel forbids it."""
-    done = reach(config, node).run(["sh", "-c", _DROP], check=False, timeout_s=60.0)
+    """Write back and drop `node`'s page cache, or the pages of its FileStore; return False if its
+    kernel forbids the first and it has none."""
+    argv = ["sh", "-c", _DROP, "sh", _FORGET]
+    done = reach(config, node).run(argv, check=False, timeout_s=60.0)
     return done.returncode == 0

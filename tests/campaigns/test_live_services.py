@@ -304,6 +304,27 @@ def test_a_disk_set_by_hand_fails_the_cell(tmp_path, site, testbed, monkeypatch,
     assert ("unit load-bench-rand" in agent.verbs) == (found[0] == SPEC_S)
 
 
+def test_fios_files_fill_the_filestores_of_disturbed_nodes_alone(tmp_path, site):
+    agent = ScriptedAgent()
+    agent.began = bench_start()
+    made = context(tmp_path, site, provisioned(site, "dlr-filestore"), agent, controller="reweight")
+    placed: dict[str, list[str]] = {}
+    start = agent.unit_start
+
+    def unit_start(node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
+        start(node, name, argv, max_s=max_s)
+        if name == "load-files":
+            placed[node] = list(argv)
+
+    agent.unit_start = unit_start  # type: ignore[method-assign]
+    run_cell(None, made)
+    logged = json.loads((made.folder / "logs" / "disturbance.json").read_text())
+    (stretch,) = logged["stretches"]
+    assert {node for node, argv in placed.items() if argv[0] == "fio"} == set(stretch["loads"])
+    assert len(placed) == 8
+    assert agent.verbs.index("unit load-files") < agent.verbs.index("disturb-start")
+
+
 def test_the_disturbance_is_waited_for():
     agent = ScriptedAgent()
     agent.steady = [False, False, True]

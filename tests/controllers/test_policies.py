@@ -30,10 +30,17 @@ def hot(number: int) -> dict[int, float]:
     return {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
 
 
-def test_reweight_gives_the_command_with_cephs_defaults_every_interval():
-    policy = create(find("reweight"), {}, 1)
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("reweight", ReweightByUtilization(120, 1.0, 10_000)),  # Ceph 9.2.1, section V-A
+        ("reweight-capped", ReweightByUtilization(120, 0.05, 4)),  # since Ceph 10.2.0
+    ],
+)
+def test_reweight_gives_the_command_every_interval(name, command):
+    policy = create(find(name), {}, 1)
     _, actions = policy.decide({}, FakeStore().sense(policy.needs.senses))
-    assert list(actions) == [ReweightByUtilization(120, 0.05, 4)]
+    assert list(actions) == [command]
     assert settle(policy, FakeStore(), 3) == [1, 1, 1]
 
 

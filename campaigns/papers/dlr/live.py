@@ -34,7 +34,7 @@ from testbed.sites.contract import Site, SnapshotSite, Testbed
 from testbed.spec import DiskSpec
 from workloads import rados_bench
 from workloads.disturbance import DisturbancePlan, agent_plan, load_of
-from workloads.fio import measure_capacity
+from workloads.fio import measure_capacity, place_files
 from workloads.open_loop import (
     OpenLoop,
     OpenLoopResult,
@@ -101,6 +101,12 @@ class BenchServices:
 
     def disturbance(self) -> AbstractContextManager[None]:
         agent, disk = self._live.agent, next(iter(self._live.spec.osd_disks()))
+        if self._live.spec.ceph().objectstore == "filestore":
+            # In the paper, fio's files fill the file systems of the OSDs that it disturbs. All of a
+            # cell's files exist from its beginning, also those of nodes that are disturbed later.
+            with self._live.unshaped():
+                size = fio_file_bytes(disk, self._nodes[0])
+                place_files(agent, self._nodes, self._plan.loaded, size)
         reads = capacity(agent, self._live.testbed, disk, self._plan)
         return disturbed(agent, self._plan, disk, reads, self._most_s)
 

@@ -55,11 +55,12 @@ def objects_to_read(setting: CellSetting, spec: TestbedSpec) -> PrefillPlan:
     """Return the plan of the objects that a cell with a benchmark needs."""
     parameters, disks = setting.parameters, list(spec.osd_disks())
     assert isinstance(parameters, Bench)
+    ceph = spec.ceph()
     return plan_prefill(
         object_size=parameters.object_size,
         duration_s=setting.duration_s,
         max_iops=disk_bound_iops(disks, parameters.object_size),
-        usable=usable_bytes(disks, spec.ceph().pools[0].size),
+        usable=usable_bytes(disks, ceph.pools[0].size, filestore=ceph.objectstore == "filestore"),
         concurrency=parameters.concurrency,
     )
 

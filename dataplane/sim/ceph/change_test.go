@@ -1,10 +1,13 @@
 package ceph
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/sim"
 )
 
 func TestAffinityMovesReadsAwayAndStallsForAWhile(t *testing.T) {
@@ -136,5 +139,81 @@ func TestAnEmptyStoreIsNotReweighted(t *testing.T) {
 	e := c.Act([]Action{{Action: "ReweightByUtilization", Oload: 120, MaxChange: 0.05, MaxOSDs: 4}})
 	if e[0].OK {
 		t.Errorf("%+v", e[0])
+	}
+}
+
+// The rule of Ceph 9.2.1 (Infernalis), written down from its description: an OSD whose use is at least
+// oload percent of the mean gets weight * mean / use, and one at or below the mean the same, if that is
+// more and at most 1. There is no limit of a change or of their number.
+func infernalis(uses []float64, weights []uint32, oload float64) []uint32 {
+	total := 0.0
+	for _, use := range uses {
+		total += use
+	}
+	mean := total / float64(len(uses))
+	wanted := slices.Clone(weights)
+	for i, use := range uses {
+		scaled := math.MaxUint32 * 1.0
+		if use > 0 {
+			scaled = math.Min(scaled, mean/use*float64(weights[i]))
+		}
+		switch {
+		case use >= mean*oload/100:
+			wanted[i] = uint32(scaled)
+		case use <= mean:
+			wanted[i] = max(weights[i], uint32(math.Min(scaled, 0x10000)))
+		}
+	}
+	return wanted
+}
+
+func TestReweightWithoutLimitsIsTheRuleOfInfernalis(t *testing.T) {
+	draw := sim.StreamOf(5, "test/reweight", 0)
+	for range 200 {
+		config := testConfig()
+		config.StatsEvery, config.StoreBytes = 0, 400<<20
+		c := build(t, config, 0)
+		total := float64(config.DiskSize - config.Scratch)
+		uses := make([]float64, 8)
+		weights := make([]uint32, 8)
+		for i, o := range c.osds {
+			o.stored = int64(draw.Uniform() * 2e9)
+			weights[i] = uint32(1 + draw.Uniform()*0xffff)
+			c.osdMap.reweight[i] = weights[i]
+			uses[i] = float64(o.stored+config.StoreBytes) / total
+		}
+		c.Act([]Action{{Action: "ReweightByUtilization", Oload: 120, MaxChange: 1, MaxOSDs: 10000}})
+		wanted := infernalis(uses, weights, 120)
+		for i, got := range c.osdMap.reweight {
+			if math.Abs(float64(got)-float64(wanted[i])) > 1 { // sums in another order
+				t.Fatalf("use %v, weights %v became %v, by the rule %v", uses, weights,
+					c.osdMap.reweight, wanted)
+			}
+		}
+	}
+}
+
+// On FileStore the manager sees the files of fio's nodes; BlueStore's objects have a device alone.
+func TestReweightSeesFiosFilesOnASharedFileSystem(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		config := testConfig()
+		config.Scratch, config.StoreBytes = 4*config.FioBytes, 160<<20
+		if shared {
+			config.FileSystem = 5632 << 20
+		}
+		c := build(t, config, 0)
+		for _, o := range c.osds {
+			o.stored = 900 << 20
+		}
+		for node := range 3 {
+			c.SetLoad(node, true, 0)
+		}
+		c.PlanLoad(time.Hour, 3, true, 0) // its files are there before its fio
+		c.Act([]Action{{Action: "ReweightByUtilization", Oload: 120, MaxChange: 1, MaxOSDs: 10000}})
+		for node, weight := range c.osdMap.reweight {
+			if fell := weight < 0x10000; fell != (shared && node < 4) {
+				t.Errorf("shared %v: weight of osd.%d is %d", shared, node, weight)
+			}
+		}
 	}
 }

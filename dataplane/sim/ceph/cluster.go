@@ -367,13 +367,17 @@ func (c *Cluster) keep(o *osd, bytes int64) {
 	o.stored += bytes
 }
 
-// reportedUsed returns the manager's knowledge of an OSD's used space, as in `ceph osd df`: objects and
-// BlueStore's own space, as of the OSD's last report.
+// reportedUsed returns the manager's knowledge of an OSD's used space, as in `ceph osd df`: objects
+// as of the OSD's last report, the store's own space and, on a shared file system, fio's files.
 func (c *Cluster) reportedUsed(o *osd) int64 {
-	if c.cfg.StatsEvery > 0 && c.statsInterval(o) == o.reportedIn {
-		return o.reported + c.cfg.StoreBytes
+	other := c.cfg.StoreBytes
+	if c.cfg.FileSystem > 0 && o.fio.files {
+		other += int64(c.cfg.FioJobs) * c.cfg.FioBytes
 	}
-	return o.stored + c.cfg.StoreBytes
+	if c.cfg.StatsEvery > 0 && c.statsInterval(o) == o.reportedIn {
+		return o.reported + other
+	}
+	return o.stored + other
 }
 
 // statsInterval returns the number of the current interval between an OSD's reports, from 1. OSDs

@@ -32,8 +32,11 @@ type Config struct {
 	Racks  []int   `json:"racks"`
 	Uplink float64 `json:"uplink_rate" limits:"0 1e15"`
 
-	DiskSize    int64   `json:"disk_size" limits:"1048576 1125899906842624"`
-	Scratch     int64   `json:"scratch"` // first part of the disk: fio's files
+	DiskSize int64 `json:"disk_size" limits:"1048576 1125899906842624"`
+	Scratch  int64 `json:"scratch"` // first part of the disk: fio's files
+	// FileSystem is the size of the file system that the objects share with fio's files (FileStore).
+	// 0: the objects have the rest of the disk (BlueStore).
+	FileSystem  int64   `json:"file_system"`
 	Positioning float64 `json:"positioning_s"`
 	Bandwidth   float64 `json:"bandwidth"`
 	QueueDepth  int     `json:"queue_depth" limits:"1 65536"`
@@ -97,6 +100,7 @@ func (c *Config) check() error {
 	}{
 		{"min_size", int64(c.MinSize), 1, int64(c.Size)},
 		{"scratch", c.Scratch, 0, c.DiskSize - 1<<20},
+		{"file_system", c.FileSystem, 0, c.DiskSize},
 		{"store_bytes", c.StoreBytes, 0, c.DiskSize},
 		{"fio_file_bytes", c.FioBytes, c.FioBlock, c.DiskSize},
 	} {
@@ -117,6 +121,14 @@ func (c *Config) check() error {
 		return err
 	}
 	return c.disk().Model.Validate()
+}
+
+// storeSize returns the space that an OSD reports as its own.
+func (c *Config) storeSize() int64 {
+	if c.FileSystem > 0 {
+		return c.FileSystem
+	}
+	return c.DiskSize - c.Scratch
 }
 
 func (c *Config) checkOrder() error {

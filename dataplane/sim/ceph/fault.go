@@ -170,6 +170,7 @@ func (c *Cluster) heal(o *osd) {
 // They arrive as a Poisson process at a share of the disk's capacity.
 type load struct {
 	on     bool
+	files  bool // its files are on the node: of every node that is loaded, or is planned to be
 	source *sim.Background
 	past   int64 // reads done by earlier loads
 	random sim.Stream
@@ -197,6 +198,7 @@ func (c *Cluster) SetLoad(node int, on bool, share float64) {
 	if !on {
 		return
 	}
+	f.files = true
 	spec := sim.BackgroundSpec{
 		Jobs: c.cfg.FioJobs, Depth: c.cfg.FioDepth, Block: c.cfg.FioBlock, Range: c.cfg.FioBytes,
 	}
@@ -210,6 +212,7 @@ func (c *Cluster) SetLoad(node int, on bool, share float64) {
 // PlanLoad changes a node's load at time t, unless ForgetPlan comes first.
 func (c *Cluster) PlanLoad(t time.Duration, node int, on bool, share float64) {
 	plan := c.plan
+	c.osds[node].fio.files = c.osds[node].fio.files || on
 	c.k.At(max(t, c.k.Now()), sim.Func(func(*sim.Kernel, uint64) {
 		if plan == c.plan {
 			c.SetLoad(node, on, share)

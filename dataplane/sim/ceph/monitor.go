@@ -316,7 +316,7 @@ func (c *Cluster) checkLeaders(actions []Action, effects []Effect) {
 // reweightByUtilization implements Ceph's reweight::by_utilization (mon/PGMap.cc), in the order of
 // the OSDs' distances from the mean utilization. An OSD above oload percent of the mean gets a
 // lower weight; an OSD below the mean with a weight below 1 gets a higher one. At most maxOSDs
-// change, each by at most maxChange. Used space is raw: objects and the store's own.
+// change, each by at most maxChange. Used space is raw, see reportedUsed.
 func (c *Cluster) reweightByUtilization(a Action) Effect {
 	if a.Oload <= 100 {
 		return refused("oload is %d, it must be above 100", a.Oload)
@@ -326,7 +326,7 @@ func (c *Cluster) reweightByUtilization(a Action) Effect {
 		id  int
 		use float64
 	}
-	total := float64(c.cfg.DiskSize - c.cfg.Scratch)
+	total := float64(c.cfg.storeSize())
 	uses := make([]osdUse, len(c.osds))
 	mean := 0.0
 	for i, o := range c.osds {

@@ -219,6 +219,13 @@ def test_clean_repairs_and_reports(store, raw, monkeypatch):
     assert clean.clean(CONFIG, {})["put_right"] == clean.unclean(CONFIG, {}) == []
 
 
+def test_filestores_have_no_cache_of_their_own_to_drop(store, raw, monkeypatch):
+    monkeypatch.setattr(clean, "on_each", lambda names, call: {"a": True})
+    raw.filestores = {1}
+    found = clean.caches(CONFIG, {})
+    assert (found["osds"], found["failed"]) == ([0, 2], {})
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [

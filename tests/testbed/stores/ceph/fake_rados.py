@@ -45,6 +45,7 @@ class FakeRados:
         self.in_flight = self.most_in_flight = 0
         self.before: Callable[[str], None] = lambda prefix: None
         self.closed = False
+        self.filestores: set[int] = set()
         self._lock = threading.Lock()
 
     # Calls of librados.
@@ -214,7 +215,18 @@ class FakeRados:
             raise Refused(-2, "osd dne")
         return self.perf[osd]
 
+    def mon_osd_metadata(self) -> Any:
+        return [
+            {
+                "id": osd["osd"],
+                "osd_objectstore": "filestore" if osd["osd"] in self.filestores else "bluestore",
+            }
+            for osd in self.dump["osds"]
+        ]
+
     def osd_cache_drop(self, osd: int) -> str:
+        if osd in self.filestores:
+            raise Refused(-1, "Error flushing objectstore cache")
         return ""
 
     def _known(self, number: int) -> dict[str, Any]:

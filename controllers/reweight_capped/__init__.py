@@ -1,0 +1,1 @@
+"""Ceph's reweight-by-utilization with the limits of later releases."""
