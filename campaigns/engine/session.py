@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
+from zlib import crc32
 
 from pydantic import ValidationError
 
@@ -71,6 +72,7 @@ class Request:
     ground: str | None = None  # overrides the campaign's; results get their own folder
     model: Path | None = None  # constants of the ground sim
     extend_lease: bool | None = None  # overrides the campaign's `lease.extend`
+    spec: Path | None = None  # replaces the campaign's spec; results get their own folder
 
 
 def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
@@ -80,6 +82,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     file, campaign = _found(request.campaign)
     kind = kind_of(campaign)
     _refuse_options(request, campaign, kind)
+    campaign = with_spec(campaign, request.spec)
     on_spec = not isinstance(kind.grounds.get(campaign.ground), Computed)
     spec_file = resolve(campaign.spec, file) if on_spec else None
     spec = None if spec_file is None else load_spec(spec_file)
@@ -192,6 +195,18 @@ def declared(campaign: Campaign) -> tuple[Kind[Any], Ground[Any]]:
     """Return the declarations of the campaign's kind and of its ground."""
     kind = kind_of(campaign)
     return kind, kind.grounds[campaign.ground]
+
+
+def with_spec(campaign: Campaign, spec_file: Path | None) -> Campaign:
+    """Return `campaign` on the testbed of another spec, with the spec's name in its own, and a seed
+    of its own: testbeds with the same draws would not be independent. None keeps the campaign's
+    spec. UserError: the file is no spec."""
+    if spec_file is None:
+        return campaign
+    name = load_spec(spec_file).name
+    seed = (campaign.seed + crc32(name.encode())) % 2**32
+    changes = {"name": f"{campaign.name}-{name}", "spec": str(spec_file.resolve()), "seed": seed}
+    return campaign.model_copy(update=changes)
 
 
 def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
@@ -406,6 +421,7 @@ def _refuse_options(request: Request, campaign: Campaign, kind: Kind[Any]) -> No
         "--controllers-dir": request.controllers_dir,
         "--model": request.model,
         "--extend-lease": request.extend_lease,
+        "--spec": request.spec,
     }
     where = "on no testbed" if computed else f"on the ground {campaign.ground}"
     for option, value in given.items():

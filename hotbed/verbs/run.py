@@ -47,6 +47,13 @@ def verb(
             "default the campaign's. Results are in artifacts/CAMPAIGN-GROUND."
         ),
     ] = None,
+    spec: Annotated[
+        Path | None,
+        option(
+            "Another testbed's spec, in place of the campaign's. Results are in "
+            "artifacts/CAMPAIGN-SPEC."
+        ),
+    ] = None,
     model: ModelOption = None,
     notebook: Annotated[
         bool,
@@ -69,7 +76,7 @@ def verb(
     from campaigns.engine import session
 
     request = session.Request(
-        campaign, figure, testbed, artifacts, controllers_dir, ground, model, extend_lease
+        campaign, figure, testbed, artifacts, controllers_dir, ground, model, extend_lease, spec
     )
     helpers = workers_asked(workers, scheduler)
     if dry_run:

@@ -112,6 +112,22 @@ def test_quick_fits_its_time_and_every_full_figure_half_an_hour(tmp_path, monkey
         assert report.pending_s <= 30 * 60, figure
 
 
+def test_on_another_spec_a_campaign_has_a_folder_and_draws_of_its_own(tmp_path):
+    spec = FILES.parents[1] / "testbed" / "specs" / "dlr-hdd5400-6.yaml"
+    made = [
+        prepare(Request("dlr-shapes", spec=other, artifacts=tmp_path), need_ground=False)
+        for other in (None, spec)
+    ]
+    own, moved = (one.campaign for one in made)
+    assert (own.name, moved.name) == ("dlr-shapes", "dlr-shapes-dlr-hdd5400-6")
+    assert own.seed != moved.seed
+    assert made[1].testbed == "dlr-hdd5400-6"
+    hot = {cell.parameters.hot_count(6) for cell in made[1].plan.cells}
+    assert hot == {3}
+    with raises(UserError, "leave out --spec"):
+        prepare(Request("ursa-quick", spec=spec, artifacts=tmp_path), need_ground=False)
+
+
 # Expansion of grids into cells, blocks and run ids.
 
 

@@ -90,6 +90,8 @@ KIND: Kind[Any] = Kind(
             for name in ("local", "chameleon", "inventory", "fake")
         },
     },
-    options=frozenset({"--ground", "--testbed", "--controllers-dir", "--model", "--extend-lease"}),
+    options=frozenset(
+        {"--ground", "--testbed", "--controllers-dir", "--model", "--extend-lease", "--spec"}
+    ),
     resolves=True,
 )
