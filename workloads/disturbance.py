@@ -106,7 +106,8 @@ def plan_disturbance(
 
     Args:
         scenario: ``heterogeneity`` disturbs `hot_nodes` random nodes for good (section III-A),
-            ``interference`` moves to other random ones every `move_every_s` (III-B, V-D), ``mix``
+            ``interference`` moves to other random ones every `move_every_s` (III-B; V-D: "four
+            other random OSDs", so none stays hot where there are enough others), ``mix``
             gives every node the offered load of `mix` (figure 3), ``spread`` half the nodes
             50 % (1 + spread) and half 50 % (1 - spread) (figure 4).
         nodes: the nodes that carry OSDs.
@@ -183,10 +184,14 @@ def _moves(
         raise not_allowed("move_every_s", every_s, "a positive number of seconds")
     stretches: list[DisturbanceStretch] = []
     for index in range(max(1, math.ceil(duration_s / every_s))):
-        chosen = draw.sample(names, count)
+        before = stretches[-1].hot if stretches else frozenset()
+        # "On four other random OSDs" (section V-D): none stays hot, if there are enough others.
+        others = [name for name in names if name not in before]
+        drawn = others if len(others) >= count else names
+        chosen = draw.sample(drawn, count)
         # A move to the same nodes would be no move.
-        while stretches and count < len(names) and set(chosen) == stretches[-1].hot:
-            chosen = draw.sample(names, count)
+        while count < len(names) and set(chosen) == before:
+            chosen = draw.sample(drawn, count)
         stretches.append(_hotspots(index * every_s, chosen))
     return tuple(stretches)
 

@@ -182,6 +182,7 @@ def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 _LOG_ROOM = 3.0
 """A logarithmic axis extends by this factor on both sides; wider intervals are cut there."""
 
+_NOUNS = {"write": "writes", "seq": "sequential reads", "rand": "random reads"}
 _OFFERED = {"A": "10 %", "B": "25 %", "C": "50 %", "D": "75 %", "E": "100 %"}
 
 
@@ -197,15 +198,16 @@ def _signal(rows: pd.DataFrame) -> str:
     return " / ".join(used) or "pressure"
 
 
-def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Draw figure 3: mean pressure over OSD nodes and sequential read throughput for mixes A-E. The
-    paper grows fio's files from 250 MB to 4 GB. On the local site the mixes are offered loads of 10
-    to 100 % of each node's disk, with labels that say so."""
+def load_mix(evidence: Evidence, folder: Path, name: str, op: str = "seq") -> Path | Missing:
+    """Draw figure 3: mean pressure over OSD nodes and throughput for mixes A-E. The paper shows
+    sequential reads and reports similar results for the others. It grows fio's files from 250 MB to
+    4 GB. On the local site the mixes are offered loads of 10 to 100 % of each node's disk, with
+    labels that say so."""
     rows = evidence.table
-    rows = rows[(rows["scenario"] == "mix") & (rows["op"] == "seq")]
+    rows = rows[(rows["scenario"] == "mix") & (rows["op"] == op)]
     mixes = [str(mix) for mix in values_of(rows, "mix")]
     if len(mixes) < 2:
-        return Missing("sequential reads under load mixes A-E (scenario mix)")
+        return Missing(f"{_NOUNS[op]} under load mixes A-E (scenario mix)")
     pressure = points(rows, "mix", partial(average, column="pressure_mean"))
     speed = points(rows, "mix", partial(average, column="throughput_mb_s"))
     local = set(rows["ground"]) <= {"local", "sim", "fake"}
@@ -219,10 +221,10 @@ def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         series = [(Look("throughput", "#0072B2"), speed)]
         lines(other, series, mixes, ticks)
         _heights(other, range(len(speed)), list(speed.values()))
-        other.set_ylabel("Sequential read (MB/s)")
+        other.set_ylabel(f"{OP_NAMES[op]} (MB/s)")
         axes.set_xticks(range(len(mixes)), ticks)
         axes.set_xlabel("Server load mix")
-        axes.set_title(f"Mean pressure and sequential read throughput ({counts(series)})")
+        axes.set_title(f"Mean pressure, and throughput of {_NOUNS[op]} ({counts(series)})")
         style.legend(drawn, [axes, other])
         return style.save(drawn, folder, name)
 
@@ -264,39 +266,58 @@ def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         return style.save(drawn, folder, name)
 
 
+_THETAS = {
+    "theta_i": (r"$\theta_i$", 0.2, "imbalance"),
+    "theta_h": (r"$\theta_h$ (%)", 50.0, "upper"),
+    "theta_l": (r"$\theta_l$ (%)", 20.0, "lower"),
+}
+"""Symbol, the paper's value and name of each threshold (section IV-D)."""
+
+
 def threshold(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Draw figure 5: sequential read throughput of DLR for several theta_i."""
+    """Draw figure 5: sequential read throughput of DLR over each threshold, the others as in the
+    paper. The runs with theta_i = 0.2 have the paper's value of all three."""
     rows = evidence.table
     rows = rows[(rows["controller"] == "dlr") & (rows["op"] == "seq")]
-    thetas = rows["variant"].map(lambda text: json.loads(text).get("theta_i"))
-    rows = rows.assign(theta_i=thetas).dropna(subset=["theta_i"])
-    speed = points(rows, "theta_i", partial(average, column="throughput_mb_s"))
-    if len(speed) < 2:
-        return Missing("DLR runs with several values of theta_i")
-    with style.figure() as (drawn, (axes,)):
-        axes.bar(
-            range(len(speed)),
-            [estimate.value for estimate in speed.values()],
-            0.6,
-            color=[style.colour("dlr") if value == 0.2 else "#88BBDD" for value in speed],
-            yerr=errors(list(speed.values())),
-            capsize=3,
-        )
-        axes.set_xticks(range(len(speed)), [f"{value:g}" for value in speed])
-        axes.set_xlabel(r"$\theta_i$ (the paper chooses 0.2, dark)")
-        axes.set_ylabel("Sequential read (MB/s)")
-        axes.set_title(f"DLR's imbalance threshold ({stats.counts(speed.values())} runs)")
+    rows = rows[rows["scenario"] == "interference"]
+    given = rows["variant"].map(json.loads)
+    paper = given.map(lambda found: found == {"theta_i": 0.2})
+    swept: dict[str, Points] = {}
+    for theta, (_, chosen, _) in _THETAS.items():
+        values = given.map(lambda found, theta=theta: found.get(theta) if len(found) == 1 else None)
+        mine = rows.assign(**{theta: values.mask(paper, chosen)}).dropna(subset=[theta])
+        found = points(mine, theta, partial(average, column="throughput_mb_s"))
+        if len(found) > 1:
+            swept[theta] = found
+    if not swept:
+        return Missing("DLR runs with several values of a threshold")
+    with style.figure(1, len(swept), width=4.4 * len(swept), height=3.8) as (drawn, axes):
+        for axis, (theta, speed) in zip(axes, swept.items(), strict=True):
+            symbol, chosen, word = _THETAS[theta]
+            axis.bar(
+                range(len(speed)),
+                [estimate.value for estimate in speed.values()],
+                0.6,
+                color=[style.colour("dlr") if value == chosen else "#88BBDD" for value in speed],
+                yerr=errors(list(speed.values())),
+                capsize=3,
+            )
+            axis.set_xticks(range(len(speed)), [f"{value:g}" for value in speed])
+            axis.set_xlabel(f"{symbol}: the paper chooses {chosen:g} (dark)")
+            axis.set_title(f"DLR's {word} threshold ({stats.counts(speed.values())} runs)")
+        axes[0].set_ylabel("Sequential read (MB/s)")
         return style.save(drawn, folder, name)
 
 
-def object_sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Draw figure 10: sequential read throughput and latency over object sizes, both scenarios."""
+def object_sizes(evidence: Evidence, folder: Path, name: str, op: str = "seq") -> Path | Missing:
+    """Draw figure 10: throughput and latency over object sizes, both scenarios. The paper shows
+    sequential reads and reports similar improvements for the others."""
     scenarios = ("heterogeneity", "interference")
     table = evidence.table
-    rows = sweep(table[(table["op"] == "seq") & table["scenario"].isin(scenarios)], "object_size")
+    rows = sweep(table[(table["op"] == op) & table["scenario"].isin(scenarios)], "object_size")
     shown = [s for s in scenarios if rows[rows["scenario"] == s]["object_size"].nunique() > 1]
     if not shown:
-        return Missing("sequential reads with several object sizes")
+        return Missing(f"{_NOUNS[op]} with several object sizes")
     with style.figure(len(shown), 2, width=9, height=3.6 * len(shown)) as (drawn, axes):
         for row, scenario in enumerate(shown):
             for column, metric in enumerate(("throughput_mb_s", "latency_s")):
@@ -307,6 +328,7 @@ def object_sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None:
     here = rows[rows["scenario"] == scenario]
+    op = here["op"].iloc[0]
     sizes, duration = values_of(here, "object_size"), here["duration_s"].iloc[0]
     series: Series = []
     for controller, look in _looks(_controllers(here)).items():
@@ -329,8 +351,39 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
     else:
         _heights(axes, [at for at, _ in shown], [one for _, one in shown])
     axes.set_xlabel("Object size")
-    axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
+    axes.set_ylabel(f"{OP_NAMES[op]} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
     axes.set_title(f"{scenario.capitalize()} ({counts(series)})")
+
+
+def threads(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw sequential read throughput over the number of operations in flight (section V-E: "with
+    various thread counts"), by controller under heterogeneity."""
+    table = evidence.table
+    hot = (table["op"] == "seq") & (table["scenario"] == "heterogeneity")
+    rows = sweep(table[hot], "concurrency")
+    depths = values_of(rows, "concurrency")
+    if len(depths) < 2:
+        return Missing("sequential reads with several numbers of operations in flight")
+    duration = rows["duration_s"].iloc[0]
+    series: Series = []
+    for controller, look in _looks(_controllers(rows)).items():
+        found = {
+            depth: average(
+                select(rows, controller=controller, concurrency=depth, duration_s=duration),
+                "throughput_mb_s",
+            )
+            for depth in depths
+        }
+        series.append((look, {at: one for at, one in found.items() if one is not None}))
+    with style.figure() as (drawn, (axes,)):
+        lines(axes, series, depths, [f"{depth:g}" for depth in depths])
+        shown = [(at, one) for _, found in series for at, one in found.items()]
+        _heights(axes, [depths.index(at) for at, _ in shown], [one for _, one in shown])
+        axes.set_xlabel("Operations in flight")
+        axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)")
+        axes.set_title(f"Heterogeneity, 4 MB objects ({counts(series)})")
+        style.legend(drawn, [axes])
+        return style.save(drawn, folder, name)
 
 
 INTERVALS = 6  # the paper's 180 s in intervals of 30 s
@@ -559,6 +612,15 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Five load mixes on every OSD node; on modelled disks these are offered loads.",
         load_mix,
     ),
+    *(
+        FigureEntry(
+            f"3-{op}",
+            f"Mean pressure and throughput, {_NOUNS[op]}",
+            "Section IV-B: similar results for the other benchmarks.",
+            partial(load_mix, op=op),
+        )
+        for op in ("rand", "write")
+    ),
     FigureEntry(
         "4",
         "Spread of pressure and throughput",
@@ -567,8 +629,9 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
     FigureEntry(
         "5",
-        "DLR's imbalance threshold",
-        "Sequential reads under moving hotspots for several thresholds.",
+        "DLR's thresholds",
+        "Sequential reads under moving hotspots; each threshold is swept with the others as in the "
+        "paper.",
         threshold,
     ),
     *_by_controller("heterogeneity", 6),
@@ -578,6 +641,21 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Object sizes",
         "Sequential reads, mean of runs with 95 % confidence intervals.",
         object_sizes,
+    ),
+    *(
+        FigureEntry(
+            f"10-{op}",
+            f"Object sizes, {_NOUNS[op]}",
+            "Section V-E: similar improvements with the other benchmarks.",
+            partial(object_sizes, op=op),
+        )
+        for op in ("rand", "write")
+    ),
+    FigureEntry(
+        "10-threads",
+        "Operations in flight",
+        "Section V-E: similar improvements with various thread counts.",
+        threads,
     ),
     FigureEntry(
         "11",
