@@ -79,10 +79,9 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     """Validate everything and make the plan. Nothing is started or written. A dry run (without
     `need_ground`) needs no testbed and loads no untrusted code. UserError: one sentence about the
     first mistake."""
-    file, campaign = _found(request.campaign)
+    file, campaign = _found(request.campaign, request.spec)
     kind = kind_of(campaign)
     _refuse_options(request, campaign, kind)
-    campaign = with_spec(campaign, request.spec)
     on_spec = not isinstance(kind.grounds.get(campaign.ground), Computed)
     spec_file = resolve(campaign.spec, file) if on_spec else None
     spec = None if spec_file is None else load_spec(spec_file)
@@ -182,13 +181,13 @@ def _cells(
     return cells, lambda cell: code[cell.controller]
 
 
-def _found(campaign: str | Campaign) -> tuple[Path, Campaign]:
+def _found(campaign: str | Campaign, spec: Path | None) -> tuple[Path, Campaign]:
     """Return the campaign and its file. A campaign made in memory has its name as its file, in
-    messages and for relative paths (in the current folder)."""
+    messages and for relative paths (in the current folder). `spec`: see `with_spec`."""
     if isinstance(campaign, Campaign):
-        return Path(campaign.name), campaign
+        return Path(campaign.name), with_spec(campaign, spec)
     file = find_campaign(campaign)
-    return file, load_campaign(file)
+    return file, with_spec(load_campaign(file), spec)
 
 
 def declared(campaign: Campaign) -> tuple[Kind[Any], Ground[Any]]:
