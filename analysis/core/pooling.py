@@ -7,50 +7,51 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from scipy.stats import t as student
-
 
 @dataclass(frozen=True)
 class Pooled:
-    """Pooled mean with its 95 % interval (NaN for a single setting), and the standard deviation of
-    the true effects between settings."""
+    """Mean pooled over `settings`, its standard error (NaN if unknown), and the standard deviation
+    of the true effects between settings."""
 
     mean: float
-    low: float
-    high: float
+    error: float
     between: float
+    settings: int
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return the interval, by t with one degree of freedom less than settings; NaN if it is
+        unknown."""
+        from scipy.stats import t
+
+        if self.settings < 2:
+            return math.nan, math.nan
+        half = float(t.ppf((1 + confidence) / 2, self.settings - 1)) * self.error
+        return self.mean - half, self.mean + half
 
 
 def random_effects(settings: Sequence[Sequence[float]]) -> Pooled:
     """Pool observations by setting, each with at least one.
 
-    The variance within settings is taken as equal, because two or three blocks do not tell it. The
-    one between settings is DerSimonian and Laird's (1986). The interval is Hartung and Knapp's
-    (2001) with t of k - 1 degrees of freedom, never narrower than the plain one (Knapp and Hartung,
-    2003)."""
+    The variance within settings is taken as equal, because two or three blocks do not show it. The
+    one between settings is DerSimonian and Laird's (1986). The standard error is Hartung and
+    Knapp's (2001), never smaller than the plain one (Knapp and Hartung, 2003)."""
     means = [fmean(values) for values in settings]
     k = len(means)
-    spare = sum(len(values) for values in settings) - k
-    squares = sum(
-        (value - mean) ** 2
-        for values, mean in zip(settings, means, strict=True)
-        for value in values
-    )
-    within = squares / spare if spare else 0.0
     if k == 1 or len(set(means)) == 1:
-        return Pooled(means[0], math.nan, math.nan, math.nan if k == 1 else 0.0)
-    if within == 0.0:  # nothing to weigh by
+        return Pooled(means[0], math.nan, math.nan if k == 1 else 0.0, k)
+    spare = sum(len(values) for values in settings) - k
+    squares = sum((value - fmean(values)) ** 2 for values in settings for value in values)
+    if squares == 0.0:  # nothing to weigh by
         between = sum((mean - fmean(means)) ** 2 for mean in means) / (k - 1)
         weights = [1 / between] * k
     else:
-        fixed = [len(values) / within for values in settings]
+        fixed = [len(values) * spare / squares for values in settings]
         between = _between(means, fixed)
         weights = [1 / (1 / weight + between) for weight in fixed]
     total = sum(weights)
     mean = sum(w * m for w, m in zip(weights, means, strict=True)) / total
     spread = sum(w * (m - mean) ** 2 for w, m in zip(weights, means, strict=True)) / (k - 1)
-    half = float(student.ppf(0.975, k - 1)) * math.sqrt(max(1.0, spread) / total)
-    return Pooled(mean, mean - half, mean + half, math.sqrt(between))
+    return Pooled(mean, math.sqrt(max(1.0, spread) / total), math.sqrt(between), k)
 
 
 def _between(means: Sequence[float], weights: Sequence[float]) -> float:

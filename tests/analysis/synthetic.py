@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.core.claims import Evidence
 from analysis.core.load import load_campaign
 from analysis.core.papers import Part
+from analysis.papers.dlr.runs import tabulate
 from schemas.run import OpSummary, Summary
 from tests.analysis.synthetic_runs import written
 
@@ -24,7 +25,7 @@ OPS = ("write", "seq", "rand")
 
 def evidence_of(campaign: Path, part: Part | None = None) -> Evidence:
     """Return a campaign's runs that a part is about, by default DLR's."""
-    part = part or Part((), ())
+    part = part or Part((), (), tabulate=tabulate)
     runs = [one for one in load_campaign(campaign).runs if part.takes(one.run)]
     return Evidence(part.tabulate(runs), runs)
 

@@ -21,7 +21,15 @@ from analysis.core.panels import Look, Points, bars, counts, errors, lines, poin
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, mean
 from analysis.papers.dlr.claims import CLAIMS
-from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, OPS, metric_of, select, sweep
+from analysis.papers.dlr.runs import (
+    BLOCKS,
+    OP_NAMES,
+    OPS,
+    metric_of,
+    select,
+    sweep,
+    tabulate,
+)
 from schemas.cells.dlr import Bench
 
 if TYPE_CHECKING:
@@ -673,4 +681,4 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-PARTS = (Part(CLAIMS, FIGURES, models=(Bench,), sized=False),)
+PARTS = (Part(CLAIMS, FIGURES, models=(Bench,), sized=False, tabulate=tabulate),)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from analysis.core.load import LoadedRun, table
+from schemas.run import Run
 
 BLOCKS = ("ground", "campaign", "block")
 """Columns that identify a block of runs of this paper."""
@@ -17,8 +21,37 @@ STANDARD: Mapping[str, object] = {
     "concurrency": 16,
     "signal": "node",
     "variant": "{}",
+    "objectstore": "bluestore",
+    "disk": "",
 }
-"""The paper's setting (section V-C) unless a figure varies it."""
+"""The paper's setting (section V-C) unless a figure varies it, on today's store and the calibrated
+disk."""
+
+SHAPES = "dlr-shapes"
+"""Campaign on disks that were not used for calibration; a spec's name follows."""
+
+
+def tabulate(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """Return `analysis.core.load.table` with two more columns: ``objectstore``, and ``disk``, the
+    shape of the disks in runs of `SHAPES`, else empty."""
+    found = table(runs)
+    return found.assign(
+        objectstore=[
+            one.run.provenance.calibration.get("objectstore", "bluestore") for one in runs
+        ],
+        disk=[_disk(one.run) for one in runs],
+    )
+
+
+def _disk(run: Run) -> str:
+    if not run.campaign.startswith(SHAPES):
+        return ""
+    groups: Mapping[str, Any] = run.provenance.calibration.get("groups", {})
+    shapes = [group["disk"] for group in groups.values() if group.get("disk")]
+    if not shapes:
+        return "unknown"
+    disk = shapes[0]
+    return f"{1000 * disk['positioning']:.3g} ms, {disk['bandwidth'] / 1e6:.3g} MB/s"
 
 
 def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
