@@ -158,7 +158,8 @@ def test_each_parameter_of_section_5_c_selects_rows() -> None:
     columns = ("op", "concurrency", "signal", "duration_s", "campaign")
     values = (("seq", "rand"), (16, 1), ("node", None), (30.0, 60.0, None), ("a", "b"))
     rows = pd.DataFrame(itertools.product(*values), columns=columns)
-    rows = rows.assign(object_size=STANDARD["object_size"], variant="{}")
+    fixed = ("object_size", "variant", "objectstore", "disk")
+    rows = rows.assign(**{name: STANDARD[name] for name in fixed})
     rows = rows[~((rows["campaign"] == "a") & (rows["duration_s"] == 60.0))]
     found = select(rows, op="seq")
     assert set(found["signal"]) == {"node"} and set(found["concurrency"]) == {16}
