@@ -221,7 +221,8 @@ def parse_journal(text: str, where: str) -> Journal:
 
 
 def controller_summary(journal: Journal) -> dict[str, float]:
-    """Return the numbers of steps, actions and failures, and mean and maximum seconds of a step."""
+    """Return the numbers of steps, actions and failures, mean and maximum seconds of a step, and
+    ``stall_s``: mean seconds in which PGs were peering after a change."""
     steps = journal.steps
     effects = [effect for step in steps for effect in step["effects"]]
     summary = {
@@ -235,6 +236,10 @@ def controller_summary(journal: Journal) -> dict[str, float]:
         if values:
             summary[name] = math.fsum(values) / len(values)
             summary[f"{name}_max"] = max(values)
+    details = [effect["detail"] for effect in effects]
+    stalls = [one[n] for one in details for n in ("stall_s", "previous_stall_s") if n in one]
+    if stalls := [float(stall) for stall in stalls if stall is not None]:
+        summary["stall_s"] = math.fsum(stalls) / len(stalls)
     for name in ("weights_changed", "bytes_moved"):
         known = [effect["detail"][name] for effect in effects if name in effect["detail"]]
         if known:

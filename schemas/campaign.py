@@ -137,6 +137,8 @@ class Campaign(Strict):
     # By controller and parameter: amount per OSD, for cells that give the number of OSDs.
     controller_parameters_per_osd: dict[str, dict[str, int | float]] = Field(default_factory=dict)
     grids: list[Grid] = Field(min_length=1)
+    # Ids of the claims that the report lists; with a * at the end, a prefix of ids. All if empty.
+    claims: tuple[str, ...] = ()
 
     @field_validator("name")
     @classmethod

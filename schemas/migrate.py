@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,3 +56,51 @@ def _renamed(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         name: renamed[name].get(value, value) if name in renamed else value
         for name, value in parameters.items()
     }
+
+
+_OLD_EFFECTS = {
+    "reproduced": "confirmed",
+    "direction": "confirmed",
+    "not reproduced": "contradicted",
+}
+_OLD_KINDS = {"s": "seconds", "ms": "seconds", "rank correlation": "order", "share": "share"}
+_OLD_RANGES = {"share": (0.0, 1.0), "ratio": (0.0, math.inf), "ms": (0.0, math.inf)}
+"""Ranges that intervals of older claims left, by unit."""
+
+
+def current_claim(entry: Any) -> Any:
+    """Return an entry of claims.json in the current form. Entries with a ``verdict`` name the rule
+    ``kind``, and ``size`` is True if a size was judged; they do not say who makes the statement, so
+    that only those with the paper's value count as stated."""
+    if not isinstance(entry, Mapping) or "verdict" not in entry:
+        return entry
+    found = dict(entry)
+    verdict, sized = found.pop("verdict"), bool(found.pop("size", False))
+    unit, stated = str(found["unit"]), found["paper_value"]
+    effect = _OLD_EFFECTS.get(verdict, verdict)
+    found |= {"rule": found["kind"], "effect": effect, "sized": sized, "stated": stated is not None}
+    found["size"] = _old_size(found, verdict)
+    if unit.startswith("share") and "difference" not in unit:
+        unit = "share"
+    found |= {"unit": unit, "kind": _OLD_KINDS.get(unit, "ratio")}
+    if (interval := found.get("ci95")) is not None:
+        least, most = _OLD_RANGES.get(unit, (-math.inf, math.inf))
+        interval = [max(least, interval[0]), min(most, interval[1])]
+        found["ci95"] = interval if interval[0] < interval[1] else None
+    if found.get("baseline") is not None:
+        found["baseline"] = re.sub(r"[^A-Za-z0-9.+-]+", "-", found["baseline"]).strip("-+.")
+    return found
+
+
+def _old_size(found: Mapping[str, Any], verdict: str) -> str:
+    """Return the size of an entry with a verdict."""
+    sized = found["sized"] and found["paper_value"] is not None
+    if verdict == "reproduced":
+        return "within tolerance" if sized else "not stated"
+    if not sized:  # without a size, only a simulated claim was a direction
+        return "not comparable" if verdict == "direction" else "not stated"
+    if verdict == "not run" or found.get("ground") != "chameleon":
+        return "not comparable"
+    none = found.get("no_effect") or 0.0
+    larger = abs(found["measured"] - none) > abs(found["paper_value"] - none)
+    return "larger" if larger else "smaller"

@@ -74,7 +74,7 @@ def t_half_width(
     return float(stein_half_width(deviation, len(spread), len(values), confidence))
 
 
-def binomial_interval(hits: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def binomial_interval(hits: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return the exact interval (Clopper and Pearson, 1934) of a share after `hits` of `n`."""
     from scipy.special import betaincinv
 

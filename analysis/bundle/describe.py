@@ -74,7 +74,7 @@ class Derived:
     @property
     def tested(self) -> tuple[ClaimResult, ...]:
         """The claims with runs."""
-        return tuple(claim for claim in self.claims if claim.verdict != "not run")
+        return tuple(claim for claim in self.claims if claim.effect != "not run")
 
 
 def derive(
@@ -267,21 +267,21 @@ HTML = "appendix.html"
 HUMAN_MIN_PER_COMMAND = 1
 """Estimated minutes that a person spends per command: typing it and reading the result."""
 
-_VERDICTS = {
-    "reproduced": ("reproduced", "yes", ""),
-    "direction": (
-        "in direction only",
-        "in direction",
-        "the direction holds, the size does not or cannot be vouched for on this ground",
-    ),
-    "inconclusive": ("undecided", "undecided", "the interval includes no effect"),
-    "not reproduced": ("not reproduced", "no", "the effect is the other way"),
-    "not run": ("not tested here", "not tested", ""),
+_EFFECTS = {
+    "confirmed": ("yes", ""),
+    "inconclusive": ("undecided", "the interval includes no effect"),
+    "contradicted": ("no", "the effect is the other way"),
+    "not run": ("not tested", ""),
 }
-"""Words of the appendix by verdict: in the sum, in the table, and why a claim does not hold."""
+"""Words of the appendix by effect: in the table, and why a claim does not hold."""
+_SIZES = {
+    "smaller": "the effect holds, and is smaller than stated",
+    "larger": "the effect holds, and is larger than stated",
+    "not comparable": "the effect holds; its size cannot be compared on this ground",
+}
 _WHY_NOT_EQUAL = {
     "inconclusive": "the interval is neither within the tolerance nor outside it",
-    "not reproduced": "the values are not the same: the interval is outside the tolerance",
+    "contradicted": "the values are not the same: the interval is outside the tolerance",
 }
 
 
@@ -298,18 +298,20 @@ class Claimed:
 
     @property
     def holds(self) -> str:
-        """The result in one or two words: yes, in direction, undecided, no, or not tested."""
-        return _VERDICTS[self.claim.verdict][1]
+        """The effect in one or two words (yes, undecided, no, not tested), and a size that is not
+        the paper's."""
+        word = _EFFECTS[self.claim.effect][0]
+        return f"{word}, {self.claim.size}" if word == "yes" and self.claim.size in _SIZES else word
 
     @property
     def why(self) -> str:
         """Reason why a claim does not hold, or not as stated; empty for a claim that holds."""
-        verdict = self.claim.verdict
-        if self.claim.measured is not None and self.claim.ci95 is None:
+        effect = self.claim.effect
+        if effect == "inconclusive" and self.claim.n == 1:
             return SINGLE_RUN
-        if self.claim.kind == "within" and verdict in _WHY_NOT_EQUAL:
-            return _WHY_NOT_EQUAL[verdict]
-        return _VERDICTS[verdict][2]
+        if self.claim.rule == "within" and effect in _WHY_NOT_EQUAL:
+            return _WHY_NOT_EQUAL[effect]
+        return _SIZES.get(self.claim.size, "") if effect == "confirmed" else _EFFECTS[effect][1]
 
 
 def numbered(derived: Derived, campaigns: Sequence[Ran]) -> list[Claimed]:
@@ -358,21 +360,21 @@ def expected(claim: ClaimResult) -> str:
     if stated is None:
         return beyond or "an effect as stated, with a 95 % interval that excludes no effect"
     value = format_value(stated, unit)
-    if beyond and claim.size is False and claim.kind != "within":
+    if beyond and not claim.sized and claim.rule != "within":
         return beyond if stated == none else f"{beyond} ({value} in the paper)"
-    if claim.kind == "within":
+    if claim.rule == "within":
         room = claim.tolerance * abs(stated)
         if not room:
             return f"{value}, both ends of the 95 % interval too"
         return f"the whole 95 % interval in {format_interval((stated - room, stated + room), unit)}"
-    word = {"about": "", "at_least": "at least ", "at_most": "at most "}[claim.kind]
+    word = {"about": "", "at_least": "at least ", "at_most": "at most "}[claim.rule]
     if none is None or not claim.tolerance:
         return f"{word}{value}"
     room = claim.tolerance * abs(stated - none)
-    if claim.kind == "about":
+    if claim.rule == "about":
         return f"{value} ({format_interval((stated - room, stated + room), unit)})"
     # If an effect lowers a value, a larger effect is a lower value.
-    lower = (claim.kind == "at_least") is (stated >= none)
+    lower = (claim.rule == "at_least") is (stated >= none)
     return f"{word}{value} ({format_value(stated - room if lower else stated + room, unit)} counts)"
 
 
@@ -401,8 +403,8 @@ def pages(
 ) -> dict[str, bytes]:
     """Return APPENDIX.md and appendix.html."""
     claims = numbered(derived, campaigns)
-    by_verdict = {
-        verdict: [one for one in claims if one.claim.verdict == verdict] for verdict in _VERDICTS
+    by_effect = {
+        effect: [one for one in claims if one.claim.effect == effect] for effect in _EFFECTS
     }
     first = first_look(campaigns, [one.figure for one in derived.tested if one.ci95 is not None])
     spec = next((one.spec for one in campaigns if first and one.campaign == first.campaign), "")
@@ -415,16 +417,16 @@ def pages(
         "figures": derived.figures,
         "campaigns": campaigns,
         "claims": claims,
-        "tested": [one for one in claims if one.claim.verdict != "not run"],
-        "not_tested": by_verdict["not run"],
+        "tested": [one for one in claims if one.claim.effect != "not run"],
+        "not_tested": by_effect["not run"],
         "shared_notes": shared_notes(derived.tested),
-        "counts": [(len(by_verdict[one]), words[0]) for one, words in _VERDICTS.items()],
+        "counts": [(len(found), effect) for effect, found in by_effect.items()],
         "fallen": [
-            *by_verdict["not reproduced"],
-            *by_verdict["inconclusive"],
-            *by_verdict["direction"],
+            *by_effect["contradicted"],
+            *by_effect["inconclusive"],
+            *(one for one in by_effect["confirmed"] if not one.claim.reproduced),
         ],
-        "untested": _untested(by_verdict["not run"]),
+        "untested": _untested(by_effect["not run"]),
         "first": first,
         "spec": f"specs/{Path(spec).name}" if spec else "",
         "simulated": bool(campaigns) and all(one.ground == "sim" for one in campaigns),
@@ -548,7 +550,7 @@ def _parts(manifest: Manifest, derived: Derived, sizes: Mapping[str, int]) -> li
     named = {
         f"{folder}/report.html": "Report: figures, claims and runs",
         f"{folder}/comparison.md": "Comparison of the controllers",
-        f"{folder}/claims.json": "Claims with their verdicts",
+        f"{folder}/claims.json": "Claims with effect and size",
         "environment/requirements.lock": "Locked Python environment",
         "LICENSE": "License",
     }

@@ -73,19 +73,20 @@ class ClaimAgain:
         return "agrees" if self.estimate.low <= none <= self.estimate.high else "differs"
 
     @property
-    def same_verdict(self) -> bool:
-        """True if the verdict is the same."""
-        return self.bundled.verdict == self.again.verdict
+    def same_result(self) -> bool:
+        """True if effect and size are the same."""
+        then, now = self.bundled, self.again
+        return (then.effect, then.size) == (now.effect, now.size)
 
     @property
     def contradicts(self) -> bool:
-        """True if both value and verdict differ. An inconclusive bundle cannot be contradicted, and
-        an inconclusive rerun contradicts only if its effect is smaller."""
-        if self.outcome != "differs" or self.same_verdict:
+        """True if the value differs, and effect or size too. An inconclusive bundle cannot be
+        contradicted, and an inconclusive rerun contradicts only if its effect is smaller."""
+        if self.outcome != "differs" or self.same_result:
             return False
-        if self.bundled.verdict == "inconclusive":
+        if self.bundled.effect == "inconclusive":
             return False
-        return self.again.verdict != "inconclusive" or self._is_less
+        return self.again.effect != "inconclusive" or self._is_less
 
     @property
     def _is_less(self) -> bool:
@@ -95,7 +96,7 @@ class ClaimAgain:
         if none is None:
             none = 1.0 if self.unit == "ratio" else 0.0
         then, now = (one.measured or 0.0 for one in (self.bundled, self.again))
-        if self.bundled.kind == "within" and stated is not None:
+        if self.bundled.rule == "within" and stated is not None:
             return abs(now - stated) > abs(then - stated)
         return abs(now - none) < abs(then - none)
 
@@ -153,10 +154,12 @@ class RerunComparison:
         if tested:
             why = "as no claim has an interval on both sides: take more cells, or judge the values"
             alike = sum(one.outcome in ("identical", "agrees") for one in tested)
-            same = sum(one.same_verdict for one in tested)
+            same = sum(one.same_result for one in tested)
             other = sum(one.contradicts for one in tested)
-            text += f"; of {len(tested)} claims {alike} agree, {same} have the same verdict and "
-            text += f"{other or 'none'} contradict{'s' if other == 1 else ''} the bundle"
+            text += (
+                f"; of {len(tested)} claims {alike} agree, {same} have the same effect and size, "
+            )
+            text += f"and {other or 'none'} contradict{'s' if other == 1 else ''} the bundle"
         return (
             f"{text}." if self.held else f"{text}: nothing could be held against the bundle, {why}."
         )

@@ -34,6 +34,7 @@ from analysis.bundle.private import (
 )
 from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest, role_of
 from schemas.errors import HotbedError, UserError
+from schemas.migrate import current_claim
 from schemas.mistakes import mistake
 
 Otherwise = Callable[[Path, Sequence[str]], Iterable["Difference"]]
@@ -418,6 +419,11 @@ def _compare(name: str, there: Path, here: Path) -> Iterator[Difference]:
     yield from differences(name, stated, read(here))
 
 
+def _records(body: Any) -> Any:
+    """Return the content of a file, with claims of earlier versions in the current form."""
+    return [current_claim(one) for one in body] if isinstance(body, list) else body
+
+
 def _lines(file: Path) -> list[str]:
     return file.read_bytes().decode(errors="replace").splitlines()
 
@@ -445,7 +451,7 @@ def _cell(text: str) -> object:
 
 
 _READERS: Mapping[str, Callable[[Path], Any]] = {
-    ".json": lambda file: parse(file.read_bytes()),
+    ".json": lambda file: _records(parse(file.read_bytes())),
     ".csv": _rows,
     ".md": _rows,
     ".html": _page,

@@ -4,9 +4,9 @@ Every block holds every controller once under the same seed, so controllers are 
 block: geometric mean of the ratio, t interval on the log-ratios (design, Statistics). Each interval
 holds 95 % by itself; intervals are not widened for the number of pairs.
 
-Claims are declared before the runs, all in one direction: the controller does better. So `not
-reproduced` means that it does worse, and `inconclusive` that the blocks do not decide. No paper has
-these claims: paper_value is null.
+Claims are declared before the runs, and all state that the controller does better. So
+`contradicted` means that it does worse, and `inconclusive` that the blocks do not decide. No paper
+has these claims: `stated` is false.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ _OPERATIONS = {"seq": "sequential reads", "rand": "random reads", "write": "writ
 def claims_of(
     panels: Sequence[Panel], evidence: Evidence, *, ground: str, time_scale: float
 ) -> list[ClaimResult]:
-    """Return every claim with its verdict, in the panels' order."""
+    """Return every claim with its result, in the panels' order."""
     made: list[ClaimResult] = []
     for panel in panels:
         for standing in panel.standings:
@@ -250,7 +250,8 @@ def _claims(panel: Panel, standing: ControllerRank, ground: str, time_scale: flo
             compute=measured(standing.gain, lambda ratio: ratio - 1),
             unit="relative change",
             baseline=baseline,
-            size=False,
+            sized=False,
+            stated=False,
         ),
         Claim(
             id=f"{stem}-latency",
@@ -260,7 +261,8 @@ def _claims(panel: Panel, standing: ControllerRank, ground: str, time_scale: flo
             compute=measured(standing.latency, lambda ratio: 1 - ratio),
             unit="relative change",
             baseline=baseline,
-            size=False,
+            sized=False,
+            stated=False,
             depends_on=(f"{stem}-throughput",),
         ),
     ]

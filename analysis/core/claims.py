@@ -1,32 +1,52 @@
-"""Claims: declared before they are run, computed from runs, and given a verdict.
+"""Claims: declared before they are run, and computed from runs, with two answers that are never
+mixed (`schemas.claim`).
 
-The verdicts (schemas.claim.Verdict):
+**Effect**: is the statement true of our runs?
 
-- ``reproduced``: the estimate is within tolerance of the paper's value (or beyond it, for
-  ``at_least`` and ``at_most``) and the interval excludes no effect.
-- ``direction``: the interval excludes no effect on the paper's side; the size differs, or the
-  ground cannot vouch for sizes (see `size_is_portable`). On the ground sim, a claim about machines
-  gets at most this verdict: simulated results show only the behaviour of a model.
+- ``confirmed``: the interval excludes no effect, on the claim's side.
+- ``contradicted``: the interval excludes no effect, on the other side.
 - ``inconclusive``: the interval includes no effect, or there is no interval (a single run).
-- ``not reproduced``: the interval excludes no effect, on the other side.
 - ``not run``: no run supports the claim.
 
-A claim that two values are the same has the kind ``within``. It is reproduced if the whole interval
-is within tolerance of the paper's value, not reproduced if none of it is, else inconclusive.
+The effect of counts is decided by the exact binomial test over runs, and so is that of runs that
+agree exactly, if they have no interval or an equality is claimed: six runs on one side exclude
+that half of all runs would be on the other. A claim of kind ``exact`` holds by
+construction or not at all.
+
+A claim that two values are the same has the rule ``within``. It is confirmed if the whole interval
+is within tolerance of the paper's value, contradicted if none of it is, else inconclusive.
+
+Claims of one family come from one sentence of the paper. Their effects are corrected for their
+number by Holm's procedure (`evaluate_all`).
+
+**Size**: is the measured size the paper's? ``within tolerance`` of the paper's value, or beyond it
+for ``at_least`` and ``at_most``; else ``smaller`` or ``larger``. ``not comparable`` on a ground
+that cannot vouch for sizes (`size_is_portable`), and for claims about machines on the ground
+sim. ``not stated`` if the paper states no size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from analysis.core.load import LoadedRun
-from analysis.core.stats import Estimate
-from schemas.claim import ClaimResult, Kind, Verdict
+from analysis.core.stats import Estimate, Interval, holm, p_value, share
+from schemas.claim import (
+    SHARE,
+    ClaimResult,
+    Effect,
+    GroundResult,
+    Kind,
+    Rule,
+    Size,
+    range_of,
+    realness,
+)
 
 NOTE_SEPARATOR = "; "
 """Separator of the parts of a claim's note."""
@@ -64,10 +84,10 @@ Compute = Callable[[Evidence], Measured | NotRun]
 
 @dataclass(frozen=True)
 class Claim:
-    """One number or comparison. `no_effect` is the value without an effect (1 for a ratio, 0 for a
-    relative change); `larger` is True if the statement is about values above it. `tolerance` is
-    relative to the effect's size |paper_value - no_effect|; for ``within``, to the paper's
-    value."""
+    """One number or comparison; `schemas.claim.ClaimResult` describes the fields of the same names.
+    `tolerance` is relative to the effect's size |paper_value - no_effect|; for the rule ``within``,
+    to the paper's value. `machines`: the claim is about the behaviour of machines; False if only an
+    algorithm decides."""
 
     id: str
     figure: str
@@ -76,14 +96,32 @@ class Claim:
     compute: Compute
     unit: str
     baseline: str | None = None
-    kind: Kind = "about"
+    kind: Kind = "ratio"
+    rule: Rule = "about"
     tolerance: float = 0.25
     no_effect: float = 0.0
     larger: bool = True
     depends_on: tuple[str, ...] = ()
-    size: bool = True  # True if a size, not only a direction, is claimed
-    machines: bool = True  # about the behaviour of machines; False if only an algorithm decides
+    sized: bool = True
+    stated: bool = True
+    machines: bool = True
+    family: str | None = None
+    unreachable: str | None = None
     paper: str = "dlr"
+
+
+CHANGE = "difference of shares"
+RANK = "rank correlation"
+KINDS: dict[str, Kind] = {
+    SHARE: "share",
+    CHANGE: "order",
+    RANK: "order",
+    "s": "seconds",
+    "ms": "seconds",
+    "servers": "count",
+    "writes": "count",
+}
+"""Kind of a quantity by its unit, if it is no ratio."""
 
 
 def declared(
@@ -95,18 +133,34 @@ def declared(
     prefix: str = "",
     value: float | None = None,
     unit: str = "ratio",
+    kind: Kind | None = None,
     no_effect: float = 1.0,
     size: bool = True,
     **more: Any,
 ) -> Claim:
     """Return a claim of a catalogue, with `more` fields of `Claim`; `functools.partial` sets the
     common parts of its claims. Its id is `prefix`, if any, and `name`; a size is claimed only if
-    the paper states a `value`."""
+    the paper states a `value`. `kind` follows from the unit unless it is given."""
     id_ = f"{prefix}-{name}" if prefix else name
     sized = size and value is not None
+    kind = kind or KINDS.get(unit, "ratio")
     return Claim(
-        id_, figure, statement, value, compute, unit, no_effect=no_effect, size=sized, **more
+        id_,
+        figure,
+        statement,
+        value,
+        compute,
+        unit,
+        kind=kind,
+        no_effect=no_effect,
+        sized=sized,
+        **more,
     )
+
+
+def unreachable(name: str, figure: str, statement: str, why: str, **more: Any) -> Claim:
+    """Return a claim that no machine of ours can run, for the reason `why`."""
+    return declared(name, figure, statement, lambda _: NotRun(why), unreachable=why, **more)
 
 
 def size_is_portable(ground: str) -> bool:
@@ -120,87 +174,210 @@ def is_simulated(ground: str) -> bool:
     return "sim" in ground.split("+")
 
 
-def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
-    """Return the verdict on one estimate."""
-    if claim.kind == "within":
-        return _same(claim, estimate, ground)
-    if math.isnan(estimate.low) or estimate.low <= claim.no_effect <= estimate.high:
-        return "inconclusive"
-    if (estimate.value > claim.no_effect) is not claim.larger:
-        return "not reproduced"
-    if claim.machines and is_simulated(ground):
-        return "direction"
-    if claim.paper_value is None or not claim.size:
-        return "reproduced"
-    effect = abs(estimate.value - claim.no_effect)
-    stated = abs(claim.paper_value - claim.no_effect)
-    close = {
-        "about": abs(effect - stated) <= claim.tolerance * stated,
-        "at_least": effect >= (1 - claim.tolerance) * stated,
-        "at_most": effect <= (1 + claim.tolerance) * stated,
-    }[claim.kind]
-    vouched = not claim.machines or size_is_portable(ground)
-    return "reproduced" if close and vouched else "direction"
-
-
-def _same(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
-    """Return the verdict on a claim of equality."""
+def _room(claim: Claim) -> Interval:
+    """Return the values that a claim of equality accepts."""
     assert claim.paper_value is not None, claim.id
     room = claim.tolerance * abs(claim.paper_value)
-    low, high = claim.paper_value - room, claim.paper_value + room
-    if math.isnan(estimate.low):
-        return "inconclusive"
-    if estimate.high < low or estimate.low > high:
-        return "not reproduced"
-    if not low <= estimate.low <= estimate.high <= high:
-        return "inconclusive"
-    return "direction" if claim.machines and is_simulated(ground) else "reproduced"
+    return claim.paper_value - room - 1e-9, claim.paper_value + room + 1e-9
 
 
-def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
+def supports(claim: Claim, value: float) -> bool:
+    """Return True if a value is on the claim's side; for a claim of equality, within tolerance."""
+    if claim.rule == "within":
+        low, high = _room(claim)
+        return low <= value <= high
+    return value > claim.no_effect if claim.larger else value < claim.no_effect
+
+
+def opposes(claim: Claim, value: float) -> bool:
+    """Return True if a value is on the other side; for a claim of equality, outside tolerance."""
+    if claim.rule == "within":
+        return not supports(claim, value)
+    return value < claim.no_effect if claim.larger else value > claim.no_effect
+
+
+def _decides(claim: Claim, interval: Interval) -> Effect:
+    """Return the effect that an interval shows."""
+    low, high = interval
+    if math.isnan(low):
+        return "inconclusive"
+    if supports(claim, low) and supports(claim, high):
+        return "confirmed"
+    if claim.rule == "within":
+        least, most = _room(claim)
+        return "contradicted" if high < least or low > most else "inconclusive"
+    return "contradicted" if opposes(claim, low) and opposes(claim, high) else "inconclusive"
+
+
+def _tested(claim: Claim, estimate: Estimate) -> tuple[Effect, float]:
+    """Return the effect of one claim and the smallest error rate at which it is decided."""
+    if claim.kind == "exact":
+        return ("confirmed" if supports(claim, estimate.value) else "contradicted"), 0.0
+    alike = estimate.agreed and (claim.rule == "within" or not estimate.low < estimate.high)
+    if claim.kind == "count" or alike:
+        return _over_runs(claim, estimate)
+    found = _decides(claim, (estimate.low, estimate.high))
+    if found == "inconclusive":
+        return found, 1.0
+    return found, p_value(estimate, lambda interval: _decides(claim, interval) == found)
+
+
+def _over_runs(claim: Claim, estimate: Estimate) -> tuple[Effect, float]:
+    """Return the effect by the exact binomial test over runs: those that support the claim, among
+    those that are on either side."""
+    sides = [supports(claim, one) for one in estimate.runs if one != claim.no_effect]
+    if claim.rule == "within":
+        sides = [supports(claim, one) for one in estimate.runs]
+    if not sides:
+        return "inconclusive", 1.0
+    half = replace(claim, kind="share", rule="at_least", no_effect=0.5, larger=True)
+    return _tested(half, share(sides))
+
+
+def effect(claim: Claim, estimate: Estimate) -> Effect:
+    """Return the effect that one estimate shows, without a correction for a family."""
+    return _tested(claim, estimate)[0]
+
+
+def size(claim: Claim, estimate: Estimate, ground: str) -> Size:
+    """Return the place of an estimate relative to the paper's size."""
+    if claim.machines and is_simulated(ground):
+        return "not comparable"
+    if not claim.sized or claim.paper_value is None:
+        return "not stated"
+    value, stated = estimate.value, claim.paper_value
+    if claim.rule == "within":
+        if supports(claim, value):
+            return "within tolerance"
+        return "larger" if value > stated else "smaller"
+    always = claim.kind == "share" and stated in (0.0, 1.0)  # depends on no disk's speed
+    if claim.machines and not always and not size_is_portable(ground):
+        return "not comparable"
+    sign = 1 if claim.larger else -1
+    measured = sign * (value - claim.no_effect)
+    expected = abs(stated - claim.no_effect)
+    room = claim.tolerance * expected + 1e-9
+    if measured < 0 or (measured < expected - room and claim.rule != "at_most"):
+        return "smaller"
+    return (
+        "larger" if measured > expected + room and claim.rule != "at_least" else "within tolerance"
+    )
+
+
+def _note(claim: Claim, measured: Measured, found: Size) -> str | None:
+    estimate = measured.estimate
     parts = [measured.note] if measured.note else []
-    if result == "direction" and claim.machines and is_simulated(measured.ground):
-        parts.append("simulated: a claim about machines cannot count as reproduced")
-    elif result == "direction" and claim.machines and not size_is_portable(measured.ground):
-        parts.append(
-            "the disks are modelled and calibrated, so the size cannot count as reproduced here"
-        )
-    if math.isnan(measured.estimate.low):
-        parts.append(SINGLE_RUN)
+    if found == "not comparable" and is_simulated(measured.ground):
+        parts.append("simulated: sizes are those of a model")
+    elif found == "not comparable":
+        parts.append("the disks are modelled and calibrated, so the size cannot be compared here")
+    if claim.kind != "exact" and not estimate.low < estimate.high:
+        agreed = f"the same value in all {len(estimate.runs)} runs, so their spread has no interval"
+        parts.append(agreed if estimate.agreed else SINGLE_RUN)
     return NOTE_SEPARATOR.join(parts) or None
 
 
 def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:
-    """Compute one claim and its verdict."""
-    measured = claim.compute(evidence)
+    """Compute one claim, without a correction for its family."""
+    return evaluate_all([claim], evidence)[0]
+
+
+def evaluate_all(claims: Sequence[Claim], evidence: Evidence) -> list[ClaimResult]:
+    """Compute claims from the runs of one ground. Effects of the claims of one family that have
+    runs are corrected by Holm's procedure."""
+    measured = [claim.compute(evidence) for claim in claims]
+    tested = {
+        index: _tested(claims[index], found.estimate)
+        for index, found in enumerate(measured)
+        if isinstance(found, Measured)
+    }
+    undecided: dict[int, int] = {}
+    families: dict[str, list[int]] = {}
+    for index in tested:
+        if (family := claims[index].family) is not None:
+            families.setdefault(family, []).append(index)
+    for members in families.values():
+        kept = holm([tested[index][1] for index in members])
+        undecided |= {
+            index: len(members)
+            for index, holds in zip(members, kept, strict=True)
+            if not holds and tested[index][0] != "inconclusive"
+        }
+    return [
+        _result(claim, found, tested.get(index, ("not run", 1.0))[0], undecided.get(index, 0))
+        for index, (claim, found) in enumerate(zip(claims, measured, strict=True))
+    ]
+
+
+def _result(claim: Claim, found: Measured | NotRun, shown: Effect, family: int) -> ClaimResult:
     stated = {
         name: value for name, value in vars(claim).items() if name in ClaimResult.model_fields
     }
-    found: dict[str, Any] = {"measured": None, "ci95": None, "n": 0, "ground": None}
-    if isinstance(measured, NotRun):
-        found |= {"verdict": "not run", "note": measured.why}
-    else:
-        estimate = measured.estimate
-        result = verdict(claim, estimate, measured.ground)
-        found = {
+    if isinstance(found, NotRun):
+        none = "not comparable" if claim.sized else "not stated"
+        return ClaimResult.model_validate(
+            stated | {"effect": "not run", "size": none, "note": found.why}
+        )
+    estimate = found.estimate
+    measured_size = size(claim, estimate, found.ground)
+    note = _note(claim, found, measured_size)
+    if family:
+        text = f"not decided after Holm's correction for the {family} claims of one sentence"
+        note, shown = NOTE_SEPARATOR.join(filter(None, (note, text))), "inconclusive"
+    exact = claim.kind == "exact" or not estimate.low < estimate.high
+    runs = estimate.runs
+    return ClaimResult.model_validate(
+        stated
+        | {
+            "ground": found.ground,
+            "effect": shown,
+            "size": measured_size,
             "measured": estimate.value,
-            "ci95": None if math.isnan(estimate.low) else (estimate.low, estimate.high),
+            "ci95": None if exact else within_range(claim, (estimate.low, estimate.high)),
             "n": estimate.n,
-            "ground": measured.ground,
-            "time_scale": measured.time_scale,
-            "verdict": result,
-            "note": _note(claim, measured, result),
+            "held": sum(supports(claim, value) for value in runs) if runs else None,
+            "counted": len(runs) or None,
+            "time_scale": found.time_scale,
+            "note": note,
         }
-    return ClaimResult.model_validate(stated | found)
+    )
+
+
+def within_range(claim: Claim, interval: Interval) -> Interval:
+    """Return an interval without the last digits that leave the range of the quantity."""
+    low, high = range_of(claim.kind, claim.unit, compared=claim.baseline is not None)
+    slip = 1e-9
+    first, last = interval
+    return (
+        low if low - slip <= first < low else first,
+        high if high < last <= high + slip else last,
+    )
+
+
+def merged(results: Iterable[ClaimResult]) -> tuple[ClaimResult, ...]:
+    """Return one result a claim, in the order of the first of each: that of the most real ground
+    that ran, with the results on other grounds below it."""
+    by_id: dict[str, list[ClaimResult]] = {}
+    for one in results:
+        by_id.setdefault(one.id, []).append(one)
+    found = []
+    for same in by_id.values():
+        first, *others = sorted(
+            same, key=lambda one: (one.effect == "not run", realness(one.ground))
+        )
+        names = set(GroundResult.model_fields)
+        rest = [
+            GroundResult.model_validate(one.model_dump(include=names))
+            for one in others
+            if one.effect != "not run"
+        ]
+        found.append(first.model_copy(update={"grounds": rest}))
+    return tuple(found)
 
 
 def differs(claim: Claim, estimate: Estimate) -> bool:
     """Return True if an estimate differs from the claim, whatever its interval."""
-    if claim.kind == "within":
-        assert claim.paper_value is not None, claim.id
-        room = claim.tolerance * abs(claim.paper_value)
-        return abs(estimate.value - claim.paper_value) > room + 1e-9
-    return estimate.value == claim.no_effect or (estimate.value > claim.no_effect) != claim.larger
+    return not supports(claim, estimate.value)
 
 
 def explained(claim: Claim, why: str | None) -> Claim:

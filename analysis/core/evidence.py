@@ -21,8 +21,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.claims import NOTE_SEPARATOR, Compute, Evidence, Measured, NotRun
-from analysis.core.stats import Estimate, mean, ratio
-from schemas.precision import binomial_interval
+from analysis.core.stats import Estimate, change, mean, ratio, share, sign
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 """Function that selects the rows of a claim from the table of runs; it may add columns."""
@@ -36,14 +35,24 @@ Note = str | Callable[[pd.DataFrame], str | None] | None
 PairNote = str | Callable[[pd.DataFrame, pd.DataFrame], str | None] | None
 """Note of a pair: a text, or a function that writes it from the rows of both sides."""
 
+Mean = Callable[[Sequence[float]], Estimate]
+"""Function that estimates a mean with an interval that fits the quantity: ``mean``, ``amount``,
+``fraction`` or ``change`` of `analysis.core.stats`."""
+
+By = Literal["ratio", "difference", "change", "sign"]
+"""Comparison of two values within blocks: see `Pair`."""
+
 BLOCK = ("seed",)
 """Columns that identify a block: all controllers of a block have the same seed."""
 
 
-def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | None:
-    """Return the mean over rows with a t interval, times `factor`; None if no row has a value."""
+def average(
+    rows: pd.DataFrame, column: str, factor: float = 1.0, of: Mean = mean
+) -> Estimate | None:
+    """Return the mean over rows, times `factor`, with the interval of `of`; None if no row has a
+    value."""
     values = rows[column].dropna().tolist() if column in rows.columns else []
-    return mean([factor * value for value in values]) if values else None
+    return of([factor * value for value in values]) if values else None
 
 
 def by_block(rows: pd.DataFrame, column: str, keys: Sequence[str] = BLOCK) -> pd.DataFrame:
@@ -108,11 +117,20 @@ def quotient(
 
 
 def difference(
-    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, keys: Sequence[str] = BLOCK
+    treated: pd.DataFrame,
+    baseline: pd.DataFrame,
+    column: str,
+    *,
+    keys: Sequence[str] = BLOCK,
+    by: By = "difference",
 ) -> Estimate | None:
-    """Return the mean of treated - baseline over blocks with a t interval; None without a pair."""
+    """Compare values within blocks (see `Pair`); None without a pair."""
     both = pairs(treated, baseline, column, keys)
-    return mean((both["treated"] - both["baseline"]).tolist()) if len(both) else None
+    if both.empty:
+        return None
+    if by == "sign":
+        return sign(both["treated"].tolist(), both["baseline"].tolist())
+    return (change if by == "change" else mean)((both["treated"] - both["baseline"]).tolist())
 
 
 def where(rows: pd.DataFrame, **values: Any) -> pd.DataFrame:
@@ -150,14 +168,15 @@ def mapped(measured: Measured | NotRun, function: Callable[[float], float]) -> M
 
 @dataclass(frozen=True)
 class Pair:
-    """A `Compute`: a number of one set of runs over (``ratio``) or minus (``difference``) that of
-    another, within blocks.
+    """A `Compute`: a number of one set of runs compared with that of another, within blocks.
 
     Attributes:
         treated, baseline: the two sets.
         column: the number.
         why: reason to give if no block has both; a function if it depends on the rows.
-        by: a difference suits numbers that may be 0, which have no ratio.
+        by: ``ratio``: the geometric mean of quotients. ``difference``: the mean difference.
+            ``change``: the same of shares, which stays in [-1, 1]. ``sign``: the share of differing
+            blocks in which the treated number is larger, for counts and all-or-nothing outcomes.
         keys, cluster, comparisons: see `quotient`.
         function: applied to the ratio, such as ``lambda ratio: ratio - 1`` for a gain.
         note: added to the claim's note; a function if it depends on the rows.
@@ -167,7 +186,7 @@ class Pair:
     baseline: Rows
     column: str
     why: str | Callable[[pd.DataFrame, pd.DataFrame], str]
-    by: Literal["ratio", "difference"] = "ratio"
+    by: By = "ratio"
     keys: tuple[str, ...] = BLOCK
     cluster: str | None = None
     comparisons: int = 1
@@ -186,8 +205,8 @@ class Pair:
         self, treated: pd.DataFrame, baseline: pd.DataFrame, note: str | None = None
     ) -> Measured | NotRun:
         """Compute the comparison from the rows of both sets."""
-        if self.by == "difference":
-            found = difference(treated, baseline, self.column, keys=self.keys)
+        if self.by != "ratio":
+            found = difference(treated, baseline, self.column, keys=self.keys, by=self.by)
         else:
             found = quotient(
                 treated,
@@ -220,16 +239,17 @@ def mean_of(
     factor: float = 1.0,
     blocks: bool = False,
     logarithmic: bool = False,
+    of: Mean = mean,
     note: Note = None,
 ) -> Compute:
     """Compute the mean of a number over runs, times `factor`; `why` is the reason without a value.
     `blocks`: the mean of a block's rows counts once. `logarithmic`: the geometric mean, of positive
-    values."""
+    values. `of`: the mean and its interval."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
         counted = by_block(found, column) if blocks else found
-        one = geometric(counted, column) if logarithmic else average(counted, column, factor)
+        one = geometric(counted, column) if logarithmic else average(counted, column, factor, of)
         return result(one, found, why, note)
 
     return compute
@@ -238,20 +258,17 @@ def mean_of(
 def share_of(
     rows: Rows, holds: Callable[[pd.DataFrame], pd.Series], why: str, unit: str = "runs"
 ) -> Compute:
-    """Compute the share of runs for which a condition holds; the note counts them."""
+    """Compute the share of runs for which a condition holds, with the exact binomial interval; the
+    note counts them."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
         if found.empty:
             return NotRun(why)
-        met = holds(found).astype(float)
+        met = holds(found).astype(bool)
         note = f"{int(met.sum())} of {len(found)} {unit}"
         looks = int(found["looks"].max()) if "looks" in found.columns else 1
-        share = mean(met.tolist())
-        if looks > 1:
-            limits = binomial_interval(int(met.sum()), len(met), 1 - 0.05 / looks)
-            share = Estimate(share.value, *limits, n=len(met))
-        return result(share, found, why, note)
+        return result(share(met.tolist(), looks), found, why, note)
 
     return compute
 

@@ -154,12 +154,32 @@ def planned_runs(campaign: Path) -> frozenset[str] | None:
         return None
 
 
+def claims_of(campaign: Path) -> tuple[str, ...]:
+    """Return the ids of claims, or prefixes of ids that end with ``*``, that a campaign was made
+    for; none if its file lists none."""
+    return tuple(_stated(campaign).get("claims") or ())
+
+
+def is_listed(claim: str, listed: Collection[str]) -> bool:
+    """Return True if a list of ids and prefixes (see `claims_of`) has the claim."""
+    return any(
+        claim.startswith(one.removesuffix("*")) if one.endswith("*") else claim == one
+        for one in listed
+    )
+
+
+def _stated(campaign: Path) -> dict[str, Any]:
+    """Return a campaign's file as it was last planned; nothing if no file is kept."""
+    try:
+        return dict(json.loads((campaign / "campaign.json").read_bytes())["campaign"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
 def ground_of(campaign: Path) -> str | None:
     """Return the ground of a campaign's runs (a campaign folder has one), or None if unknown."""
-    try:
-        return str(json.loads((campaign / "campaign.json").read_bytes())["campaign"]["ground"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    if (ground := _stated(campaign).get("ground")) is not None:
+        return str(ground)
     for record in campaign.glob("*/attempt-*/run.json"):
         try:
             return Run.model_validate_json(record.read_bytes()).ground
@@ -170,10 +190,8 @@ def ground_of(campaign: Path) -> str | None:
 
 def paper_of(campaign: Path) -> str | None:
     """Return the paper that a campaign's file names; None if no file is kept."""
-    try:
-        return str(json.loads((campaign / "campaign.json").read_bytes())["campaign"]["paper"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    named = _stated(campaign).get("paper")
+    return None if named is None else str(named)
 
 
 def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attempts:

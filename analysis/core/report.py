@@ -21,18 +21,20 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.core import style
-from analysis.core.claims import NOTE_SEPARATOR, Evidence, evaluate
+from analysis.core.claims import CHANGE, NOTE_SEPARATOR, Evidence, evaluate_all, merged
 from analysis.core.figures import Drawn, FigureEntry, Missing, Table
 from analysis.core.load import (
     SIM,
     Attempts,
     LoadedRun,
+    claims_of,
     ground_of,
+    is_listed,
     load_campaign,
     paper_of,
 )
 from analysis.core.papers import SHORT_NAMES, Paper, Part, paper
-from schemas.claim import ClaimResult
+from schemas.claim import SHARE, ClaimResult, realness
 from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 
@@ -65,6 +67,23 @@ def in_markdown(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class Others:
+    """Claims of a paper that a campaign was not made for: their number, and the commands that make
+    their runs."""
+
+    count: int = 0
+    commands: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The claims in one line; empty if there is none."""
+        if not self.count:
+            return ""
+        noun = "claim needs" if self.count == 1 else "claims need"
+        return f"{self.count} more {noun} other runs: {'; '.join(self.commands)}"
+
+
+@dataclass(frozen=True)
 class Report:
     """Result of `build`."""
 
@@ -76,14 +95,15 @@ class Report:
     tables: tuple[Table, ...] = ()
     paper: str = ""  # short name of the paper
     simulated: bool = False
+    others: Others = Others()
 
     def _repr_html_(self) -> str:
         drawn = sum(figure.path is not None for figure in self.figures)
-        counts = pd.Series([claim.verdict for claim in self.claims]).value_counts()
-        verdicts = ", ".join(f"{count} {name}" for name, count in counts.items())
+        counts = Counter(claim.effect for claim in self.claims)
+        effects = ", ".join(f"{count} {name}" for name, count in counts.most_common())
         return (
             f"<p><b>Report</b> {html.escape(str(self.path))}<br>{self.runs} runs, "
-            f"{drawn} of {len(self.figures)} figures; claims: {verdicts}</p>"
+            f"{drawn} of {len(self.figures)} figures; claims: {effects}</p>"
         )
 
 
@@ -241,7 +261,8 @@ def build(
         progress(f"figure {entry.id}", index / len(entries))
         figures.append(draw(entry, its[id(part)], target / "figures", chosen.short))
     progress("claims", 0.95)
-    claims = tuple(evaluate(claim, its[id(part)]) for part in chosen.parts for claim in part.claims)
+    every = _results(chosen.parts, evidence, _elsewhere(chosen, artifacts, name, folders))
+    claims, others = _made_for(folders, every, chosen.commands(simulated=is_simulated(runs)))
     style.settle()
     make_folder(target)
     claims_path = target / "claims.json"
@@ -254,24 +275,80 @@ def build(
         if its[id(part)].runs
         for made in part.tables(its[id(part)].table)
     )
-    for made in tables:
-        pd.DataFrame(made.as_json()).to_csv(target / f"{made.id}.csv", index=False)
+    for one in tables:
+        pd.DataFrame(one.as_json()).to_csv(target / f"{one.id}.csv", index=False)
     path = target / "report.html"
-    write_file(path, _page(chosen, runs, loaded, figures=figures, claims=claims, tables=tables))
-    progress("report", 1.0)
     figured, simulated = tuple(figures), is_simulated(runs)
-    return Report(path, claims_path, claims, figured, len(runs), tables, chosen.short, simulated)
+    made = Report(
+        path, claims_path, claims, figured, len(runs), tables, chosen.short, simulated, others
+    )
+    write_file(path, _page(chosen, runs, loaded, made))
+    progress("report", 1.0)
+    return made
+
+
+def _results(
+    parts: Sequence[Part], evidence: Sequence[Evidence], elsewhere: Sequence[Sequence[Evidence]]
+) -> tuple[ClaimResult, ...]:
+    """Return one result a claim: of the evidence of each part, and of the same parts on other
+    grounds."""
+    return merged(
+        result
+        for each in (evidence, *elsewhere)
+        for part, its in zip(parts, each, strict=True)
+        for result in evaluate_all(part.claims, its)
+    )
+
+
+def _elsewhere(
+    chosen: Paper, artifacts: Path, name: str, folders: Sequence[Path]
+) -> list[list[Evidence]]:
+    """Return the evidence of a paper's report on other, less real grounds; nothing if the report is
+    about a campaign, or has a ground for each part."""
+    if name not in SHORT_NAMES or chosen.by_part or folders[0].name == name:
+        return []
+    own = realness(ground_of(folders[0]))
+    others: dict[str, list[Path]] = {}
+    for folder in sorted(artifacts.glob(f"{chosen.short}-*")):
+        if (
+            folder in folders
+            or not _has_runs(folder)
+            or _paper(folder, chosen.short) != chosen.short
+        ):
+            continue
+        ground = ground_of(folder)
+        if ground is not None and realness(ground) > own:
+            others.setdefault(ground, []).append(folder)
+    found = []
+    for its in others.values():
+        loaded = [(folder.name, load_campaign(folder)) for folder in its]
+        found.append([_evidence(part, loaded, its[0]) for part in chosen.parts])
+    return found
+
+
+def _made_for(
+    folders: Sequence[Path], claims: Sequence[ClaimResult], commands: Mapping[str, str]
+) -> tuple[tuple[ClaimResult, ...], Others]:
+    """Return the claims that a campaign was made for, and what the others need; all of them for a
+    campaign without a list, or several campaigns."""
+    wanted = claims_of(folders[0]) if len(folders) == 1 else ()
+    if not wanted:
+        return tuple(claims), Others()
+    mine = tuple(claim for claim in claims if is_listed(claim.id, wanted))
+    rest = [claim for claim in claims if claim not in mine]
+    named = (figure.strip() for claim in rest for figure in claim.figure.split(","))
+    found = (commands.get(figure) or commands.get(figure.rstrip("abcd")) for figure in named)
+    whole = {f"`{one.partition(' --figure')[0]}`": None for one in found if one}
+    return mine, Others(len(rest), tuple(whole))
 
 
 def _page(
     chosen: Paper,
     runs: Sequence[LoadedRun],
     loaded: Sequence[tuple[str, Attempts]],
-    *,
-    figures: Sequence[Drawn],
-    claims: Sequence[ClaimResult],
-    tables: Sequence[Table],
+    made: Report,
 ) -> str:
+    claims, figures = made.claims, made.figures
     shared = shared_notes(claims)
     images = {
         figure.entry.id: base64.b64encode(figure.path.read_bytes()).decode()
@@ -281,24 +358,57 @@ def _page(
     shown = {
         "paper": chosen,
         "figures": figures,
-        "tables": tables,
+        "tables": made.tables,
         "images": images,
         "shared_notes": shared,
         "campaigns": loaded,
         "facts": _facts(runs),
         "simulated": is_simulated(runs),
         "commands": chosen.commands(simulated=is_simulated(runs)),
-        "stated": [claim for claim in claims if claim.paper_value is not None],
-        "others": [claim for claim in claims if claim.paper_value is None],
+        "stated": [claim for claim in claims if claim.stated],
+        "beyond": [claim for claim in claims if not claim.stated],
+        "others": made.others.sentence,
     }
     return render(
         "report.html.j2",
         shown,
         number=format_value,
         interval=format_interval,
+        sentence=sentence,
         own_notes=lambda c: [n for n in notes_of(c) if n not in shared],
         marks=lambda c: [shared.index(n) + 1 for n in notes_of(c) if n in shared],
     )
+
+
+_NUMBERS = (
+    *("no", "one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+
+
+def sentence(claim: ClaimResult) -> str:
+    """Return the result of a claim in one plain sentence, without its statement."""
+    if claim.effect == "not run":
+        return f"Not run: {claim.unreachable or claim.note or 'no run supports it'}."
+    begins = {
+        "confirmed": "It holds",
+        "contradicted": "It does not hold",
+        "inconclusive": "The runs do not decide it",
+    }[claim.effect]
+    where = ""
+    if claim.held is not None and claim.counted:
+        some = f"{claim.held} of {claim.counted}"
+        if claim.held == claim.counted:
+            some = f"all {_NUMBERS[claim.held] if claim.held < len(_NUMBERS) else claim.held}"
+        runs = "blocks" if claim.baseline else "runs"
+        if claim.counted == 1:
+            some, runs = ("the one" if claim.held else "not in the one"), runs[:-1]
+        holds = " it holds" if claim.effect != "confirmed" else ""
+        where = f"{';' if holds else ''}{holds} in {some} {runs}"
+    value = f"; {format_value(claim.measured, claim.unit)}"
+    if claim.paper_value is not None:
+        value += f", the paper {format_value(claim.paper_value, claim.unit)}"
+    return f"{begins}{where}{value}."
 
 
 def notes_of(claim: ClaimResult) -> list[str]:
@@ -357,7 +467,7 @@ def format_value(value: float | None, unit: str) -> str:
     their unit."""
     if value is None:
         return "–"
-    if unit in ("relative change", "relative loss", "share of the interval") or "- 1" in unit:
+    if unit in ("relative change", "relative loss", SHARE, CHANGE) or "- 1" in unit:
         return f"{100 * value:.1f} %"
     if unit == "ratio":
         return f"{value:,.0f}x" if abs(value) >= 1000 else f"{value:.2f}x"

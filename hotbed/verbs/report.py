@@ -31,7 +31,7 @@ def verb(
     artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
     as_json: JsonFlag = False,
 ) -> None:
-    """Regenerate a paper's figures with a verdict on every claim."""
+    """Regenerate a paper's figures with effect and size of every claim."""
     from analysis.core.report import build
 
     made = build(artifacts, name, only=figure, ground=ground)
@@ -42,12 +42,15 @@ def verb(
         "figures": {f.entry.id: f.path for f in made.figures if f.path is not None},
         "missing": {f.entry.id: f.missing for f in made.figures if f.missing is not None},
         "claims": list(made.claims),
+        "other_claims": made.others,
     }
     emit(facts, as_json, lambda: claims_table(made.claims))
     if not as_json:
         for drawn in made.figures:
             if drawn.missing is not None:
                 print(f"Figure {drawn.entry.id} is missing: {drawn.missing}.")
+        if made.others.count:
+            print(f"{made.others.sentence}.")
         print(f"Report: {made.path.resolve()}")
 
 
@@ -58,13 +61,12 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
     from analysis.core.report import format_interval, format_value
 
     colours = {
-        "reproduced": "green",
-        "direction": "cyan",
+        "confirmed": "green",
         "inconclusive": "yellow",
-        "not reproduced": "red",
+        "contradicted": "red",
         "not run": "dim",
     }
-    table = new_table("fig.", "claim", "paper", "measured", "95 % interval", "n", "verdict")
+    table = new_table("fig.", "claim", "paper", "measured", "95 % interval", "n", "effect", "size")
     for claim in claims:
         table.add_row(
             claim.figure,
@@ -73,6 +75,7 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
             format_value(claim.measured, claim.unit),
             format_interval(claim.ci95, claim.unit),
             str(claim.n),
-            Text(claim.verdict, style=colours[claim.verdict]),
+            Text(claim.effect, style=colours[claim.effect]),
+            "–" if claim.effect == "not run" else claim.size,
         )
     return table

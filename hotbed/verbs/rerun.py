@@ -110,7 +110,7 @@ def _table(made: RerunComparison) -> object:
     colours = {"differs": "red", "one run": "yellow", "not run": "dim"}
     table = new_table(
         *("fig.", "claim", "bundled", "again", "change", "95 % interval", ""),
-        *("verdict then", "now"),
+        *("effect then", "now"),
     )
     for one in made.claims:
         if one.outcome == "not run":
@@ -127,8 +127,8 @@ def _table(made: RerunComparison) -> object:
             if estimate is None
             else f"{format_change(estimate.low, unit)} … {format_change(estimate.high, unit)}",
             Text(one.outcome, style=colours.get(one.outcome, "green")),
-            one.bundled.verdict,
-            one.again.verdict,
+            one.bundled.effect,
+            one.again.effect,
         )
     return table
 

@@ -35,14 +35,15 @@ from tests.errors import raises
 LACKING = "no block has both"
 
 
-def claim(figure: str, verdict: str, **more: Any) -> ClaimResult:
+def claim(figure: str, effect: str, **more: Any) -> ClaimResult:
     """Return a claim about a ratio, measured as 2 or without any run."""
-    body = {"id": f"claim-{figure}", "paper": "dlr", "figure": figure, "verdict": verdict}
-    body |= {"statement": f"Figure {figure} says so", "kind": "about", "tolerance": 0.25}
+    body = {"id": f"claim-{figure}", "paper": "dlr", "figure": figure, "effect": effect}
+    body |= {"statement": f"Figure {figure} says so", "rule": "about", "tolerance": 0.25}
+    body |= {"kind": "ratio", "stated": True, "sized": True, "size": "within tolerance"}
     body |= {"paper_value": 2.0, "no_effect": 1.0, "larger": True, "unit": "ratio"}
     found = {"measured": 2.0, "ci95": (1.9, 2.1), "n": 3, "ground": "local", "note": None}
     none = {"measured": None, "ci95": None, "n": 0, "ground": None, "note": LACKING}
-    return ClaimResult.model_validate(body | (none if verdict == "not run" else found) | more)
+    return ClaimResult.model_validate(body | (none if effect == "not run" else found) | more)
 
 
 def about(**more: Any) -> About:
@@ -70,7 +71,7 @@ def ran_of(name: str, *figures: str) -> Ran:
 def test_claims_with_runs_come_first_and_everything_is_there_once(tmp_path):
     note = "some runs never became stable: they count with all that was seen of them"
     place = "https://example.org/hotbed"
-    claims = (*(claim(one, "not run") for one in "347"), claim("6", "reproduced", note=note))
+    claims = (*(claim(one, "not run") for one in "347"), claim("6", "confirmed", note=note))
     made = pages(about(repository=place), manifest_of("x"), derived_of(tmp_path, *claims), ())
     text, page = made["APPENDIX.md"].decode(), made["appendix.html"].decode()
     assert text.index("| C4 | 6 |") < text.index("| C1 | 3 |") < text.index("## 3. ")
@@ -80,13 +81,13 @@ def test_claims_with_runs_come_first_and_everything_is_there_once(tmp_path):
         assert place in shown[shown.index("Get Hotbed") : shown.index("make setup")]
 
 
-def test_every_verdict_has_its_reason_and_command(tmp_path):
+def test_every_effect_has_its_reason_and_command(tmp_path):
     claims = (
-        claim("6a", "reproduced"),
-        claim("6a", "not reproduced"),
+        claim("6a", "confirmed"),
+        claim("6a", "contradicted"),
         *(claim("6a", "not run", note=note) for note in ("no seq", "no seq", "no rand")),
         claim("6a", "inconclusive", ci95=None, n=1),
-        claim("6a", "inconclusive", kind="within"),
+        claim("6a", "inconclusive", rule="within"),
     )
     known = {"6a": "hotbed run dlr-full --figure 6"}
     derived, held = derived_of(tmp_path, *claims, **known), campaign(tmp_path / "dlr-tiny")
@@ -100,7 +101,7 @@ def test_every_verdict_has_its_reason_and_command(tmp_path):
     text = pages(about(), manifest_of("dlr-tiny"), derived, [held])["APPENDIX.md"].decode()
     assert "**C3, C4** (not run): no seq: `hotbed run dlr-full --figure 6`" in text
     assert "**C5** (not run): no rand" in text
-    assert "**C2** (not reproduced)" in text
+    assert "**C2** (contradicted)" in text
 
 
 @pytest.mark.parametrize(
@@ -147,25 +148,39 @@ def test_every_claim_has_a_command_that_makes_its_runs(short, tmp_path):
     ("more", "text"),
     [
         ({}, "2.00x (1.75x … 2.25x)"),
-        ({"kind": "at_least"}, "at least 2.00x (1.75x counts)"),
-        ({"kind": "at_most", "unit": "relative change", "no_effect": 0.0}, "at most 200.0 % (250"),
-        ({"kind": "at_most", "tolerance": 0.0, "unit": "s"}, "at most 2.00 s"),
-        ({"size": False}, "above 1.00x, the whole 95 % interval too (2.00x in the paper)"),
+        ({"rule": "at_least"}, "at least 2.00x (1.75x counts)"),
+        ({"rule": "at_most", "unit": "relative change", "no_effect": 0.0}, "at most 200.0 % (250"),
+        ({"rule": "at_most", "tolerance": 0.0, "unit": "s"}, "at most 2.00 s"),
+        ({"sized": False}, "above 1.00x, the whole 95 % interval too (2.00x in the paper)"),
         (
-            {"paper_value": 10.0, "no_effect": 10.0, "larger": False, "unit": "ms", "size": False},
+            {
+                "paper_value": 10.0,
+                "no_effect": 10.0,
+                "larger": False,
+                "unit": "ms",
+                "sized": False,
+                "kind": "seconds",
+            },
             "below 10.00 ms, the whole 95 % interval too",
         ),
         (
-            {"paper_value": 1.0, "kind": "within", "tolerance": 0.0, "unit": "share"},
-            "1.00, both ends of the 95 % interval too",
+            {
+                "paper_value": 1.0,
+                "rule": "within",
+                "tolerance": 0.0,
+                "unit": "share",
+                "measured": 0.9,
+                "ci95": None,
+            },
+            "100.0 %, both ends of the 95 % interval too",
         ),
-        ({"paper_value": 1.0, "kind": "within"}, "the whole 95 % interval in 0.75x … 1.25x"),
+        ({"paper_value": 1.0, "rule": "within"}, "the whole 95 % interval in 0.75x … 1.25x"),
         ({"paper_value": None}, "above 1.00x, the whole 95 % interval too"),
         ({"paper_value": None, "no_effect": None}, "an effect as stated, with a 95 % interval"),
     ],
 )
 def test_the_expectation_is_what_is_judged(more, text):
-    assert expected(claim("6", "reproduced", **more)).startswith(text)
+    assert expected(claim("6", "confirmed", **more)).startswith(text)
 
 
 def campaign(folder: Path) -> Ran:

@@ -96,7 +96,7 @@ def test_noise_agrees_and_the_other_way_contradicts(tmp_path):
     made = compare(bundled, measured(tmp_path / "c" / "dlr-tiny", WORSE), exact=False)
     found = {one.id: one for one in made.claims}["dlr-heterogeneity-seq-throughput"]
     assert found.outcome == "differs"
-    assert not found.same_verdict
+    assert not found.same_result
     assert not made.ok
 
 
@@ -194,8 +194,12 @@ def claim(measured: float, low: float, high: float, unit: str, **more: Any) -> C
         "ci95": (low, high),
         "n": 3,
         "ground": "local",
-        "verdict": "direction",
-        "kind": "about",
+        "effect": "confirmed",
+        "size": "not stated",
+        "stated": False,
+        "rule": "about",
+        "kind": "seconds" if unit == "s" else "ratio",
+        "baseline": "other",
         "tolerance": 0.25,
         "unit": unit,
     }
@@ -212,7 +216,7 @@ def test_claims_without_blocks_are_compared_by_their_intervals():
     found = independent(claim(1, 0, 4, "s"), claim(3, -1, 7, "s"))
     assert found is not None
     assert (found.value, found.low, found.high) == (2, 2 - 5, pytest.approx(2 + 17**0.5))
-    crossing = claim(1, -1, 3, "ratio")  # it has no logarithm
+    crossing = claim(1, 0, 3, "ratio")  # it has no logarithm
     assert independent(crossing, claim(1, 0.5, 2, "ratio")) is None
 
 
@@ -226,32 +230,30 @@ def again(then: ClaimResult, now: ClaimResult, low: float, high: float) -> Claim
     ("then", "now", "moved", "contradicts"),
     [
         # A larger value is no contradiction, however wide its interval is.
-        ((3.0, 2.0, 4.0, "direction"), (4.0, 0.5, 30.0, "inconclusive"), (1.1, 1.4), False),
-        ((3.0, 2.0, 4.0, "direction"), (1.1, 0.9, 1.3, "inconclusive"), (0.3, 0.5), True),
-        ((3.0, 2.0, 4.0, "direction"), (0.8, 0.7, 0.9, "not reproduced"), (0.2, 0.4), True),
-        ((1.2, 0.8, 1.6, "inconclusive"), (2.0, 1.5, 2.5, "direction"), (1.4, 2.0), False),
-        ((3.0, 2.0, 4.0, "direction"), (1.5, 1.2, 1.8, "direction"), (0.4, 0.6), False),
-        ((3.0, 2.0, 4.0, "direction"), (1.1, 0.9, 1.3, "inconclusive"), (0.3, 1.1), False),
+        ((3.0, 2.0, 4.0, "confirmed"), (4.0, 0.5, 30.0, "inconclusive"), (1.1, 1.4), False),
+        ((3.0, 2.0, 4.0, "confirmed"), (1.1, 0.9, 1.3, "inconclusive"), (0.3, 0.5), True),
+        ((3.0, 2.0, 4.0, "confirmed"), (0.8, 0.7, 0.9, "contradicted"), (0.2, 0.4), True),
+        ((1.2, 0.8, 1.6, "inconclusive"), (2.0, 1.5, 2.5, "confirmed"), (1.4, 2.0), False),
+        ((3.0, 2.0, 4.0, "confirmed"), (1.5, 1.2, 1.8, "confirmed"), (0.4, 0.6), False),
+        ((3.0, 2.0, 4.0, "confirmed"), (1.1, 0.9, 1.3, "inconclusive"), (0.3, 1.1), False),
     ],
 )
-def test_a_contradiction_is_another_value_and_another_verdict(then, now, moved, contradicts):
-    sides = [claim(*each[:3], "ratio", verdict=each[3], no_effect=1.0) for each in (then, now)]
+def test_a_contradiction_is_another_value_and_another_result(then, now, moved, contradicts):
+    sides = [claim(*each[:3], "ratio", effect=each[3], no_effect=1.0) for each in (then, now)]
     assert again(sides[0], sides[1], *moved).contradicts is contradicts
 
 
 def test_an_equality_is_contradicted_by_what_is_farther_from_it():
-    def within(value: float, verdict: str) -> ClaimResult:
-        stated = {"kind": "within", "paper_value": 1.0, "no_effect": 1.0, "verdict": verdict}
+    def within(value: float, effect: str) -> ClaimResult:
+        stated = {"rule": "within", "paper_value": 1.0, "no_effect": 1.0, "effect": effect}
         return claim(value, value - 0.3, value + 0.3, "ratio", **stated)
 
-    assert again(within(1.0, "reproduced"), within(1.2, "inconclusive"), 1.1, 1.3).contradicts
-    assert not again(
-        within(1.3, "not reproduced"), within(1.1, "inconclusive"), 0.7, 0.9
-    ).contradicts
+    assert again(within(1.0, "confirmed"), within(1.2, "inconclusive"), 1.1, 1.3).contradicts
+    assert not again(within(1.3, "contradicted"), within(1.1, "inconclusive"), 0.7, 0.9).contradicts
 
 
 def test_a_change_is_written_with_its_sign_and_unit():
     assert format_change(1.4395, "ratio") == "1.44x"
-    assert format_change(0.0367, "share of the interval") == "+3.7 points"
+    assert format_change(0.0367, "share") == "+3.7 points"
     assert format_change(-0.062, "relative loss") == "-6.2 points"
     assert format_change(12.5, "ms") == "+12.50 ms"

@@ -85,8 +85,8 @@ def test_the_true_order_is_found_with_its_ties(tmp_path):
         assert gain is not None
         assert gain.n == BLOCKS
         assert gain.low < 1.3 < gain.high
-    verdicts = {claim.verdict for claim in ranking.claims if "-bad-" in claim.id}
-    assert verdicts == {"not reproduced"}
+    verdicts = {claim.effect for claim in ranking.claims if "-bad-" in claim.id}
+    assert verdicts == {"contradicted"}
 
 
 @pytest.mark.slow
@@ -118,17 +118,17 @@ def test_the_figure_table_and_claims_name_everybody(tmp_path):
     assert all(c["paper_value"] is None and c["baseline"] == "default" for c in claims.values())
     best = claims["compare-mine-heterogeneity-seq-throughput"]
     assert (best["n"], best["ground"]) == (BLOCKS, "local")
-    assert best["verdict"] in ("reproduced", "direction")
+    assert best["effect"] == "confirmed"
     assert best["ci95"][0] < 0.3 < best["ci95"][1]
     assert "better" in best["note"]
     slow = claims["compare-mine-heterogeneity-seq-latency"]
     assert slow["depends_on"] == [best["id"]]
     assert slow["measured"] == pytest.approx(1 - 1 / 1.3, abs=0.02)
     broken = claims["compare-broken-heterogeneity-rand-throughput"]
-    assert (broken["verdict"], broken["measured"]) == ("not run", None)
+    assert (broken["effect"], broken["measured"]) == ("not run", None)
     assert "ZeroDivisionError" in broken["note"]
     inert = claims["compare-reweight-heterogeneity-rand-throughput"]
-    assert inert["verdict"] == "not run"
+    assert inert["effect"] == "not run"
     assert "inert" in inert["note"]
     assert json.loads((ranking.folder / "comparison.json").read_text())["baseline"] == "default"
 
@@ -141,7 +141,7 @@ def test_an_unresolved_order_is_inconclusive(tmp_path, blocks):
         standing = panel.of("mine")
         assert standing.state == "inconclusive"
         assert (standing.places, standing.ties) == ((1, 2), ("default",))
-    assert {claim.verdict for claim in ranking.claims} == {"inconclusive"}
+    assert {claim.effect for claim in ranking.claims} == {"inconclusive"}
     if blocks == 1:
         assert all(claim.ci95 is None for claim in ranking.claims)
 

@@ -41,8 +41,8 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(tmp_path, mo
     assert {claim.ground for claim in simulated.claims} == {"sim", None}
     assert "Simulated." in simulated.path.read_text()
     assert "simulated" in texts_of(texts)
-    assert {claim.verdict for claim in simulated.claims} <= {
-        *("direction", "inconclusive", "not reproduced", "not run")
+    assert {claim.effect for claim in simulated.claims} <= {
+        *("confirmed", "inconclusive", "contradicted", "not run")
     }
     assert build(tmp_path, "dlr", ground="sim", only="6a").path == simulated.path
     assert build(tmp_path, "dlr-quick-sim", only="6a").runs == 6

@@ -29,7 +29,8 @@ def both(artifacts: Path, *, model: float = 1.2, blocks: int = 3) -> None:
                 ("dlr-quick", "local", NOISE[block]),
                 ("dlr-quick-sim", "sim", model),
             ):
-                value = shared * factor
+                own = 1 + 0.001 * block if controller == "dlr" else 1.0  # pairs are not all alike
+                value = shared * factor * own
                 write_run(artifacts / campaign, parameters, block, value, ground=ground)
 
 
@@ -45,7 +46,7 @@ def test_the_model_s_error_differs_from_pairs_of_one_seed(tmp_path):
         assert cell.word == "model too high"
     dlr = cells["seq", "dlr"]
     assert dlr.effect_measured is not None
-    assert dlr.effect_measured.value == pytest.approx(1.3)
+    assert dlr.effect_measured.value == pytest.approx(1.3, rel=0.01)
     assert dlr.agreement == "same direction"
     assert cells["rand", "default"].metric == "iops"
     latency = next(c for c in made.cells if c.metric == "latency_s")

@@ -48,13 +48,15 @@ PLANS: dict[str, list[str]] = {
 CLOCKS = {"decision_seconds", "peak_rss_mib", "input_mib", "seconds"}
 """Fields of plans that depend on a clock or on this process."""
 SENTENCES = {"sentence", "notes"}
+FIELDS = ("id", "ground", "n", "measured", "ci95", "effect", "size")
+"""Recorded fields of a claim."""
 
 TIMED = ("ursa-speedup-time-", "ursa-ilp-two-days-", "ursa-optimum")
 """Prefixes of ids of claims that depend on a planner's speed, which no seed fixes."""
 
 
 def campaign(name: str, artifacts: Path) -> list[dict[str, Any]]:
-    """Run a campaign and return id, n, measured value, interval and verdict of each claim.
+    """Run a campaign and return the `FIELDS` of each claim.
 
     Claims without a run and those in `TIMED` are left out.
     """
@@ -67,9 +69,9 @@ def campaign(name: str, artifacts: Path) -> list[dict[str, Any]]:
         hotbed(*command, *more, cwd=ROOT)
     claims = json.loads((artifacts / name / "claims.json").read_text())
     return [
-        {field: claim[field] for field in ("id", "ground", "n", "measured", "ci95", "verdict")}
+        {field: claim[field] for field in FIELDS}
         for claim in claims
-        if claim["verdict"] != "not run" and not claim["id"].startswith(TIMED)
+        if claim["effect"] != "not run" and not claim["id"].startswith(TIMED)
     ]
 
 

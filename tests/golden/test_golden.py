@@ -32,7 +32,7 @@ def test_a_changed_digit_is_found() -> None:
     golden = recorded("compare-sim")
     changed = json.loads(json.dumps(golden))
     changed[0]["measured"] *= 1 + 1e-6
-    changed[1]["verdict"] += "?"
+    changed[1]["effect"] += "?"
     assert len(differences(golden, changed)) == 2
     assert differences(golden, golden[1:])
 

@@ -40,7 +40,7 @@ def test_it_is_in_figure_table_and_claims(tmp_path, monkeypatch):
     claim = claims["compare-shy-heterogeneity-rand-throughput"]
     assert (claim["n"], claim["ground"], claim["paper_value"]) == (3, "sim", None)
     # Half of the nodes are hot, so avoiding them helps in every queueing model.
-    assert claim["verdict"] == "direction"
+    assert claim["effect"] == "confirmed"
     assert claim["ci95"][0] > 0
     planned = json.loads((made / "comparison.json").read_text())
     cells = [cell["run_id"] for cell in planned["cells"] if cell["controller"] == "shy"]

@@ -80,5 +80,5 @@ def test_a_campaign_is_run_and_drawn(tmp_path):
     }
     assert claims["ursa-all-removed"]["measured"] == 1.0
     assert claims["ursa-selection-moves"]["measured"] > 1
-    assert claims["ursa-time-130"]["verdict"] == "not run"
+    assert claims["ursa-time-130"]["effect"] == "not run"
     assert "Simulated" in (artifacts / "ursa" / "report.html").read_text()

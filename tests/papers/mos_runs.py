@@ -164,7 +164,7 @@ def held(t_s: float, small: float, large: float) -> dict[str, Any]:
     }
 
 
-def write_all(artifacts: Path, blocks: int = 2) -> Path:
+def write_all(artifacts: Path, blocks: int = 6) -> Path:
     """Write the runs of every figure."""
     campaign = artifacts / "mos-local"
     for block in range(blocks):
@@ -251,7 +251,7 @@ def _series(parameters: PerfCell, block: int) -> dict[str, Any]:
 _POOL = ("proxy_cores", "storage_cores", "network", "ssds", "hdds")
 
 
-def write_simulated(campaign: Path, blocks: int = 3) -> Path:
+def write_simulated(campaign: Path, blocks: int = 6) -> Path:
     """Write every cell of `mos-sim`."""
     for block in range(blocks):
         for policy in ("static", "mos", "mos-pp", "mos-pp-learning"):
@@ -299,7 +299,7 @@ def write_gateway_run(
     written(campaign, block, "dlr", parameters, summary)
 
 
-def write_gateway(campaign: Path, blocks: int = 3) -> Path:
+def write_gateway(campaign: Path, blocks: int = 6) -> Path:
     """Write workloads A and C, and a controller without changes under B."""
     for block in range(blocks):
         for letter in ("A", "C"):

@@ -59,7 +59,7 @@ def test_the_14_numbers_of_the_abstract_and_sections_3_and_5_are_claims() -> Non
     assert [claim.paper_value for claim in STATED] == [*degradation, *gains, 0.98, 0.96]
     every = (*CLAIMS, *SCALE_CLAIMS)
     assert len({claim.id for claim in every}) == len(every)
-    assert all(not claim.size and claim.paper_value is None for claim in SCALE_CLAIMS)
+    assert all(not claim.sized and claim.paper_value is None for claim in SCALE_CLAIMS)
 
 
 def test_figures_1_to_11_are_computed_from_paired_blocks(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_figures_1_to_11_are_computed_from_paired_blocks(tmp_path: Path) -> None
     }
     for name, (value, near) in expected.items():
         assert results[name].measured == pytest.approx(value, abs=near), name
-    assert results["write-small-gain"].verdict == "inconclusive"
-    assert results["mean-pressure-hurts"].verdict == "reproduced"
+    assert results["write-small-gain"].effect == "inconclusive"
+    assert results["mean-pressure-hurts"].effect == "confirmed"
 
 
 def test_the_96_percent_of_section_5_are_the_quotient_of_latencies(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_inert_cells_support_no_claim(tmp_path: Path) -> None:
             inert = controller == "reweight"
             write_run(tmp_path / "dlr-quick", cell, block, 150.0 + block, inert=inert)
     result = JudgedCampaign(tmp_path / "dlr-quick")["dlr-reweight-throughput"]
-    assert result.verdict == "not run"
+    assert result.effect == "not run"
     assert "all 3 cells of the baseline were inert" in str(result.note)
 
 
@@ -134,8 +134,8 @@ def test_a_controller_beats_dlr_over_all_reads(tmp_path: Path) -> None:
     result = results["dlr-pg-beats-dlr"]
     middle = (1.4 * 0.8) ** 0.25 * (1.10 * 1.11 * 1.12) ** (1 / 6) - 1
     assert result.measured == pytest.approx(middle)
-    assert (result.n, result.verdict) == (3, "reproduced")
-    assert results["dlr-auto-beats-dlr"].verdict == "not run"
+    assert (result.n, result.effect) == (3, "confirmed")
+    assert results["dlr-auto-beats-dlr"].effect == "not run"
 
 
 def test_a_slower_block_does_not_hide_the_effect_of_load(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_slower_block_does_not_hide_the_effect_of_load(tmp_path: Path) -> None
             pressures = {f"osd{n}": 10.0 + 15 * step + 5 * block for n in range(4)}
             write_run(campaign, cell, block, level * (1 - 0.05 * step), pressures=pressures)
     found = JudgedCampaign(campaign)["mean-pressure-hurts"]
-    assert found.verdict == "reproduced"
+    assert found.effect == "confirmed"
     assert found.measured is not None
     assert found.measured < -0.9
 
@@ -325,14 +325,14 @@ def test_the_report_has_figures_tables_and_claims_labelled_simulated(
     assert (swept / "stops-hot.csv").read_text().startswith("op,OSDs,")
     claims = {claim.id: claim for claim in made.claims}
     assert {claim.paper_value for claim in made.claims} == {None}
-    assert {claim.verdict for claim in made.claims} <= {
-        *("direction", "inconclusive", "not reproduced", "not run")
+    assert {claim.effect for claim in made.claims} <= {
+        *("confirmed", "inconclusive", "contradicted", "not run")
     }
-    assert claims["scale-dlr-hot-1-of-100"].verdict == "direction"
-    assert claims["scale-dlr-hot-50-of-100"].verdict == "not reproduced"
-    assert claims["scale-dlr-hot-1-of-1000"].verdict == "not run"
-    assert claims["scale-dlr-move-600"].verdict == "direction"
-    assert claims["scale-dlr-move-5"].verdict == "direction"  # the claim is about a decrease
+    assert claims["scale-dlr-hot-1-of-100"].effect == "confirmed"
+    assert claims["scale-dlr-hot-50-of-100"].effect == "contradicted"
+    assert claims["scale-dlr-hot-1-of-1000"].effect == "not run"
+    assert claims["scale-dlr-move-600"].effect == "confirmed"
+    assert claims["scale-dlr-move-5"].effect == "confirmed"  # the claim is about a decrease
 
 
 @pytest.mark.slow
@@ -351,4 +351,4 @@ def test_sizes_are_compared_by_block_over_one_duration(tmp_path: Path) -> None:
     assert claims["scale-dlr-1000"].measured == pytest.approx(0.5)
     assert claims["scale-dlr-gain-1000"].measured == pytest.approx(0.25)
     assert claims["scale-dlr-pg-beats-dlr-100"].measured == pytest.approx(1.4 / 1.2 - 1)
-    assert claims["scale-dlr-10000"].verdict == "not run"
+    assert claims["scale-dlr-10000"].effect == "not run"

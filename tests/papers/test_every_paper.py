@@ -10,6 +10,7 @@ import pytest
 
 from analysis.core.claims import Evidence, evaluate
 from analysis.core.figures import Missing
+from analysis.core.load import is_listed
 from analysis.core.papers import SHORT_NAMES, Paper, Part, paper
 from analysis.papers.mos.claims import REPORT_FILE as MOS_REPORT
 from analysis.papers.mos.simulated import SERIES_FILE, STAGES
@@ -28,6 +29,8 @@ PARTS = [
     for one in PAPERS
     for number, part in enumerate(one.parts)
 ]
+QUICK = {f"{short}-quick" for short in ("dlr", "mos", "pm", "twochoice", "ursa")}
+"""Campaigns that list the claims that they are made for."""
 TABULATED = [one for one in PARTS if not one.id.startswith("dlr")]
 """Parts with a table of their own, which may be empty. A report of DLR needs runs."""
 
@@ -35,8 +38,13 @@ TABULATED = [one for one in PARTS if not one.id.startswith("dlr")]
 @pytest.mark.parametrize("one", PAPERS, ids=lambda one: one.short)
 def test_each_claim_and_figure_is_declared_once_in_the_papers_order(one: Paper) -> None:
     figures = [entry.id for entry in one.figures]
-    claims = [claim.id for part in one.parts for claim in part.claims]
-    assert max(Counter(figures).values()) == max(Counter(claims).values()) == 1
+    assert max(Counter(figures).values()) == 1
+    # One id a statement; parts of different grounds may share it.
+    assert all(max(Counter(c.id for c in part.claims).values()) == 1 for part in one.parts)
+    shared = {claim.id: claim for part in one.parts for claim in part.claims}
+    alike = ("statement", "figure", "paper_value", "unit", "kind", "rule", "stated", "baseline")
+    for claim in (claim for part in one.parts for claim in part.claims):
+        assert all(getattr(claim, f) == getattr(shared[claim.id], f) for f in alike), claim.id
     numbers = [
         int("".join(c for c in name.partition("-")[0] if c.isdigit()) or 99) for name in figures
     ]
@@ -60,22 +68,39 @@ def test_campaigns_make_the_runs_of_every_figure(one: Paper) -> None:
         assert any(figure.startswith(entry.campaign) for figure in made), entry.id
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_claims_name_their_figure_and_paper(part: Part) -> None:
-    places = {entry.id for entry in part.figures} | set(part.commands)
-    for claim in part.claims:
+@pytest.mark.parametrize("one", PAPERS, ids=lambda one: one.short)
+def test_claims_name_their_figure_and_paper(one: Paper) -> None:
+    places = {entry.id for entry in one.figures}.union(*(part.commands for part in one.parts))
+    every = [claim for part in one.parts for claim in part.claims]
+    for claim in every:
         for figure in claim.figure.split(", "):
             assert figure in places or figure.rstrip("abcd") in places, claim.id
         if claim.paper == "mos":
             assert claim.baseline or claim.unit != "ratio", claim.id
-    assert len({claim.paper for claim in part.claims}) == 1
+    assert len({claim.paper for claim in every}) == 1
+
+
+@pytest.mark.parametrize("file", sorted(FILES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_campaign_lists_claims_of_its_own_figures(file: Path) -> None:
+    campaign = load_campaign(file)
+    short = file.stem.split("-")[0]
+    assert campaign.claims or file.stem not in QUICK
+    made = {name.rstrip("abcd") for name in figures_of(campaign)}
+    every = [claim for part in paper(short).parts for claim in part.claims]
+    feeds = {entry.id: entry.campaign for entry in paper(short).figures}
+    for one in campaign.claims:
+        listed = [claim for claim in every if is_listed(claim.id, [one])]
+        assert listed, f"{one} is no claim"
+        for claim in listed:
+            figures = {feeds.get(name, name).rstrip("abcd") for name in claim.figure.split(", ")}
+            assert figures & made, f"{claim.id} is about figure {claim.figure}"
 
 
 @pytest.mark.parametrize("part", TABULATED)
 def test_without_runs_nothing_is_claimed_or_drawn(part: Part, tmp_path: Path) -> None:
     nothing = Evidence(part.tabulate([]), [])
     results = [evaluate(claim, nothing) for claim in part.claims]
-    assert {result.verdict for result in results} == {"not run"}
+    assert {result.effect for result in results} == {"not run"}
     assert all(result.note for result in results)
     for entry in part.figures:
         missing = entry.draw(nothing, tmp_path, "x")

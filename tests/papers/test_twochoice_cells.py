@@ -214,9 +214,9 @@ def test_a_campaign_is_killed_resumed_and_drawn(tmp_path: Path) -> None:
     assert figures == {f"twochoice-fig{name}" for name in ("3", "4", "learning", "scale")}
     claims = {claim["id"]: claim for claim in json.loads((report / "claims.json").read_text())}
     assert claims["twochoice-fixed-even"]["measured"] == 10.0
-    assert claims["twochoice-fixed-even"]["verdict"] == "reproduced"
+    assert claims["twochoice-fixed-even"]["effect"] == "confirmed"
     assert claims["twochoice-oracle"]["measured"] > 1
-    assert claims["twochoice-scale"]["verdict"] == "not run"
+    assert claims["twochoice-scale"]["effect"] == "not run"
     assert "Simulated" in (report / "report.html").read_text()
 
 

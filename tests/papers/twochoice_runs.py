@@ -113,7 +113,7 @@ def _burst_cells(variations: bool) -> Iterator[tuple[str, float, dict[str, Any]]
             yield series, 0.1, {"choices": choices, "redirects": True}
 
 
-def write_all_bursts(artifacts: Path, blocks: int = 3, *, variations: bool = True) -> Path:
+def write_all_bursts(artifacts: Path, blocks: int = 6, *, variations: bool = True) -> Path:
     """Write every simulated run for the figures or, without variations, only for the claims."""
     campaign = artifacts / "twochoice-full"
     for block in range(blocks):
@@ -250,7 +250,7 @@ def write_micro(campaign: Path, block: int) -> None:
             write({}, numbers, experiment="delay", size_kib=size, pending=pending)
 
 
-def write_all_objects(artifacts: Path, blocks: int = 2) -> Path:
+def write_all_objects(artifacts: Path, blocks: int = 6) -> Path:
     """Write the runs of all campaigns on object servers into one folder."""
     campaign = artifacts / "twochoice-local"
     for block in range(blocks):

@@ -87,7 +87,7 @@ def planner_cells() -> Iterator[tuple[str, str, dict[str, Any], dict[str, float]
             yield size, method, {"kind": "s2"}, {"limited": float(method == "opt")}
 
 
-def write_all(artifacts: Path, name: str = "ursa-full", blocks: int = 3) -> Path:
+def write_all(artifacts: Path, name: str = "ursa-full", blocks: int = 6) -> Path:
     """Write every run of the planner that the figures need."""
     campaign = artifacts / name
     for block in range(blocks):
@@ -172,7 +172,7 @@ def write_open(
 
 def write_store(campaign: Path) -> Path:
     """Write every run on a store that figures 4, 12 and 13 need."""
-    for block in range(3):
+    for block in range(6):
         for controller in SETTLED:
             write_open(campaign, controller, block)
             write_open(campaign, controller, block, osds=30, pgs=900)

@@ -411,6 +411,7 @@ _claim = partial(
     declared,
     prefix="scale",
     paper="dlr",
+    stated=False,
     unit="relative change",
     baseline="default",
     no_effect=0.0,
@@ -436,7 +437,7 @@ SCALE_CLAIMS: tuple[Claim, ...] = (
             "osds",
             f"DLR's gain over default Ceph is larger on {large:,} OSDs than on {small:,}",
             _holds(small, large),
-            baseline=f"gain on {small:,} OSDs",
+            baseline=f"gain-{small}-osds",
         )
         for small, large in ((100, 1000), (1000, 10000))
     ),

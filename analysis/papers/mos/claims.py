@@ -16,9 +16,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.core import style
-from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
+from analysis.core.claims import CHANGE, Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.core.evidence import (
     Choice,
+    Mean,
     Pair,
     Rows,
     ends,
@@ -32,7 +33,9 @@ from analysis.core.evidence import (
 )
 from analysis.core.load import LoadedRun, last_runs, origin
 from analysis.core.panels import GREY, Look
+from analysis.core.stats import amount, change, fraction
 from schemas.cells.mos import MOS as MOS_CELLS
+from schemas.claim import SHARE
 
 # ---- Runs, paired by block: all setups of a block have the same objects and draws ----
 
@@ -139,7 +142,7 @@ def _held_at(course: Report, t_s: float) -> Mapping[str, Mapping[str, float]]:
 # ---- Claims ----
 
 claim = partial(declared, prefix="mos-local", paper="mos")
-same = partial(claim, value=1.0, kind="within")
+same = partial(claim, value=1.0, rule="within")
 """A claim of equality."""
 
 SAME = 0.15
@@ -178,7 +181,8 @@ _SECTION_1: tuple[Claim, ...] = (
         "A proxy of their own with a fast link gives small objects (A and B) 700 % more QPS",
         _setups(FAVORS_SMALL, DEFAULT, "small_qps"),
         value=PARTITION[FAVORS_SMALL],
-        baseline="Default",
+        family="mos-partition",
+        baseline=DEFAULT,
     ),
     claim(
         "small-favors-large",
@@ -186,7 +190,8 @@ _SECTION_1: tuple[Claim, ...] = (
         "A proxy of their own with many cores gives small objects (A and B) 225 % more QPS",
         _setups(FAVORS_LARGE, DEFAULT, "small_qps"),
         value=PARTITION[FAVORS_LARGE],
-        baseline="Default",
+        family="mos-partition",
+        baseline=DEFAULT,
     ),
     claim(
         "small-order",
@@ -195,7 +200,7 @@ _SECTION_1: tuple[Claim, ...] = (
         _setups(FAVORS_SMALL, FAVORS_LARGE, "small_qps"),
         value=PARTITION[FAVORS_SMALL] / PARTITION[FAVORS_LARGE],
         size=False,
-        baseline="FavorsLarge",
+        baseline=FAVORS_LARGE,
     ),
     *(
         claim(
@@ -206,7 +211,8 @@ _SECTION_1: tuple[Claim, ...] = (
             _setups(DEFAULT, FAVORS_SMALL, f"{letter}_mb_s"),
             value=sum(DROP) / 2,
             tolerance=(DROP[1] - DROP[0]) / (sum(DROP) - 2),
-            baseline="FavorsSmall",
+            family="mos-drop",
+            baseline=FAVORS_SMALL,
         )
         for letter in "CD"
     ),
@@ -216,14 +222,14 @@ _SECTION_1: tuple[Claim, ...] = (
         "FavorsLarge leaves large objects (C and D) the bandwidth of Default (read as within 25 %)",
         _setups(FAVORS_LARGE, DEFAULT, "large_mb_s"),
         tolerance=0.25,
-        baseline="Default",
+        baseline=DEFAULT,
     ),
     claim(
         "latency-favors-large",
         "1",
         "FavorsLarge has a lower latency than Default for all workloads (the one that gains least)",
         _latencies(FAVORS_LARGE, DEFAULT, "ABCD", "largest"),
-        baseline="Default",
+        baseline=DEFAULT,
         larger=False,
     ),
     *(
@@ -233,7 +239,7 @@ _SECTION_1: tuple[Claim, ...] = (
             f"FavorsSmall has the {extent} latency of {kind} objects ({' and '.join(letters)}; "
             f"compared with {label(other)})",
             _latencies(FAVORS_SMALL, other, letters, which),
-            baseline=label(other),
+            baseline=other,
             larger=extent == "highest",
         )
         for letters, kind, extent, which in _EXTENTS
@@ -245,6 +251,8 @@ _SECTION_1: tuple[Claim, ...] = (
 
 SECOND_PROXY = 3700 / 2200
 """Figure 3(a): QPS with a second proxy over QPS with one."""
+UTILIZATION = "utilization"
+"""Unit of a used share of cores, which exceeds 1 if a quota is exceeded for a moment."""
 PROXY_BUSY, LARGE_BUSY = 0.85, 0.25
 """CPU utilization of the proxy when QPS no longer grow, and when the link is full."""
 NETWORK = {("A", "hdd"): 1.12, ("A", "ssd"): 1.70, ("C", "ssd"): 10.0}
@@ -262,7 +270,7 @@ _SIZES: tuple[Claim, ...] = (
         "2",
         "Larger objects: far fewer QPS (largest over smallest)",
         ends(of("sizes"), "object_kb", "qps", _NO_SIZES),
-        baseline="smallest objects",
+        baseline="smallest-objects",
         larger=False,
     ),
     claim(
@@ -270,7 +278,7 @@ _SIZES: tuple[Claim, ...] = (
         "2",
         "Larger objects: more bandwidth (largest over smallest)",
         ends(of("sizes"), "object_kb", "mb_s", _NO_SIZES),
-        baseline="smallest objects",
+        baseline="smallest-objects",
     ),
     claim(
         "size-saturates",
@@ -279,9 +287,9 @@ _SIZES: tuple[Claim, ...] = (
         "(0.98 over 0.97 GB/s)",
         ends(of("sizes"), "object_kb", "mb_s", _NO_SIZES, before=True),
         value=0.98 / 0.97,
-        kind="within",
+        rule="within",
         tolerance=SAME,
-        baseline="next smaller objects",
+        baseline="next-smaller-objects",
     ),
     claim(
         "size-latency",
@@ -289,8 +297,8 @@ _SIZES: tuple[Claim, ...] = (
         "Large objects take more than 100 times as long as small ones",
         ends(of("sizes"), "object_kb", "A_mean_s", _NO_SIZES),
         value=100.0,
-        kind="at_least",
-        baseline="smallest objects",
+        rule="at_least",
+        baseline="smallest-objects",
     ),
 )
 
@@ -332,7 +340,7 @@ def _busy(letter: str) -> Compute:
     def note(found: pd.DataFrame) -> str:
         return f"with {found['proxy_cores'].iloc[0]:g} cores"
 
-    return mean_of(rows, "proxy_busy", _NO_PROXY, note=note)
+    return mean_of(rows, "proxy_busy", _NO_PROXY, of=amount, note=note)
 
 
 def _nearly(
@@ -379,7 +387,7 @@ _PROXY: tuple[Claim, ...] = (
         "core, read as within 25 %)",
         ends(_one_proxy("A"), "proxy_cores", "each", _NO_PROXY),
         tolerance=0.25,
-        baseline="fewest cores",
+        baseline="fewest-cores",
     ),
     claim(
         "proxy-cpu",
@@ -387,9 +395,9 @@ _PROXY: tuple[Claim, ...] = (
         "Then the proxy's CPU is the bottleneck: utilization close to 85 %",
         _busy("A"),
         value=PROXY_BUSY,
-        unit="share",
+        unit=UTILIZATION,
         no_effect=LARGE_BUSY,  # no effect at this value
-        kind="at_least",
+        rule="at_least",
         tolerance=0.1,
     ),
     same(
@@ -398,7 +406,7 @@ _PROXY: tuple[Claim, ...] = (
         "More worker processes without more cores bring nothing (64 over 32; read as within 15 %)",
         _second("A", "qps", workers=2),
         tolerance=SAME,
-        baseline="one worker process",
+        baseline="one-worker",
     ),
     claim(
         "proxy-second",
@@ -406,7 +414,7 @@ _PROXY: tuple[Claim, ...] = (
         "A second proxy nearly doubles QPS (3,700 over 2,200)",
         _second("A", "qps", proxies=2),
         value=SECOND_PROXY,
-        baseline="one proxy",
+        baseline="one-proxy",
     ),
     same(
         "proxy-network",
@@ -415,7 +423,7 @@ _PROXY: tuple[Claim, ...] = (
         "smallest share, read as within 15 % of the largest)",
         _early(_one_proxy("C"), "proxy_cores"),
         tolerance=SAME,
-        baseline="most cores",
+        baseline="most-cores",
     ),
     claim(
         "proxy-network-cpu",
@@ -423,7 +431,7 @@ _PROXY: tuple[Claim, ...] = (
         "and with modest CPU utilization (about 25 % of all cores, not the 85 % of small objects)",
         _busy("C"),
         value=LARGE_BUSY,
-        unit="share",
+        unit=UTILIZATION,
         no_effect=PROXY_BUSY,
         larger=False,
     ),
@@ -433,7 +441,7 @@ _PROXY: tuple[Claim, ...] = (
         "A second proxy and its link double the bandwidth",
         _second("C", "mb_s", proxies=2),
         value=2.0,
-        baseline="one proxy",
+        baseline="one-proxy",
     ),
 )
 
@@ -443,7 +451,7 @@ _STORAGE: tuple[Claim, ...] = (
         "3c",
         "QPS of small objects grow with the storage servers' cores",
         ends(of("storage", workload="A"), "storage_cores", "qps", _NO_STORAGE),
-        baseline="fewest cores",
+        baseline="fewest-cores",
     ),
     same(
         "storage-equal",
@@ -452,7 +460,7 @@ _STORAGE: tuple[Claim, ...] = (
         "of those with the most)",
         _nearly(of("storage", workload="A"), "storage_cores", "qps", _rule_4, _NO_STORAGE),
         tolerance=SAME,
-        baseline="most cores",
+        baseline="most-cores",
     ),
     same(
         "storage-large",
@@ -461,7 +469,7 @@ _STORAGE: tuple[Claim, ...] = (
         "read as within 15 % of the largest)",
         _early(of("storage", workload="C"), "storage_cores"),
         tolerance=SAME,
-        baseline="most cores",
+        baseline="most-cores",
     ),
 )
 
@@ -500,7 +508,7 @@ _NETWORKS: tuple[Claim, ...] = (
                 _NO_NETWORK,
             ),
             value=value,
-            baseline="slow network",
+            baseline="slow-network",
         )
         for (letter, kind), value in NETWORK.items()
     ),
@@ -512,7 +520,7 @@ _NETWORKS: tuple[Claim, ...] = (
         Pair(_gains("ssd"), _gains("hdd"), "gain", _NO_NETWORK),
         value=NETWORK["A", "ssd"] / NETWORK["A", "hdd"],
         size=False,
-        baseline="HDDs",
+        baseline="hdd",
     ),
 )
 
@@ -545,7 +553,7 @@ _MIXES: tuple[Claim, ...] = (
         "15 %)",
         _mixed(0, 3, min),
         tolerance=SAME,
-        baseline="3 SSD",
+        baseline="3-ssd",
     ),
     claim(
         "disks-worst",
@@ -556,7 +564,7 @@ _MIXES: tuple[Claim, ...] = (
             "largest",
             complete=True,
         ),
-        baseline="each other choice",
+        baseline="other-disks",
         larger=False,
     ),
     same(
@@ -566,7 +574,7 @@ _MIXES: tuple[Claim, ...] = (
         "15 %)",
         _mixed(2, 3, _high),
         tolerance=SAME,
-        baseline="3 SSD",
+        baseline="3-ssd",
     ),
 )
 
@@ -635,7 +643,8 @@ _LOADS: tuple[Claim, ...] = (
             "(section 8.1's reading)",
             _compared_to_both(column, "largest" if end == "most" else "least"),
             value=value,
-            baseline="Default and Static",
+            family="mos-both",
+            baseline="default+static",
         )
         for name, column, most, least in (
             ("throughput", "qps", THROUGHPUT, LEAST_THROUGHPUT),
@@ -654,7 +663,8 @@ _LOADS: tuple[Claim, ...] = (
             f"{label(other)} (sections 1 and 10's reading; here: overall {name})",
             _most(MOS_PP, other, column),
             value=value,
-            baseline=label(other),
+            family="mos-up-to",
+            baseline=other,
         )
         for other, value in ((DEFAULT, THROUGHPUT), (STATIC, BANDWIDTH))
         for name, column in (("throughput", "qps"), ("bandwidth", "mb_s"))
@@ -664,7 +674,7 @@ _LOADS: tuple[Claim, ...] = (
         "8",
         "Where C dominates (far left), Default has more bandwidth than Static",
         extreme_over(_load(DEFAULT, STATIC, "mb_s"), "small_workers", "least", order=_fewest),
-        baseline="Static",
+        baseline=STATIC,
     ),
     claim(
         "static-small",
@@ -672,7 +682,7 @@ _LOADS: tuple[Claim, ...] = (
         "As A dominates, Static outperforms Default by as much as 2 times",
         _most(STATIC, DEFAULT, "qps"),
         value=STATIC_OVER_DEFAULT,
-        baseline="Default",
+        baseline=DEFAULT,
     ),
     claim(
         "tail-static",
@@ -680,7 +690,8 @@ _LOADS: tuple[Claim, ...] = (
         "At peak loads of A, MOS++ has up to 70.2 % less 95th percentile latency than Static",
         _most(MOS_PP, STATIC, "A_p95_s", "least", PEAK_POINTS),
         value=TAIL,
-        baseline="Static",
+        family="mos-peak",
+        baseline=STATIC,
         larger=False,
     ),
     claim(
@@ -689,7 +700,8 @@ _LOADS: tuple[Claim, ...] = (
         "and up to 11.7 % more throughput",
         _most(MOS_PP, STATIC, "A_qps", "largest", PEAK_POINTS),
         value=TAIL_THROUGHPUT,
-        baseline="Static",
+        family="mos-peak",
+        baseline=STATIC,
     ),
     *(
         claim(
@@ -698,7 +710,7 @@ _LOADS: tuple[Claim, ...] = (
             f"For A, Default performs the worst (p95; {label(setup)} over it, at the load at which "
             "it gains least)",
             _most(setup, DEFAULT, "A_p95_s"),
-            baseline="Default",
+            baseline=DEFAULT,
             larger=False,
         )
         for name, setup in (("tail-default", MOS_PP), ("tail-default-static", STATIC))
@@ -712,7 +724,7 @@ _LOADS: tuple[Claim, ...] = (
                 _load(MOS_PP, other, column), "large_workers", "largest" if larger else "least"
             ),
             value=value,
-            baseline=label(other),
+            baseline=other,
             larger=larger,
         )
         for other, why in (
@@ -742,7 +754,9 @@ def _course(treated: str, baseline: str, column: str, **more: Any) -> Pair:
     return Pair(sides[0], sides[1], column, _NO_COURSE, **more)
 
 
-def _held(value: Callable[[Report], float | None], note: str | None = None) -> Compute:
+def _held(
+    value: Callable[[Report], float | None], *, of: Mean = fraction, note: str | None = None
+) -> Compute:
     """Compute the mean of a value over the reports of MOS++'s runs."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -751,7 +765,7 @@ def _held(value: Callable[[Report], float | None], note: str | None = None) -> C
         values = [value(one) if one.get("held") else None for one in reports]
         return found.assign(value=pd.Series(values, index=found.index, dtype=float))
 
-    return mean_of(rows, "value", _NO_HELD, note=note)
+    return mean_of(rows, "value", _NO_HELD, of=of, note=note)
 
 
 def _network_most(course: Report) -> float:
@@ -796,7 +810,7 @@ _COURSES: tuple[Claim, ...] = (
             f"{label(other)}; the paper does not say over which)",
             _course(MOS_PP, other, "A_qps_spike"),
             value=SPIKE,
-            baseline=label(other),
+            baseline=other,
         )
         for other in _OTHERS
     ),
@@ -806,14 +820,14 @@ _COURSES: tuple[Claim, ...] = (
         "In stage 1 MOS++ slightly outperforms Static, by 12 % (C's bandwidth)",
         _course(MOS_PP, STATIC, "C_mb_s_stage1"),
         value=STAGE_1,
-        baseline="Static",
+        baseline=STATIC,
     ),
     claim(
         "stage-3",
         "11a",
         "In stage 3 Default cannot sustain A's spike (MOS++ over it)",
         _course(MOS_PP, DEFAULT, "A_qps_stage3"),
-        baseline="Default",
+        baseline=DEFAULT,
     ),
     *(
         claim(
@@ -821,10 +835,10 @@ _COURSES: tuple[Claim, ...] = (
             figure,
             f"MOS++ holds the SLA of {letter} for more of the time than {label(other)}",
             # An SLA may never be held: then there is no ratio.
-            _course(MOS_PP, other, f"{letter}_sla_met", by="difference"),
-            unit="share of the time",
+            _course(MOS_PP, other, f"{letter}_sla_met", by="change"),
+            unit=CHANGE,
             no_effect=0.0,
-            baseline=label(other),
+            baseline=other,
         )
         for letter, figure in (("A", "11b"), ("C", "11c"))
         for other in _OTHERS
@@ -836,37 +850,45 @@ _COURSES: tuple[Claim, ...] = (
             statement,
             compute,
             value=value,
-            unit="share of the HDDs" if name == "hdd-share" else "share of the network",
-            no_effect=no_effect,
+            unit=unit,
+            **against,
         )
-        for name, statement, compute, value, no_effect in (
+        for name, statement, compute, value, unit, against in (
             (
                 "network-most",
                 "In stage 1 C reaches up to 95 % of the network",
-                _held(_network_most, "largest share in stage 1"),
+                _held(_network_most, note="largest share in stage 1"),
                 NETWORK_MOST,
-                0.70,
+                SHARE,
+                {"no_effect": 0.70},
             ),
             (
                 "network-freed",
                 "When stage 2 begins, 58 % of the network are taken back and marked as free",
-                _held(_network_freed, "largest free share until the spike ends, less that before"),
+                _held(
+                    _network_freed,
+                    of=change,
+                    note="largest free share until the spike ends, less that before",
+                ),
                 NETWORK_FREED,
-                0.0,
+                CHANGE,
+                {"no_effect": 0.0},
             ),
             (
                 "network-given",
                 "and 21 % are given to A",
-                _held(_network_given, "by the end of the spike"),
+                _held(_network_given, of=change, note="by the end of the spike"),
                 NETWORK_GIVEN,
-                0.0,
+                CHANGE,
+                {"no_effect": 0.0},
             ),
             (
                 "hdd-share",
                 "Half of the HDDs go to C at 80 min (R7)",
                 _held(_hdds_most),
                 HDD_SHARE,
-                0.0,
+                SHARE,
+                {"rule": "within"},
             ),
         )
     ),
@@ -875,7 +897,7 @@ _COURSES: tuple[Claim, ...] = (
         "11b",
         "A's mean latency over the whole course is below Static's",
         _course(MOS_PP, STATIC, "A_mean_s"),
-        baseline="Static",
+        baseline=STATIC,
         larger=False,
     ),
 )

@@ -154,6 +154,7 @@ def _claims(letter: str, what: str, verb: str) -> Iterator[Claim]:
         figure=f"gateway-{what}",
         prefix="mos-gateway",
         paper="mos",
+        stated=False,
         unit="relative change",
         no_effect=0.0,
     )

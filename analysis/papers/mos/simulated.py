@@ -33,8 +33,9 @@ from analysis.core.figures import FigureEntry, Missing, Table
 from analysis.core.load import LoadedRun, last_runs, origin, read_report
 from analysis.core.panels import errors as error_bars
 from analysis.core.papers import Part
-from analysis.core.stats import Estimate, mean
+from analysis.core.stats import Estimate, fraction, mean
 from schemas.cells.mos import COSPERF
+from schemas.claim import SHARE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -175,8 +176,9 @@ AVERAGES = {"A": 1.124, "B": 1.157, "C": 1.15, "D": 1.188}
 
 _NO_BLOCK = "no block was run with both policies"
 
-_claim = partial(declared, prefix="mos-sim", paper="mos", baseline="MOS")
-_within = partial(_claim, value=1.0, kind="within")
+_claim = partial(declared, prefix="mos-sim", paper="mos", baseline=MOS)
+_within = partial(_claim, value=1.0, rule="within")
+_beyond = partial(_claim, stated=False)
 
 
 def _rows(policy: str, value: Callable[[LoadedRun], float]) -> Rows:
@@ -277,6 +279,7 @@ _PAPER: tuple[Claim, ...] = (
             f"workload {tenant}",
             most(tenant, span),
             value=value,
+            family=f"mos-sim-stage-{stage}",
         )
         for stage, tenant, value, figure, span, until in (
             (3, "A", 1.25, "14", CROWDED, ", until minute 500"),
@@ -293,6 +296,7 @@ _PAPER: tuple[Claim, ...] = (
             f"workload {tenant}",
             over_mos(tenant),
             value=value,
+            family="mos-sim-small" if tenant in "AB" else "mos-sim-large",
         )
         for tenant, value in AVERAGES.items()
     ),
@@ -302,10 +306,14 @@ _PAPER: tuple[Claim, ...] = (
             "14",
             f"From the beginning of stage 3 {LABELS[policy]} uses all resources ({reading})",
             mean_of(
-                _rows(policy, everything_held), "value", f"there is no run of {LABELS[policy]}"
+                _rows(policy, everything_held),
+                "value",
+                f"there is no run of {LABELS[policy]}",
+                of=fraction,
             ),
             tolerance=0.1,
-            baseline="the pool",
+            unit=SHARE,
+            baseline=None,
         )
         for name, policy, reading in (
             (
@@ -322,7 +330,7 @@ _PAPER: tuple[Claim, ...] = (
         "15",
         "In stage 2 MOS gives C and D more than needed: more of the network than MOS++ does",
         Pair(_rows(MOS, large_network), _rows(MOS_PP, large_network), "value", _NO_BLOCK),
-        baseline="MOS++",
+        baseline=MOS_PP,
     ),
     _claim(
         "smoother",
@@ -336,7 +344,7 @@ _PAPER: tuple[Claim, ...] = (
 
 _BEYOND: tuple[Claim, ...] = (
     *(
-        _claim(
+        _beyond(
             f"error-{100 * error:.0f}",
             "error",
             "With a cospurf from other runs than the judge, then distorted by "
@@ -346,15 +354,15 @@ _BEYOND: tuple[Claim, ...] = (
         )
         for error in ERRORS
     ),
-    _claim(
+    _beyond(
         "error-costs",
         "error",
         "A cospurf that is 30 % wrong costs MOS++ that learns performance",
         average(_tenants_of(LEARNING, "ABCD", runs="same", model_error=0.3), _OWN_RUNS, _NO_WRONG),
-        baseline="MOS++ with a cospurf from the judge's own runs",
+        baseline="mos-pp-own-runs",
         larger=False,
     ),
-    _claim(
+    _beyond(
         "error-costs-without-learning",
         "error",
         "A cospurf that is 30 % wrong costs a MOS++ that does not correct it performance",
@@ -363,11 +371,11 @@ _BEYOND: tuple[Claim, ...] = (
             _tenants_of(LEARNING, "ABCD", runs="same", learns=False),
             _NO_WRONG,
         ),
-        baseline="the same with a cospurf from the judge's own runs",
+        baseline="mos-pp-own-runs",
         larger=False,
     ),
     *(
-        _claim(
+        _beyond(
             f"own-runs-error-{100 * error:.0f}",
             "error",
             f"With a cospurf from the judge's own runs, then distorted by {100 * error:.0f} %, "
@@ -383,26 +391,27 @@ _BEYOND: tuple[Claim, ...] = (
         "the judge's own; read as within 5 %)",
         average(_tenants_of(LEARNING, "ABCD"), _OWN_RUNS, "no block was run with both"),
         tolerance=0.05,
-        baseline="MOS++ with a cospurf from the judge's own runs",
+        stated=False,
+        baseline="mos-pp-own-runs",
     ),
-    _claim(
+    _beyond(
         "local",
         "Table 3",
         "The same with a model of this project's own measurements: MOS++ is ahead of MOS",
         over_mos(profile="local"),
     ),
-    _claim(
+    _beyond(
         "costs",
         "Table 3",
         "The same where reconfigurations take ten times as long: MOS++ is ahead of MOS",
         over_mos(cost_factor=10.0),
     ),
-    _claim(
+    _beyond(
         "static",
         "Table 3",
         "MOS++ is ahead of a static division into equal microstores",
         over_mos(baseline=STATIC),
-        baseline="Static",
+        baseline=STATIC,
     ),
 )
 

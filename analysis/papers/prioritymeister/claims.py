@@ -21,6 +21,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.core.claims import (
+    CHANGE,
     Claim,
     Compute,
     Evidence,
@@ -29,8 +30,10 @@ from analysis.core.claims import (
     declared,
     explained,
 )
-from analysis.core.evidence import Pair, Rows, average, by_block, mean_of, result
+from analysis.core.evidence import By, Mean, Pair, Rows, by_block, mean_of, pairs, result
+from analysis.core.stats import Estimate, amount, fraction, share
 from analysis.papers.prioritymeister import runs
+from schemas.claim import SHARE
 
 K = 2.0
 """k of the claims about one k: the middle of its sweep. The module documents other values."""
@@ -66,9 +69,6 @@ _MISSING = {
 """Reasons why claims of a figure have no support."""
 _NO_CAUSE = "no cells of pm-why with and without it"
 
-SHARE, PLANS = "share of the runs", "share of the plans"
-MEET_ALL = "share of the runs that meet all SLOs"
-MISS = "share of the requests that miss"
 ORDERS = "permutations of 6"
 
 
@@ -80,44 +80,52 @@ def label(policy: str) -> str:
 # The kinds of claims.
 
 claim = partial(
-    declared, prefix="pm", paper="prioritymeister", unit="share", no_effect=0.0, machines=True
+    declared, prefix="pm", paper="prioritymeister", unit=SHARE, no_effect=0.0, machines=True
 )
 """A claim of the paper, or beyond it; see `analysis.core.claims.declared`."""
-within = partial(claim, kind="within")
+within = partial(claim, rule="within")
 """A claim that a number is the paper's."""
 
 
-def _share(figure: str, rows: Rows, value: runs.Value) -> Compute:
-    """Compute the mean of a value over blocks; the note counts the blocks with the value 1."""
-    return mean_of(runs.valued(rows, value), "value", _MISSING[figure], note=_whole)
+def _counted(values: Sequence[float]) -> Estimate:
+    """Return the mean of numbers of permutations, with an interval between 0 and 6."""
+    found = fraction([one / runs.PERMUTATIONS for one in values])
+    return found.map(lambda place: place * runs.PERMUTATIONS)
 
 
-def _whole(rows: pd.DataFrame) -> str:
-    known = rows["value"].dropna()
-    whole = int((known >= 1 - 1e-9).sum())
-    text = f"all of it in {whole} of {len(known)} blocks"
-    if whole == len(known) and whole:
-        # Exact (Clopper and Pearson): no failure in n blocks.
-        text += f": at 95 % confidence in at least {100 * 0.05 ** (1 / whole):.0f} % of all"
-    return text
+def _mean(figure: str, rows: Rows, value: runs.Value, of: Mean) -> Compute:
+    """Compute the mean of a value over blocks; the note lists the blocks."""
+
+    def listed(found: pd.DataFrame) -> str:
+        return "by block: " + ", ".join(f"{one:.3g}" for one in found["value"].dropna())
+
+    return mean_of(runs.valued(rows, value), "value", _MISSING[figure], of=of, note=listed)
 
 
-def _each(figure: str, options: Mapping[str, Rows], value: runs.Value) -> Compute:
-    """Compute the mean over several groups of rows, from blocks that have all groups; the note
-    lists each group."""
+def _in_every_block(figure: str, options: Mapping[str, Rows], value: runs.Value) -> Compute:
+    """Compute the share of blocks in which a value is 1 in each of several groups of rows, among
+    blocks with all groups; the note counts the blocks of each group."""
 
-    def together(table: pd.DataFrame) -> pd.DataFrame:
-        groups = (runs.valued(rows, value)(table).assign(of=name) for name, rows in options.items())
-        found = pd.concat([group for group in groups if len(group)] or [table.head(0)])
-        found = found.dropna(subset=["value"]) if len(found) else found
-        count = found.groupby("seed")["seed"].transform("size")
-        return found[count == len(options)]
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        parts = [
+            runs.valued(rows, value)(evidence.table).assign(of=name)
+            for name, rows in options.items()
+        ]
+        found = pd.concat([part for part in parts if len(part)] or parts[:1])
+        found = found.dropna(subset=["value"])
+        found = found[found.groupby("seed")["seed"].transform("size") == len(options)]
+        if found.empty:
+            return NotRun(_MISSING[figure])
+        found = found.assign(met=found["value"] >= 1 - 1e-9)
+        each = found.groupby("of", sort=False)["met"].agg(["sum", "size"])
+        counts = [
+            f"{name + ' ' if name else ''}in {met} of {n} blocks"
+            for name, met, n in each.itertuples()
+        ]
+        whole = found.groupby("seed")["met"].all()
+        return result(share(whole.tolist()), found, "", ", ".join(counts))
 
-    def listed(rows: pd.DataFrame) -> str:
-        means = rows.groupby("of", sort=False)["value"].mean()
-        return ", ".join(f"{name} {mean:.4g}" for name, mean in means.items())
-
-    return mean_of(together, "value", _MISSING[figure], blocks=True, note=listed)
+    return compute
 
 
 def always(
@@ -126,15 +134,14 @@ def always(
     statement: str,
     rows: Rows | Mapping[str, Rows],
     value: runs.Value,
-    *,
-    unit: str = SHARE,
+    **stated: Any,
 ) -> Claim:
     """Return a claim that a value of blocks is always 1, in one group of rows or in each of
-    several."""
-    compute = (
-        _each(figure, rows, value) if isinstance(rows, Mapping) else _share(figure, rows, value)
-    )
-    return within(name, figure, statement, compute, value=1.0, unit=unit, tolerance=0)
+    several. It is confirmed if it holds in more than half of all blocks: at least six of six."""
+    options = rows if isinstance(rows, Mapping) else {"": rows}
+    fixed: dict[str, Any] = {"value": 1.0, "rule": "at_least", "no_effect": 0.5, "tolerance": 0.0}
+    compute = _in_every_block(figure, options, value)
+    return claim(name, figure, statement, compute, **fixed, **stated)
 
 
 def more(
@@ -144,34 +151,40 @@ def more(
     sides: Sequence[Rows],
     measure: runs.Value | None,
     *,
-    unit: str,
     over: str,
+    by: By = "sign",
     why: str | None = None,
     **stated: Any,
 ) -> Claim:
-    """Return a claim that a measure of the first side is larger than that of the second, as the
-    difference within blocks. `measure` is None if the rows have the column ``value``; `over` is the
-    name of the second side."""
+    """Return a claim that a measure of the first side is larger than that of the second within
+    blocks: more often so among the blocks that differ (`by` sign), or by the mean difference of
+    shares (`by` change). `measure` is None if the rows have the column ``value``; `over` is the
+    short name of the second side."""
     first, second = sides if measure is None else (runs.valued(rows, measure) for rows in sides)
-    compute = Pair(
-        first, second, "value", why or _MISSING[figure], by="difference", note=_both_means
+    compute = Pair(first, second, "value", why or _MISSING[figure], by=by, note=_both_sides)
+    fixed: dict[str, Any] = {"unit": CHANGE} if by == "change" else {"no_effect": 0.5}
+    given = {"kind": "order", "baseline": over} | fixed | stated
+    return claim(name, figure, statement, compute, **given)
+
+
+def _both_sides(treated: pd.DataFrame, baseline: pd.DataFrame) -> str:
+    both = pairs(treated, baseline, "value")
+    above = int((both["treated"] > both["baseline"]).sum())
+    below = int((both["treated"] < both["baseline"]).sum())
+    return (
+        f"means {both['treated'].mean():.4g} and {both['baseline'].mean():.4g}; more in {above} "
+        f"blocks, fewer in {below}, as many in {len(both) - above - below}"
     )
-    return claim(name, figure, statement, compute, unit=unit, baseline=over, **stated)
-
-
-def _both_means(treated: pd.DataFrame, baseline: pd.DataFrame) -> str:
-    return f"means {treated['value'].mean():.4g} and {baseline['value'].mean():.4g}"
 
 
 def alone(
     name: str, figure: str, statement: str, rows: Callable[[str], Rows], other: str, **more_of: Any
 ) -> Claim:
-    """Return a claim that PM meets all SLOs and another policy none."""
-    stated = {"value": 1.0, "kind": "at_least", "tolerance": 0.0, **more_of}
-    sides, unit = (rows("pm"), rows(other)), f"{MEET_ALL}, difference"
-    return more(
-        name, figure, statement, sides, runs.all_met(), unit=unit, over=label(other), **stated
-    )
+    """Return a claim that PM meets all SLOs and another policy does not, among blocks in which they
+    differ."""
+    stated = {"value": 1.0, "rule": "at_least", "tolerance": 0.0, **more_of}
+    sides = (rows("pm"), rows(other))
+    return more(name, figure, statement, sides, runs.all_met(), over=other, **stated)
 
 
 def _times(figure: str, treated: Rows, baseline: Rows, value: runs.Value) -> Pair:
@@ -207,17 +220,19 @@ TAILS = (
             f"PM meets all SLOs and {label(other)} does not (figures 5 and 6)",
             _disk,
             other,
+            family="pm-only",
         )
         for other in OTHERS
     ),
     *(
-        claim(
+        more(
             f"above-p99-{other}",
             "5",
             f"{label(other)} misses more SLOs above the 99th percentile than at it (section 6)",
-            _share("5", _disk(other), runs.only_the_tail),
-            unit=f"{MEET_ALL}, 99th less 99.9th",
-            baseline="99.9th percentile",
+            tuple(runs.valued(_disk(other), runs.all_met(at)) for at in (99.0, runs.TAIL)),
+            None,
+            over="p99.9",
+            family="pm-above-p99",
         )
         for other in OTHERS
     ),
@@ -235,6 +250,7 @@ TAILS = (
         _disk,
         "mclock",
         value=None,
+        stated=False,
     ),
 )
 
@@ -245,7 +261,6 @@ SENSITIVE = (
         "With the constant estimator PM ends up with the same priority order",
         runs.of("disk", "pm", k=K, estimator=...),
         runs.same_order,
-        unit=PLANS,
     ),
     within(
         "estimator-latency",
@@ -259,7 +274,7 @@ SENSITIVE = (
         ),
         value=1.0,
         unit="ratio",
-        baseline="the device's profile",
+        baseline="profile",
         tolerance=0.1,
     ),
     always(
@@ -273,18 +288,20 @@ SENSITIVE = (
         "orders",
         "11",
         "PM meets all SLOs in all six permutations",
-        _share("11", _permuted("pm"), runs.orders_met),
+        _mean("11", _permuted("pm"), runs.orders_met, _counted),
         value=runs.PERMUTATIONS,
         unit=ORDERS,
+        kind="count",
         tolerance=0.0,
     ),
     within(
         "orders-byslo",
         "11",
         "bySLO meets all SLOs in 5 of the 6 permutations",
-        _share("11", _permuted("byslo"), runs.orders_met),
+        _mean("11", _permuted("byslo"), runs.orders_met, _counted),
         value=ORDERS_BYSLO,
         unit=ORDERS,
+        kind="count",
         tolerance=0.1,
     ),
     *(
@@ -294,8 +311,8 @@ SENSITIVE = (
             statement,
             (_permuted(one), _permuted(other)),
             runs.orders_met,
-            unit=f"{ORDERS}, difference",
-            over=label(other),
+            family="pm-orders-more" if one == "pm" else None,
+            over=other,
         )
         for name, one, other, statement in (
             *(
@@ -327,18 +344,19 @@ def _burst(workload: str, variant: str, gaps: str) -> Rows:
 
 def _bursts(gaps: str, words: str) -> Sequence[Claim]:
     def misses_more(name: str, figure: str, statement: str, *sides: Rows, over: str) -> Claim:
-        text, unit = f"{statement} ({words})", f"{MISS}, difference"
-        return more(f"{name}-{gaps}", figure, text, sides, runs.missed_share, unit=unit, over=over)
+        text = f"{statement} ({words})"
+        return more(
+            f"{name}-{gaps}", figure, text, sides, runs.missed_share, over=over, by="change"
+        )
 
     return (
         claim(
             f"cake-96-{gaps}",
             "7",
             f"Cake drops below 96 % of the requests at C_A^2 = 40 ({words})",
-            _share("7", _burst("H", "cake", gaps), runs.missed_share),
+            _mean("7", _burst("H", "cake", gaps), runs.missed_share, fraction),
             value=1 - CAKE_SHARE,
-            kind="at_least",
-            unit=MISS,
+            rule="at_least",
             no_effect=ALLOWED,
             tolerance=0.0,
         ),
@@ -348,7 +366,7 @@ def _bursts(gaps: str, words: str) -> Sequence[Claim]:
             "Cake does worse as burstiness grows from C_A^2 = 1 to 40",
             _burst("H", "cake", gaps),
             _burst("F", "cake", gaps),
-            over="C_A^2 = 1",
+            over="ca2-1",
         ),
         always(
             f"pm-p99-{gaps}",
@@ -364,7 +382,7 @@ def _bursts(gaps: str, words: str) -> Sequence[Claim]:
                 statement,
                 _burst(workload, "cake", gaps),
                 _burst(workload, "pm", gaps),
-                over="PM",
+                over="pm",
             )
             for name, figure, workload, statement in (
                 ("pm-cake-g", "7", "G", "PM misses fewer SLOs than Cake at C_A^2 = 20"),
@@ -418,6 +436,7 @@ CONTAINED = (
             f"PM contains the misbehaving D and {label(other)} does not: C meets its SLO",
             _flooded,
             other,
+            family="pm-contained",
         )
         for other in OTHERS
     ),
@@ -427,7 +446,6 @@ CONTAINED = (
         "D has a higher priority than C in PM's plan",
         runs.of("misbehave", "pm", k=K_NORMAL, misbehaves=True),
         runs.overtaken,
-        unit=PLANS,
     ),
     within(
         "contained-best-effort",
@@ -437,8 +455,9 @@ CONTAINED = (
         _times("8", _flooded(runs.BEST_EFFORT), _flooded("pm"), runs.column("p99.9_s")),
         value=1.0,
         unit="ratio",
-        baseline="PM (hold)",
+        baseline="pm",
         tolerance=0.1,
+        stated=False,
     ),
 )
 
@@ -462,7 +481,7 @@ BUCKETS = (
             f"A single bucket that is {words}",
             _times(figure, _limited(limiters, at), _limited("all", at), runs.column("p99.9_s")),
             unit="ratio",
-            baseline="several buckets",
+            baseline="all-buckets",
             no_effect=1.0,
         )
         for limiters, figure, at, words in (
@@ -477,10 +496,10 @@ BUCKETS = (
             f"With a single {words} bucket on B the workloads below it do not both meet their SLOs",
             (_limited("all", "A", "C"), _limited(limiters, "A", "C")),
             runs.all_met(),
-            unit="share of the runs that meet both SLOs, difference",
-            over=f"{limiters} bucket",
+            over=f"{limiters}-bucket",
+            family="pm-buckets",
             value=1.0,
-            kind="at_least",
+            rule="at_least",
             tolerance=0.0,
         )
         for limiters, words in (("slow", "deep and slow"), ("fast", "fast and shallow"))
@@ -512,6 +531,7 @@ def _shared_link(bottleneck: str, words: str) -> Sequence[Claim]:
                 f"PM meets all SLOs and {name} does not {where}",
                 partial(_network, bottleneck),
                 other,
+                family=f"pm-network-{bottleneck}",
             )
             for other, name in (("byslo", "bySLO"), ("ps", "ps, without network QoS,"))
         ),
@@ -527,7 +547,6 @@ LINKS = (
         "PM does not give the ramdisk's workload (K, the lowest SLO) the highest network priority",
         _network("egress", "pm"),
         runs.not_first,
-        unit=PLANS,
     ),
 )
 
@@ -545,21 +564,23 @@ def _bounds(evidence: Evidence) -> Measured | NotRun:
         f"{ratio.median():.3g}"
     )
     missing = lacking or "no run of pm (hold) with a bound in its plan"
-    found = average(by_block(rows, "held"), "held")
+    found = share(by_block(rows, "held")["held"].eq(1.0).tolist()) if len(rows) else None
     return result(found, rows, missing, f"{text}; {lacking}" if lacking else text)
 
 
 BOUNDS: tuple[Claim, ...] = (
-    within(
+    claim(
         "bounds",
         "bounds",
         "No latency of any run is above its proven bound (section 4.4, with blocking by "
         "requests and packets in service)",
         _bounds,
         value=1.0,
-        unit="share of the bounds",
+        rule="at_least",
+        no_effect=0.5,
         tolerance=0.0,
         machines=False,
+        stated=False,
     ),
 )
 
@@ -577,10 +598,11 @@ BEYOND: tuple[Claim, ...] = (
         "table2",
         "table2",
         "The stand-ins have Table 2's loads and C_A^2 (the farthest of all; within 2 %)",
-        mean_of(runs.farthest, "ratio", _MISSING["table2"]),
+        mean_of(runs.farthest, "ratio", _MISSING["table2"], of=amount),
+        stated=False,
         value=1.0,
         unit="ratio",
-        baseline="Table 2",
+        baseline="table2",
         tolerance=0.02,
         machines=False,
     ),
@@ -590,7 +612,7 @@ BEYOND: tuple[Claim, ...] = (
         "E's storage load is above 100 %",
         runs.only(runs.described, "E"),
         lambda rows: runs.by_seed(rows, rows["storage"] > 1),
-        unit="share of the traces",
+        stated=False,
     ),
     *(
         more(
@@ -599,8 +621,8 @@ BEYOND: tuple[Claim, ...] = (
             f"PM meets all SLOs in more settings (k swept, figure 5) than {label(other)}",
             (runs.settings_met("pm"), runs.settings_met(other)),
             None,
-            unit="share of the settings, difference",
-            over=label(other),
+            over=other,
+            stated=False,
         )
         for other in (*OTHERS, "mclock", "none")
     ),
@@ -611,8 +633,8 @@ BEYOND: tuple[Claim, ...] = (
             f"With seven levels more of twelve workloads {words} than with one (section 4.7)",
             (_levels(7), _levels(1)),
             value,
-            unit="share of the workloads, difference",
-            over="one level",
+            over="one-level",
+            stated=False,
         )
         for name, words, value in _LEVELS
     ),
@@ -624,8 +646,9 @@ BEYOND: tuple[Claim, ...] = (
             _times("levels", _levels(7), _levels(0), value),
             value=1.0,
             unit="ratio",
-            baseline="a level each",
+            baseline="level-each",
             tolerance=0.05,
+            stated=False,
         )
         for name, words, value in _LEVELS
     ),
@@ -650,10 +673,10 @@ class Question:
     base: Mapping[str, Any]
     settings: Mapping[str, tuple[str, Mapping[str, Any]]]
     value: runs.Value
-    unit: str
     policies: Sequence[str]
     title: str
     scale: float = 100.0
+    by: By = "sign"
 
     def rows(self, policy: str, setting: str) -> Rows:
         """Select rows of a policy in a setting."""
@@ -676,7 +699,6 @@ WHY_ORDERS = Question(
         "blocking": ("bound with blocking", {"blocking": True}),
     },
     runs.orders_met,
-    ORDERS,
     ("pm", "edf", "byslo"),
     "Figure 11: permutations in which all SLOs are met",
     scale=1.0,
@@ -692,7 +714,6 @@ WHY_ESTIMATOR = Question(
         "longest": _LONGEST,
     },
     runs.same_order,
-    PLANS,
     ("pm",),
     "Figure 10: plans of the same order (%)",
 )
@@ -702,7 +723,6 @@ WHY_NETWORK = Question(
     {"seconds": 300.0, "k": 1.5},
     {**_OWN, "k3": ("k = 3", {"k": 3.0}), "k5": ("k = 5", {"k": 5.0}), "longest": _LONGEST},
     runs.all_met(),
-    MEET_ALL,
     ("pm", "byslo", "ps"),
     "Figure 9: runs in which all SLOs are met (%)",
 )
@@ -723,7 +743,8 @@ def _burst_causes(workload: str, title: str) -> Question:
         "upper4": ("Cake's upper bound 4", {"cake_upper": 4.0}),
     }
     base = {"seconds": 960.0, "k": 2.0, "burst": workload}
-    return Question("7", "burst", base, settings, runs.missed_share, MISS, ("pm", "cake"), title)
+    policies = ("pm", "cake")
+    return Question("7", "burst", base, settings, runs.missed_share, policies, title, by="change")
 
 
 WHY_LOW = _burst_causes("F", "Figure 7, F (C_A² = 1): requests that miss (%)")
@@ -741,18 +762,18 @@ def _cause(
     sign: int = 1,
 ) -> Claim:
     """Return the claim that a setting has more of the question's value than the figure's own; with
-    a `sign` of -1, that it has less, as a positive difference."""
+    a `sign` of -1, that the figure's own has more."""
     high, low = (setting, "base")[::sign]
-    difference = "difference" if sign > 0 else "the figure's less this"
     return more(
         f"why-{name}",
         question.figure,
         f"{statement} (suspected cause; not in the paper)",
         (question.rows(policy, high), question.rows(policy, low)),
         question.value,
-        unit=f"{question.unit}, {difference}",
-        over=question.settings[low][0],
+        over=low,
+        by=question.by,
         why=_NO_CAUSE,
+        stated=False,
     )
 
 
@@ -765,9 +786,10 @@ def _ahead(name: str, question: Question, setting: str, other: str) -> Claim:
         f"With {words}: PM does better than {label(other)} (not in the paper)",
         (question.rows("pm", setting), question.rows(other, setting)),
         question.value,
-        unit=f"{question.unit}, difference",
-        over=label(other),
+        over=other,
+        by=question.by,
         why=_NO_CAUSE,
+        stated=False,
     )
 
 
@@ -924,7 +946,7 @@ def _modelled(one: Claim) -> bool:
 
 
 def _local(one: Claim) -> Claim:
-    return replace(one, id=f"{one.id}-{LOCAL}", figure=f"{one.figure}-{LOCAL}", machines=True)
+    return replace(one, machines=True)
 
 
 LOCAL_CLAIMS: tuple[Claim, ...] = tuple(

@@ -290,11 +290,6 @@ def all_met(percent: float = TAIL) -> Value:
     return value
 
 
-def only_the_tail(rows: pd.DataFrame) -> pd.Series:
-    """Return 1 for blocks that meet all SLOs at the 99th but not the 99.9th percentile, else 0."""
-    return all_met(99.0)(rows) - all_met()(rows)
-
-
 def missed_share(rows: pd.DataFrame) -> pd.Series:
     """Return the share of requests beyond their SLO, as the mean over workloads."""
     found = latency(rows)

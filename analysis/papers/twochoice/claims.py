@@ -20,6 +20,7 @@ import pandas as pd
 
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared, explained
 from analysis.core.evidence import (
+    Mean,
     Pair,
     Rows,
     average,
@@ -30,7 +31,7 @@ from analysis.core.evidence import (
     result,
     values_of,
 )
-from analysis.core.stats import mean
+from analysis.core.stats import amount, mean
 from analysis.papers.twochoice.runs import (
     BOTH,
     BURST_STANDARD,
@@ -105,6 +106,7 @@ def _with_few(series: str, column: str) -> Compute:
         lambda table: simulated(table, series, straggler_ratio=few_stragglers(table, (FIXED,))),
         column,
         f"no run of {series} has few stragglers",
+        of=amount,
         note=lambda rows: f"at {_percent(rows[RATIO].iloc[0])} stragglers",
     )
 
@@ -170,7 +172,7 @@ def _farthest_from_even(given: Evidence) -> Measured | NotRun:
     common load farthest from it."""
     rows = _common(RANDOM)(given.table)
     found = {
-        load: mean([one / EVEN for one in rows[rows["load"] == load]["mean"]])
+        load: amount([one / EVEN for one in rows[rows["load"] == load]["mean"]])
         for load in values_of(rows, "load")
     }
     if not found:
@@ -180,6 +182,7 @@ def _farthest_from_even(given: Evidence) -> Measured | NotRun:
 
 
 _simulated = partial(declared, prefix="twochoice", paper="twochoice", machines=False)
+_simulated_beyond = partial(_simulated, stated=False)
 
 _RESPONSES: tuple[Claim, ...] = (
     _simulated(
@@ -187,7 +190,7 @@ _RESPONSES: tuple[Claim, ...] = (
         "3",
         "Random selection is slower than fixed placement, whatever the straggler ratio",
         _whatever_ratio(_versus(RANDOM, FIXED), which="least"),
-        baseline="fixed",
+        baseline=FIXED,
     ),
     _simulated(
         "native-not-better",
@@ -198,8 +201,8 @@ _RESPONSES: tuple[Claim, ...] = (
             _versus(NATIVE, FIXED), which="farthest", wanted=lambda ratio: 0 < ratio <= FEW
         ),
         value=1.0,
-        kind="within",
-        baseline="fixed",
+        rule="within",
+        baseline=FIXED,
         tolerance=ALIKE,
     ),
     _simulated(
@@ -207,14 +210,14 @@ _RESPONSES: tuple[Claim, ...] = (
         "3",
         "The response of native two-choice grows with the number of stragglers",
         _growth(_bursts(NATIVE), wanted=lambda ratio: ratio > 0),
-        baseline="the fewest stragglers",
+        baseline="fewest-stragglers",
     ),
     _simulated(
         "collaborative-better",
         "3",
         "The collaborative probe improves native two-choice (over all straggler ratios)",
         _over_ratios(_versus(COLLABORATIVE, NATIVE)),
-        baseline="two-choice",
+        baseline=NATIVE,
         larger=False,
     ),
     _simulated(
@@ -222,7 +225,7 @@ _RESPONSES: tuple[Claim, ...] = (
         "3",
         "Preassign reduces the response of the collaborative probe, whatever the straggler ratio",
         _whatever_ratio(_versus(BOTH, COLLABORATIVE), which="largest"),
-        baseline="collaborative",
+        baseline=COLLABORATIVE,
         larger=False,
     ),
     _simulated(
@@ -230,7 +233,7 @@ _RESPONSES: tuple[Claim, ...] = (
         "3",
         "Preassign reduces the response of native two-choice, whatever the straggler ratio",
         _whatever_ratio(_versus(PREASSIGN, NATIVE), which="largest"),
-        baseline="two-choice",
+        baseline=NATIVE,
         larger=False,
     ),
     # Both readings of the paper's "preassign".
@@ -246,7 +249,7 @@ _RESPONSES: tuple[Claim, ...] = (
                 "3",
                 f"{text} is faster than fixed placement, whatever the straggler ratio",
                 _whatever_ratio(_versus(series, FIXED), which="largest"),
-                baseline="fixed",
+                baseline=FIXED,
                 larger=False,
             ),
             _simulated(
@@ -256,8 +259,8 @@ _RESPONSES: tuple[Claim, ...] = (
                 f"within {100 * ALIKE:g} %)",
                 _growth(_bursts(series)),
                 value=1.0,
-                kind="within",
-                baseline="no stragglers",
+                rule="within",
+                baseline="no-stragglers",
                 tolerance=ALIKE,
             ),
         )
@@ -274,13 +277,14 @@ _PLACEMENTS: tuple[Claim, ...] = (
                 lambda given: given[given["load"] == 7],
                 "servers",
                 "no server has a load of 7",
+                of=amount,
                 note="an input, set by the loads' mean and deviation",
             ),
             FIXED,
         ),
         value=60.0,
+        rule="within",
         unit="servers",
-        no_effect=0.0,
     ),
     _simulated(
         "few-stragglers",
@@ -288,9 +292,12 @@ _PLACEMENTS: tuple[Claim, ...] = (
         "Input: fewer than 10 servers are stragglers",
         _with_few(FIXED, "stragglers"),
         value=10.0,
-        kind="at_most",
+        rule="at_most",
         unit="servers",
-        no_effect=0.0,
+        kind="exact",
+        no_effect=10.0,
+        larger=False,
+        size=False,
         tolerance=0.0,
     ),
     _simulated(
@@ -299,8 +306,9 @@ _PLACEMENTS: tuple[Claim, ...] = (
         "Fixed placement gives every server the same number of writes, the average",
         _with_few(FIXED, "most"),
         value=EVEN,
-        kind="within",
+        rule="within",
         unit="writes",
+        kind="exact",
         tolerance=0.0,
     ),
     _simulated(
@@ -309,8 +317,8 @@ _PLACEMENTS: tuple[Claim, ...] = (
         "Random selection gives servers of every load the average number (read as within 5 %)",
         _of_loads(_farthest_from_even, RANDOM),
         value=1.0,
-        kind="within",
-        baseline="the average",
+        rule="within",
+        baseline="even",
         tolerance=0.05,
     ),
     _simulated(
@@ -325,7 +333,7 @@ _PLACEMENTS: tuple[Claim, ...] = (
             RANDOM,
             FIXED,
         ),
-        baseline="fixed",
+        baseline=FIXED,
     ),
     _simulated(
         "random-straggler",
@@ -341,8 +349,9 @@ _PLACEMENTS: tuple[Claim, ...] = (
         "Fixed placement does not avoid stragglers: they get the average",
         _with_few(FIXED, "straggler_most"),
         value=EVEN,
-        kind="within",
+        rule="within",
         unit="writes",
+        kind="exact",
         tolerance=0.0,
     ),
     *(
@@ -352,7 +361,7 @@ _PLACEMENTS: tuple[Claim, ...] = (
             f"With {text} no straggler gets a write (largest number on a straggler)",
             _with_few(series, "straggler_most"),
             value=0.0,
-            kind="within",
+            rule="within",
             unit="writes",
             tolerance=0.0,
         )
@@ -372,11 +381,12 @@ _PLACEMENTS: tuple[Claim, ...] = (
                 _light(NATIVE, NATIVE),
                 "over_even",
                 _RARE,
+                of=amount,
                 note=lambda rows: str(rows["loads"].iloc[0]),
             ),
             NATIVE,
         ),
-        baseline="the average",
+        baseline="even",
     ),
     _simulated(
         "collaborative-herds",
@@ -384,7 +394,7 @@ _PLACEMENTS: tuple[Claim, ...] = (
         "The collaborative probe places even more than native two-choice on servers with lower "
         "loads",
         _lighter(COLLABORATIVE, NATIVE),
-        baseline="two-choice",
+        baseline=NATIVE,
     ),
     *(
         _simulated(
@@ -404,36 +414,36 @@ _PLACEMENTS: tuple[Claim, ...] = (
 )
 
 _BEYOND_SECTION_3: tuple[Claim, ...] = (
-    _simulated(
+    _simulated_beyond(
         "oracle",
         "3",
         "Both strategies are slower than the oracle, whatever the straggler ratio",
         _whatever_ratio(_versus(BOTH, ORACLE), which="least"),
-        baseline="oracle",
+        baseline=ORACLE,
     ),
-    _simulated(
+    _simulated_beyond(
         "prequal",
         "3",
         "Both strategies are faster than Prequal's rule, whatever the straggler ratio",
         _whatever_ratio(_versus(BOTH, PREQUAL), which="largest"),
-        baseline="Prequal",
+        baseline=PREQUAL,
         larger=False,
     ),
-    _simulated(
+    _simulated_beyond(
         "learning",
         "3",
         "Having learned P(load) makes both strategies faster (over all straggler ratios)",
         _over_ratios(_versus(BOTH, COLD_BOTH)),
-        baseline="cold",
+        baseline=COLD_BOTH,
         larger=False,
     ),
-    _simulated(
+    _simulated_beyond(
         "scale",
         "scale",
         "With 10,000 servers and 1,000,000 processes both strategies are faster than fixed "
         "placement",
         _versus(BOTH, FIXED, learn_rounds=SCALE_LEARN, **LARGE),
-        baseline="fixed",
+        baseline=FIXED,
         larger=False,
     ),
 )
@@ -475,11 +485,13 @@ def _on_rados(scheduler: str, baseline: str, stragglers: str, **setting: Any) ->
     return Pair(side(scheduler), side(baseline), "seconds", why)
 
 
-def _number(experiment: str, column: str, factor: float, **setting: Any) -> Compute:
+def _number(
+    experiment: str, column: str, factor: float, of: Mean = amount, **setting: Any
+) -> Compute:
     def rows(table: pd.DataFrame) -> pd.DataFrame:
         return on_servers(table, experiment, **setting)
 
-    return mean_of(rows, column, f"no run of {experiment} has the number", factor=factor)
+    return mean_of(rows, column, f"no run of {experiment} has the number", factor=factor, of=of)
 
 
 def _probes(table: pd.DataFrame) -> pd.DataFrame:
@@ -502,7 +514,8 @@ def _slowest_probing(evidence: Evidence) -> Measured | NotRun:
     found = {
         count: one
         for count in values_of(rows, "schedulers")
-        if (one := average(rows[rows["schedulers"] == count], "probe_mean_s", 1e3)) is not None
+        if (one := average(rows[rows["schedulers"] == count], "probe_mean_s", 1e3, amount))
+        is not None
     }
     if not found:
         return NotRun("no probing for four writes was run")
@@ -513,6 +526,7 @@ def _slowest_probing(evidence: Evidence) -> Measured | NotRun:
 
 
 _measured = partial(declared, prefix="twochoice-objects", paper="twochoice")
+_beyond = partial(_measured, stated=False)
 
 _MICRO: tuple[Claim, ...] = (
     _measured(
@@ -533,8 +547,8 @@ _MICRO: tuple[Claim, ...] = (
         f"most; read as within {100 * ALIKE:g} %)",
         ends(_probes, "schedulers", "probe_mean_s", "fewer than two numbers of schedulers"),
         value=1.0,
-        kind="within",
-        baseline="one scheduler",
+        rule="within",
+        baseline="one-scheduler",
         tolerance=ALIKE,
     ),
     *(
@@ -545,6 +559,7 @@ _MICRO: tuple[Claim, ...] = (
             "of the client's wait, which includes the write to the home's disk)",
             _number("table", f"{name}_p99_s", 1e3),
             value=TABLE_MS,
+            family="twochoice-table",
             unit="ms",
             size=False,
             no_effect=TABLE_MS,
@@ -556,8 +571,8 @@ _MICRO: tuple[Claim, ...] = (
         "table-short",
         "12",
         "The redirect table stays small compared with the number of redirected writes",
-        mean_of(_table_length, "length", "no table was timed"),
-        baseline="redirected writes",
+        mean_of(_table_length, "length", "no table was timed", of=amount),
+        baseline="redirected-writes",
         larger=False,
     ),
     *(
@@ -566,7 +581,7 @@ _MICRO: tuple[Claim, ...] = (
             "table1",
             f"Probing delays {pending} concurrent write{'s' * (pending > 1)} of {size // 1024} MB "
             f"by {value:g} %",
-            _number("delay", "delay", 100.0, size_kib=size, pending=pending),
+            _number("delay", "delay", 100.0, mean, size_kib=size, pending=pending),
             value=value,
             unit="%",
             no_effect=0.0,
@@ -579,7 +594,7 @@ _MICRO: tuple[Claim, ...] = (
         "table1",
         "The delay is a little less with more writes at once (1 MB, eight over one)",
         Pair(_delays(8), _delays(1), "delay", "no block has both"),
-        baseline="one write",
+        baseline="one-write",
         larger=False,
     ),
 )
@@ -591,7 +606,7 @@ _WORKLOADS: tuple[Claim, ...] = (
             "13",
             statement,
             _against("balance", BOTH, FIXED, column),
-            baseline="fixed",
+            baseline=FIXED,
             larger=False,
         )
         for name, column, statement in (
@@ -633,7 +648,7 @@ _WORKLOADS: tuple[Claim, ...] = (
         "In the first seconds fixed placement lets more processes finish (time until a tenth of "
         "them have)",
         _against("burst", FIXED, BOTH, "process_p10_s", stragglers="table2"),
-        baseline="both strategies",
+        baseline=BOTH,
         larger=False,
     ),
     _measured(
@@ -650,17 +665,17 @@ _WORKLOADS: tuple[Claim, ...] = (
 )
 
 _HEAD_TO_HEAD: tuple[Claim, ...] = (
-    _measured(
+    _beyond(
         "fio",
         "beyond",
         "With fio on an eighth of the disks the last process ends earlier than with fixed "
         "placement",
         _against("burst", BOTH, FIXED, "seconds", stragglers="fio"),
-        baseline="fixed",
+        baseline=FIXED,
         larger=False,
     ),
     *(
-        _measured(
+        _beyond(
             f"{name}-{stragglers}",
             "beyond",
             f"{statement}, with stragglers of {among}",
@@ -674,25 +689,25 @@ _HEAD_TO_HEAD: tuple[Claim, ...] = (
             (PREQUAL, "Both strategies end earlier than Prequal's rule", False),
         )
     ),
-    _measured(
+    _beyond(
         "calm",
         "beyond",
         "Without stragglers both strategies take as long as fixed placement (read as within 25 %)",
         _against("burst", BOTH, FIXED, "seconds", stragglers="none"),
         value=1.0,
-        kind="within",
-        baseline="fixed",
+        rule="within",
+        baseline=FIXED,
         tolerance=ALIKE,
     ),
 )
 
 _CACHE: tuple[Claim, ...] = tuple(
-    _measured(
+    _beyond(
         f"cache-{name}-{against}",
         "cache",
         f"Without remembered loads, {statement} than with {text}",
         _uncached(experiment, baseline, column, **setting),
-        baseline=text,
+        baseline=baseline,
         larger=False,
     )
     for name, statement, experiment, column, setting in (
@@ -722,7 +737,7 @@ _AMONG = (("fio", "fio on a quarter of the disks"), ("table2", "stragglers of Ta
 
 _RADOS: tuple[Claim, ...] = (
     *(
-        _measured(
+        _beyond(
             f"rados-{name}-{stragglers}",
             "rados",
             f"On RADOS with two copies both strategies end {statement}, with {among}",
@@ -741,36 +756,36 @@ _RADOS: tuple[Claim, ...] = (
         )
     ),
     *(
-        _measured(
+        _beyond(
             f"rados-dlr-alone-{stragglers}",
             "rados",
             "DLR, which chooses primaries, does not change when a burst of writes ends: every "
             f"replica is written all the same, with {among} (read as within {100 * ALIKE:g} %)",
             _on_rados(DLR, CRUSH, stragglers),
             value=1.0,
-            kind="within",
-            baseline="CRUSH",
+            rule="within",
+            baseline=CRUSH,
             tolerance=ALIKE,
         )
         for stragglers, among in _AMONG
     ),
-    _measured(
+    _beyond(
         "rados-calm",
         "rados",
         "On RADOS without stragglers both strategies take as long as CRUSH (read as within 25 %)",
         _on_rados(BOTH, CRUSH, "none"),
         value=1.0,
-        kind="within",
-        baseline="CRUSH",
+        rule="within",
+        baseline=CRUSH,
         tolerance=ALIKE,
     ),
-    _measured(
+    _beyond(
         "rados-single",
         "rados",
         "On RADOS with one copy both strategies end earlier than fixed placement, with fio on a "
         "quarter of the disks",
         _on_rados(BOTH, FIXED, "fio", copies=1),
-        baseline="fixed",
+        baseline=FIXED,
         larger=False,
     ),
 )

@@ -23,6 +23,7 @@ import pandas as pd
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.core.evidence import (
     Choice,
+    Mean,
     Pair,
     Rows,
     average,
@@ -34,6 +35,7 @@ from analysis.core.evidence import (
     result,
     share_of,
 )
+from analysis.core.stats import amount, fraction
 from analysis.papers.ursa.runs import (
     ALGORITHM,
     COMBINATIONS,
@@ -52,7 +54,7 @@ from analysis.papers.ursa.runs import (
     where,
 )
 from schemas.cells.ursa import INPUTS
-from schemas.claim import Kind
+from schemas.claim import SHARE, Rule
 from schemas.settling import HOLD_S, STABLE_S
 
 LARGEST = "10K-10M"
@@ -104,13 +106,17 @@ def _over_sizes(treated: Rows, baseline: Rows, column: str, which: Choice) -> Co
     return extreme_over(pair, "size", which, order=sizes, intervals=True, text=str)
 
 
-def _mean(rows: Rows, column: str, size: str, note: str | None = None, **kind: bool) -> Compute:
+def _mean(
+    rows: Rows, column: str, size: str, note: str | None = None, *, logarithmic: bool = False
+) -> Compute:
     """Compute the mean of a column at one size."""
     why = f"no instance of {size} was planned for so"
-    return mean_of(at(rows, size), column, why, note=note, **kind)
+    return mean_of(at(rows, size), column, why, note=note, logarithmic=logarithmic)
 
 
-def _at_largest(rows: Rows, value: Callable[[pd.DataFrame], pd.Series], why: str) -> Compute:
+def _at_largest(
+    rows: Rows, value: Callable[[pd.DataFrame], pd.Series], why: str, of: Mean = amount
+) -> Compute:
     """Compute the mean of a value at the largest size with runs; the note has all sizes."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
@@ -124,7 +130,7 @@ def _at_largest(rows: Rows, value: Callable[[pd.DataFrame], pd.Series], why: str
         note = (
             f"at {order[-1]}; by size: {', '.join(f'{size} {means[size]:.2f}' for size in order)}"
         )
-        return result(average(here, "value"), here, why, note)
+        return result(average(here, "value", of=of), here, why, note)
 
     return compute
 
@@ -142,9 +148,11 @@ _TIMES: tuple[Claim, ...] = tuple(
         f"ALP decides for 10K nodes and 10M partitions within {words} ({where})",
         _mean(_PAPERS, "decision_s", LARGEST, _SECONDS, logarithmic=True),
         value=value,
-        kind="at_most",
+        rule="at_most",
         unit="s",
-        no_effect=0.0,
+        no_effect=value,
+        larger=False,
+        size=False,
         tolerance=0.0,
     )
     for name, value, words, where in (
@@ -153,7 +161,7 @@ _TIMES: tuple[Claim, ...] = tuple(
     )
 )
 
-_ENDS: tuple[tuple[str, str, Rows, Kind, float], ...] = (
+_ENDS: tuple[tuple[str, str, Rows, Rule, float], ...] = (
     ("sa", "SA", _SA, "at_least", 80.0),
     ("sa", "SA", _SA, "at_most", 300.0),
     ("htoc", "HtoC", _HTOC, "at_least", 2.0),
@@ -163,17 +171,19 @@ _ENDS: tuple[tuple[str, str, Rows, Kind, float], ...] = (
 
 _COSTS: tuple[Claim, ...] = tuple(
     _claim(
-        f"{method}-cost-{kind.removeprefix('at_')}{suffix}",
+        f"{method}-cost-{rule.removeprefix('at_')}{suffix}",
         "11a",
-        f"{planner} is {kind.replace('_', ' ')} {value:g} times cheaper than {name}",
-        _over_sizes(baseline, ours, "cost", "least" if kind == "at_least" else "largest"),
+        f"{planner} is {rule.replace('_', ' ')} {value:g} times cheaper than {name}",
+        _over_sizes(baseline, ours, "cost", "least" if rule == "at_least" else "largest"),
         value=value,
-        kind=kind,
-        baseline=name,
+        rule=rule,
+        baseline=method,
+        stated=not suffix,
+        family=f"ursa-costs{suffix}",
         tolerance=0.0,
     )
     for planner, ours, suffix in (("ALP", _PAPERS, ""), ("Hotbed's ALP", _OURS, "-hotbed"))
-    for method, name, baseline, kind, value in _ENDS
+    for method, name, baseline, rule, value in _ENDS
 )
 
 
@@ -211,9 +221,10 @@ _OPTIMUM: tuple[Claim, ...] = tuple(
             _worst,
         ),
         value=1.0,
-        kind="within",
-        baseline="OPT",
+        rule="within",
+        baseline="opt",
         tolerance=0.05,
+        stated=not suffix,
     )
     for planner, method, suffix in (("ALP", ALGORITHM, ""), ("Hotbed's ALP", OURS, "-hotbed"))
 )
@@ -237,7 +248,7 @@ _DEVIATION: tuple[Claim, ...] = (
         "11d",
         f"SA ends with a smaller deviation of the nodes' loads than ALP at {SMALLEST}",
         _at_size(_SA, _PAPERS, "load_sd_after", SMALLEST),
-        baseline="ALP",
+        baseline="alp",
         larger=False,
     ),
     *(
@@ -246,7 +257,7 @@ _DEVIATION: tuple[Claim, ...] = (
             "11d",
             f"{name} ends with a slightly smaller deviation of the nodes' loads than SA at {size}",
             _at_size(rows, _SA, "load_sd_after", size),
-            baseline="SA",
+            baseline="sa",
             larger=False,
         )
         for method, name, rows in (("alp", "ALP", _PAPERS), ("htoc", "HtoC", _HTOC))
@@ -273,9 +284,9 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "Plans for ten thousand nodes and thirty million objects",
         _mean(_objects, "objects", LARGEST),
         value=30e6,
-        kind="at_least",
+        rule="within",
         unit="objects",
-        no_effect=0.0,
+        kind="exact",
         tolerance=0.0,
     ),
     _claim(
@@ -286,10 +297,11 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
             large(of(OURS, kind="s1")),
             lambda rows: rows["hot_after_swaps"] / rows["hot_before"].where(rows["hot_before"] > 0),
             "no plan was made",
+            fraction,
         ),
         value=1 / 3,
-        unit="share of the hot spots",
-        baseline="before",
+        unit=SHARE,
+        baseline=None,
         larger=False,
     ),
     _claim(
@@ -303,8 +315,9 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
             "instances, of every size and kind",
         ),
         value=1.0,
-        kind="within",
-        unit="share of the instances",
+        rule="at_least",
+        unit=SHARE,
+        no_effect=0.5,
         tolerance=0.0,
     ),
     _claim(
@@ -312,14 +325,14 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "8a",
         "Random objects cost more than highest-load-first at every size",
         _over_sizes(_RANDOM, _OURS, "cost", "least"),
-        baseline="highest load first",
+        baseline="highest-load-first",
     ),
     _claim(
         "selection-moves",
         "8b",
         "Random objects take more migrations than highest-load-first at every size",
         _over_sizes(_RANDOM, _OURS, "moves", "least"),
-        baseline="highest load first",
+        baseline="highest-load-first",
     ),
     _claim(
         "speedup-same-cost",
@@ -327,8 +340,8 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "Divided or not, LP or ILP: the cost is the same or almost the same (read as within 5 %)",
         extreme([(series, _series(series)) for series in COMBINATIONS[1:]], "farthest"),
         value=1.0,
-        kind="within",
-        baseline="NONE+ILP",
+        rule="within",
+        baseline="none+ilp",
         tolerance=0.05,
     ),
     *(
@@ -337,7 +350,8 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
             "9b",
             f"DC+LP decides faster than {series} at {ILP_SIZE}",
             _at_size(of(ALGORITHM, series=series), of(ALGORITHM), "decision_s", ILP_SIZE),
-            baseline="DC+LP",
+            baseline="dc+lp",
+            family="ursa-speedup-time",
         )
         for series in COMBINATIONS[:3]
     ),
@@ -348,9 +362,11 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
             f"{series} takes more than two days at {ILP_SIZE}",
             _mean(of(ALGORITHM, series=series), "decision_s", ILP_SIZE, _SECONDS, logarithmic=True),
             value=TWO_DAYS_S,
-            kind="at_least",
+            rule="at_least",
             unit="s",
             no_effect=TWO_DAYS_S,
+            size=False,
+            family="ursa-two-days",
             tolerance=0.0,
         )
         for series in COMBINATIONS[:2]
@@ -361,7 +377,7 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "10b",
         "OPT takes longer than ALP on small instances, where both are slowest apart",
         _over_sizes(of("opt"), of(ALGORITHM, kind="s2"), "decision_s", "largest"),
-        baseline="ALP",
+        baseline="alp",
     ),
     *_COSTS,
     *_TIMES,
@@ -370,7 +386,7 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "11b",
         f"ALP takes longer to decide than HtoC at {LARGEST} (a winner except in running time)",
         _at_size(_PAPERS, _HTOC, "decision_s", LARGEST),
-        baseline="HtoC",
+        baseline="htoc",
     ),
     _claim(
         "same-moves",
@@ -378,8 +394,8 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "ALP and HtoC make the same number of migrations (read as within 5 %)",
         _over_sizes(_PAPERS, _HTOC, "moves", "farthest"),
         value=1.0,
-        kind="within",
-        baseline="HtoC",
+        rule="within",
+        baseline="htoc",
         tolerance=0.05,
     ),
     *_DEVIATION,
@@ -388,16 +404,18 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "11a",
         f"Hotbed's ALP costs less than Algorithm 1 at {LARGEST}",
         _at_size(_OURS, _PAPERS, "cost", LARGEST),
-        baseline="Algorithm 1",
+        baseline="alp",
         larger=False,
+        stated=False,
     ),
     _claim(
         "hotbed-time",
         "11b",
         f"Hotbed's ALP decides faster than Algorithm 1 at {LARGEST}",
         _at_size(_OURS, _PAPERS, "decision_s", LARGEST),
-        baseline="Algorithm 1",
+        baseline="alp",
         larger=False,
+        stated=False,
     ),
     _claim(
         "hotbed-gap",
@@ -405,8 +423,9 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         f"Hotbed's ALP stays within 1 % of the least cost for its objects at {LARGEST} (certified)",
         _mean(_hotbed_bounded, "room", LARGEST, "1 % minus the gap to the bound"),
         unit="relative change",
-        baseline="lower bound",
+        baseline="lower-bound",
         no_effect=0.0,
+        stated=False,
     ),
 )
 
@@ -479,7 +498,7 @@ def _moves(figure: str, *stores: int) -> Iterator[Claim]:
             f"Controlled, {osds} OSDs: ALP and HtoC move similarly often (first decisions)",
             _over_htoc("first_moves", CONTROLLED, osds),
             value=1.0,
-            kind="within",
+            rule="within",
             tolerance=0.1,
         )
     for osds in stores:
@@ -545,6 +564,7 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
             f"Controlled, {osds} OSDs: {words} takes longer to become stable than Ursa",
             _slower(baseline, CONTROLLED, osds),
             baseline=baseline,
+            stated=False,
         )
         for baseline, words in (
             ("upmap", "with Ceph's own balancer the store"),
@@ -563,10 +583,10 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
             "no run of ursa under a skewed load",
         ),
         value=1.0,
-        kind="within",
+        rule="at_least",
         tolerance=0.0,  # in every run
-        unit="share",
-        no_effect=0.0,
+        unit=SHARE,
+        no_effect=0.5,
         baseline=None,
     ),
 )
