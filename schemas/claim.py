@@ -37,6 +37,7 @@ class GroundResult(Model):
 
     Attributes:
         ground: ground of the runs; None if none ran.
+        store: store of the runs, if the claim is tested on several.
         effect: True to the statement, or not: `confirmed` if the interval excludes the opposite.
         size: place of the measured size relative to the paper's; `not comparable` on a ground that
             cannot vouch for sizes.
@@ -48,6 +49,7 @@ class GroundResult(Model):
     """
 
     ground: str | None = None
+    store: str | None = None
     effect: Effect
     size: Size
     measured: float | None = None

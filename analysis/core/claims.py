@@ -107,6 +107,7 @@ class Claim:
     machines: bool = True
     family: str | None = None
     unreachable: str | None = None
+    store: str | None = None  # of the runs, if the claim is tested on several
     paper: str = "dlr"
 
 

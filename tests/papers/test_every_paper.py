@@ -39,8 +39,10 @@ TABULATED = [one for one in PARTS if not one.id.startswith("dlr")]
 def test_each_claim_and_figure_is_declared_once_in_the_papers_order(one: Paper) -> None:
     figures = [entry.id for entry in one.figures]
     assert max(Counter(figures).values()) == 1
-    # One id a statement; parts of different grounds may share it.
-    assert all(max(Counter(c.id for c in part.claims).values()) == 1 for part in one.parts)
+    # One id a statement; grounds and stores may share it.
+    assert all(
+        max(Counter((c.id, c.store) for c in part.claims).values()) == 1 for part in one.parts
+    )
     shared = {claim.id: claim for part in one.parts for claim in part.claims}
     alike = ("statement", "figure", "paper_value", "unit", "kind", "rule", "stated", "baseline")
     for claim in (claim for part in one.parts for claim in part.claims):
