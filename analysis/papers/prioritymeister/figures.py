@@ -21,9 +21,6 @@ from analysis.core.stats import Estimate
 from analysis.papers.prioritymeister import runs
 from analysis.papers.prioritymeister.claims import (
     CAKE_SHARE,
-    K_NETWORK,
-    K_NORMAL,
-    K_ORDERS,
     QUESTIONS,
     K,
     Question,
@@ -63,7 +60,7 @@ SCENARIOS = {
     "network": "network (9)",
     "levels": "levels",
 }
-_NEEDS_DISK = f"the scenario disk with k = {K:g}"
+_NEEDS_DISK = "the scenario disk with given SLOs"
 
 
 # Panels.
@@ -277,8 +274,11 @@ def shares(
     axes.set_ylabel(texts[1])
 
 
-def k_of(rows: pd.DataFrame) -> str:
-    """Format the values of k in the rows: ``k = 2``."""
+def slos_of(rows: pd.DataFrame) -> str:
+    """Format the SLOs of the rows: ``A 400 ms, C 300 ms`` if given, else ``k = 2``."""
+    if rows["slos"].notna().all():
+        each = rows.dropna(subset=["slo_s"]).groupby("workload")["slo_s"].median()
+        return ", ".join(f"{name} {MS * float(slo):.0f} ms" for name, slo in each.items())
     return "k = " + ", ".join(f"{k:g}" for k in sorted(rows["k"].unique()))
 
 
@@ -320,13 +320,13 @@ def _percents(rows: pd.DataFrame) -> list[float]:
 
 def tail_bars(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 5: latency of A, B and C by policy, one panel per percentile."""
-    rows = runs.latency(runs.cells(evidence.table, "disk", k=K))
+    rows = runs.latency(runs.cells(evidence.table, "disk", given=True))
     if rows.empty:
         return Missing(_NEEDS_DISK)
     groups, workloads = _by_policy(rows), shown_workloads(rows)
     panels: list[Panel] = [
         (
-            f"{percent:g}th percentile ({k_of(rows)}, {blocks(rows)})",
+            f"{percent:g}th percentile ({slos_of(rows)}, {blocks(rows)})",
             partial(bars, rows=rows, groups=groups, percent=percent, workloads=workloads),
         )
         for percent in _percents(rows)
@@ -336,12 +336,12 @@ def tail_bars(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 def tail_lines(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 6: latency at every percentile, one panel per policy."""
-    rows = runs.latency(runs.cells(evidence.table, "disk", k=K))
+    rows = runs.latency(runs.cells(evidence.table, "disk", given=True))
     if rows.empty:
         return Missing(_NEEDS_DISK)
     panels: list[Panel] = [
         (
-            f"{text} ({k_of(mine)}, {blocks(mine)})",
+            f"{text} ({slos_of(mine)}, {blocks(mine)})",
             partial(tails_by_workload, evidence=evidence, rows=mine, everyone=rows),
         )
         for text, mine in _by_policy(rows)
@@ -351,7 +351,7 @@ def tail_lines(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 10: PM with the device's profile and with the constant estimator."""
-    rows = runs.latency(runs.cells(evidence.table, "disk", "pm", k=K, estimator=...))
+    rows = runs.latency(runs.cells(evidence.table, "disk", "pm", given=True, estimator=...))
     if not {"profile", "constant"} <= set(rows["estimator"]):
         return Missing(f"{_NEEDS_DISK} and both estimators")
     both = set(rows[rows["estimator"] == "constant"]["seed"])
@@ -363,7 +363,7 @@ def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     workloads = shown_workloads(rows)
     panels: list[Panel] = [
         (
-            f"{percent:g}th ({k_of(rows)}, {blocks(rows)})",
+            f"{percent:g}th ({slos_of(rows)}, {blocks(rows)})",
             partial(bars, rows=rows, groups=groups, percent=percent, workloads=workloads),
         )
         for percent in _percents(rows)
@@ -373,16 +373,15 @@ def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 def permutations(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 11: 99.9th percentiles, a panel per assignment of three SLOs to A, B and C."""
-    rows = runs.latency(runs.cells(evidence.table, "disk", k=K_ORDERS, permutation=...))
+    rows = runs.latency(runs.cells(evidence.table, "disk", given=True, permutation=...))
     rows = rows[rows["permutation"].notna()]
     if rows.empty:
-        return Missing(f"the scenario disk with permutations and k = {K_ORDERS:g}")
+        return Missing(f"{_NEEDS_DISK} and permutations")
     panels: list[Panel] = []
-    for permutation, mine in rows.groupby("permutation"):
-        words = ", ".join(f"{w} x{m}" for w, m in zip("ABC", str(permutation), strict=True))
+    for _, mine in rows.groupby("permutation"):
         groups, workloads = _by_policy(mine), shown_workloads(mine)
         content = partial(bars, rows=mine, groups=groups, percent=99.9, workloads=workloads)
-        panels.append((f"SLOs: {words} ({blocks(mine)})", content))
+        panels.append((f"SLOs: {slos_of(mine)} ({blocks(mine)})", content))
     return draw(folder, name, panels, (13.0, 3.3), columns=3, slo=True, alike=1.0)
 
 
@@ -445,9 +444,9 @@ def _curve(run: LoadedRun) -> tuple[int, Callable[[Axes], None]]:
 def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 8: 99.9th percentiles of D and C while D behaves, and of C while D misbehaves;
     lower percentiles if there are too few requests."""
-    rows = runs.latency(runs.cells(evidence.table, "misbehave", k=K_NORMAL, misbehaves=...))
+    rows = runs.latency(runs.cells(evidence.table, "misbehave", given=True, misbehaves=...))
     if rows.empty or not rows["misbehaves"].any():
-        return Missing(f"the scenario misbehave with k = {K_NORMAL:g}, behaving and misbehaving")
+        return Missing("the scenario misbehave with given SLOs, behaving and misbehaving")
 
     def content(axes: Axes, mine: pd.DataFrame, workload: str) -> None:
         bars(axes, mine, _by_policy(mine), known_percent(mine), [workload])
@@ -464,16 +463,16 @@ def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         mine = rows[(rows["workload"] == workload) & (rows["misbehaves"] == bad)]
         if len(mine):
             percent = f"{known_percent(mine):g}th percentile"
-            title = f"{words}: {percent} ({k_of(mine)}, {blocks(mine)})"
+            title = f"{words}: {percent} ({slos_of(mine)}, {blocks(mine)})"
             panels.append((title, partial(content, mine=mine, workload=workload)))
     return draw(folder, name, panels, (12.0, 3.3), columns=2, slo=True)
 
 
 def network(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 9: latency by percentile with a link as the bottleneck; one row per link."""
-    table = runs.latency(runs.cells(evidence.table, "network", k=K_NETWORK, bottleneck=...))
+    table = runs.latency(runs.cells(evidence.table, "network", given=True, bottleneck=...))
     if table.empty:
-        return Missing(f"the scenario network with k = {K_NETWORK:g}")
+        return Missing("the scenario network with given SLOs")
     panels: list[Panel] = []
     for link, words in (("egress", "server's link out"), ("ingress", "clients' link in")):
         here = table[table["bottleneck"] == link]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,20 @@ def of(scenario: str, variant: str | None, *, given: bool = False, **at: Any) ->
     return lambda table: cells(table, scenario, variant, given=given, **at)
 
 
+def of_same_order(table: pd.DataFrame, estimator: str) -> pd.DataFrame:
+    """Return figure 10's latencies with an estimator, of blocks in which both estimators lead to
+    the same order."""
+    rows = cells(table, "disk", "pm", given=True, estimator=...)
+    same = same_order(rows)
+    alike = rows["seed"].isin(same[same == 1].index)
+    return latency(rows[alike & (rows["estimator"] == estimator)])
+
+
+def whole_trace(scenario: str, variant: str) -> Rows:
+    """Select rows of runs in which all requests of the trace count."""
+    return partial(where, scenario=scenario, variant=variant, counted="whole")
+
+
 def only(rows: Rows, *workloads: str) -> Rows:
     """Select the rows of the given workloads."""
     return lambda table: (found := rows(table))[found["workload"].isin(workloads)]
@@ -337,6 +352,42 @@ def overtaken(rows: pd.DataFrame) -> pd.Series:
     if not {"C", "D"} <= set(wide.columns):
         return pd.Series(dtype=float)
     return (wide["D"] < wide["C"]).astype(float)
+
+
+def c_last(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 for blocks where C comes after A and B at the disk, else 0."""
+    wide = rows.pivot_table(index="seed", columns="workload", values="priority")
+    if not {"A", "B", "C"} <= set(wide.columns):
+        return pd.Series(dtype=float)
+    return (wide["C"] > wide[["A", "B"]].max(axis=1)).astype(float)
+
+
+def corrected(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 for blocks where PM meets every permutation that bySLO misses, else 0; only blocks
+    where bySLO misses one."""
+    found = latency(rows)
+    found = found.assign(met=met(found, TAIL))
+    wide = found.pivot_table(
+        index=["seed", "permutation"], columns="variant", values="met", aggfunc="min"
+    )
+    if not {"pm", "byslo"} <= set(wide.columns):
+        return pd.Series(dtype=float)
+    missed = wide[~wide["byslo"].astype(bool)]
+    return missed["pm"].astype(float).groupby(level="seed").min()
+
+
+def only_the_tail(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 for blocks that meet all SLOs at the 99th but not the 99.9th percentile, else 0."""
+    return all_met(99.0)(rows) - all_met()(rows)
+
+
+def only_k_met(rows: pd.DataFrame) -> pd.Series:
+    """Return 1 for blocks where K meets its SLO and another workload does not, else 0."""
+    found = latency(rows)
+    wide = found.assign(met=met(found, TAIL)).pivot(index="seed", columns="workload", values="met")
+    if "K" not in wide.columns:
+        return pd.Series(dtype=float)
+    return (wide["K"] & ~wide.drop(columns="K").all(axis=1)).astype(float)
 
 
 def not_first(rows: pd.DataFrame) -> pd.Series:
