@@ -6,6 +6,7 @@ dropped between passes, until its duration has been measured; the gaps are left 
 
 from __future__ import annotations
 
+import hashlib
 import html
 import math
 import time
@@ -15,7 +16,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from testbed.agent.contract import Agent, UnitResult
+from testbed.agent.contract import STATE, Agent, UnitResult
 from workloads.errors import WorkloadError
 from workloads.rados_output import BenchOutput, RadosSample, parse_rados_bench, samples
 
@@ -29,9 +30,31 @@ _MAX_PASSES = 100
 _MIN_PASS_S = 1.0
 _STOP_S = 60.0
 
+# `rados bench rand` seeds its generator with the second of its start, and draws an object at each
+# completion. This replaces its seed, so that it draws a known sequence.
+_SRAND = """#include <stdlib.h>
+void srand(unsigned int seed) {
+    const char *own = getenv("HOTBED_READ_SEED");
+    srandom(own ? (unsigned int)strtoul(own, 0, 10) : seed);
+}
+"""
+_LIBRARY = f"{STATE}/read-seed-{hashlib.sha256(_SRAND.encode()).hexdigest()[:12]}.so"
+_SEEDED = """
+library=$1 source=$2 HOTBED_READ_SEED=$3; shift 3
+[ -e "$library" ] || {
+    printf %s "$source" | cc -O1 -shared -fPIC -x c -o "$library.new" - &&
+        mv "$library.new" "$library"
+} || exit
+export HOTBED_READ_SEED LD_PRELOAD="$library"
+exec "$@"
+"""
+
 
 class RadosBench(BaseModel):
-    """Benchmark as in the paper (section V-B): mode, object size, concurrency, time."""
+    """Benchmark as in the paper (section V-B): mode, object size, concurrency, time.
+
+    `read_seed`: seed of the objects of random reads, which then are the same in the same order; it
+    needs a C compiler on the client. None draws them anew, from the time of the start."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,6 +64,7 @@ class RadosBench(BaseModel):
     concurrency: int = Field(default=16, ge=1, le=4096)
     duration_s: float = Field(default=180.0, gt=0, le=86400)
     run_name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    read_seed: int | None = Field(default=None, ge=0, lt=2**32)
 
     def argv(self, seconds: float | None = None) -> list[str]:
         """Return the command for `seconds` (rounded up; the duration by default).
@@ -51,6 +75,9 @@ class RadosBench(BaseModel):
         argv += ["-t", str(self.concurrency), "--run-name", self.run_name, "--show-time"]
         if self.op == "write":
             argv += ["-b", str(self.object_size), "--no-cleanup"]
+        if self.op == "rand" and self.read_seed is not None:
+            seeded = ["sh", "-c", _SEEDED, "seeded", _LIBRARY, _SRAND, str(self.read_seed)]
+            return seeded + argv
         return argv
 
 

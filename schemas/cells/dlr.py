@@ -110,12 +110,14 @@ class Disturbed(DlrCell):
 
 
 class Bench(Disturbed):
-    """Operation of rados bench."""
+    """Operation of rados bench. `same_objects`: random reads read the same objects in the same
+    order in all cells of a block."""
 
     op: Literal["write", "seq", "rand"]
     scenario: Literal["none", "heterogeneity", "interference", "mix", "spread"] = "none"
     object_size: int = Field(default=4194304, ge=4096, le=2**28)
     concurrency: int = Field(default=16, ge=1, le=4096)
+    same_objects: bool = False
 
     def contents(self) -> str:
         """Return the objects that are read; writes start with an empty store."""

@@ -203,6 +203,20 @@ def bench_start() -> float:
     return WALL if started is None else started
 
 
+@pytest.mark.parametrize("same", [False, True])
+def test_cells_of_a_block_read_the_same_objects_if_asked(tmp_path, site, testbed, store, same):
+    read = []
+    for place, controller in enumerate(("default", "dlr")):
+        agent = ScriptedAgent()
+        folder = tmp_path / str(place)
+        made = context(folder, site, testbed, agent, controller=controller, same_objects=same)
+        run_cell(None, made)
+        read += [given["argv"] for verb, given in agent.asked if verb == "unit load-bench-rand"]
+    assert read[0] == read[1]
+    assert ("sh" in read[0]) == same
+    assert (str(made.job.seed) in read[0]) == same
+
+
 def test_a_cell_from_clean_to_summary(tmp_path, site, testbed, store):
     agent = ScriptedAgent()
     agent.began = bench_start()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,33 @@ def test_argv_of_a_read_leaves_the_size_to_the_metadata() -> None:
     argv = bench("write").argv()
     assert argv[4:6] == ["24", "write"]
     assert argv[-3:] == ["-b", "65536", "--no-cleanup"]
+
+
+READER = """#!{python}
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.srand(int(time.time()))
+print([libc.rand() for _ in range(5)])
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_read_seed_replaces_the_programs_own(tmp_path, monkeypatch) -> None:
+    (tmp_path / "rados").write_text(READER.format(python=sys.executable))
+    (tmp_path / "rados").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    def drawn(seed: int) -> str:
+        argv = bench("rand", read_seed=seed).argv()
+        (place,) = (number for number, word in enumerate(argv) if word.endswith(".so"))
+        argv[place] = str(tmp_path / "seed.so")
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+    first = drawn(7)
+    built = (tmp_path / "seed.so").stat().st_mtime_ns
+    assert first == drawn(7) != drawn(8)
+    assert (tmp_path / "seed.so").stat().st_mtime_ns == built
+    assert bench("seq", read_seed=7).argv() == bench("seq").argv()
 
 
 @pytest.mark.parametrize(

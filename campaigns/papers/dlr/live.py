@@ -147,6 +147,7 @@ class BenchServices:
             concurrency=parameters.concurrency,
             duration_s=self._setting.duration_s,
             run_name=run,
+            read_seed=self._setting.seed % 2**32 if parameters.same_objects else None,
         )
         self._result = rados_bench.run(
             self._live.agent, self._client.name, bench, started=lambda _wall: self.move_loads()
