@@ -23,9 +23,14 @@ _MARKS: dict[str, Kind] = {
 
 
 _RENAMED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    # The controller `ursa` took the nearest OSD with room unless a programme found a cheaper plan.
+    "dlr": {"controller": {"ursa": "nearest"}},
     "mos": {
         "setup": {"mos-pp": "mos-pp-learning"},
         "policy": {"mos-pp": "mos-pp-learning"},
+    },
+    "ursa": {
+        "method": {"alp": "alp-fast", "algorithm1": "algorithm1-pruned", "greedy": "nearest"},
     },
 }
 """Present names of values that versions 1 and 2 of a run called otherwise, by kind and

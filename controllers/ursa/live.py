@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from controllers.common.parameters import choice, flag, integer, mapping, number
 from controllers.contract import State
-from controllers.ursa.instance import Float32, Float64, Instance, Int32, MigrationPlan, Racks, Timer
+from controllers.ursa.instance import Float32, Float64, Instance, Int32, Racks, Timer
 from controllers.ursa.plan import plan
 from controllers.ursa.state import initial_state
 from testbed.stores.contract import (
@@ -309,7 +309,6 @@ def _distance(nodes: list[Osd], parameters: UrsaParameters) -> Racks:
     return Racks(place, cost.astype(np.float32))
 
 
-_SAME_COST = 1e-9
 _DIGITS = 3
 
 
@@ -334,33 +333,9 @@ class MoveDecision:
 
 
 def plan_for(problem: LiveProblem, method: str, seed: int) -> MoveDecision:
-    """Return swaps and moves that relieve the hot OSDs of `problem`, by `method` of the planner.
-
-    Of many plans of equal cost a solver's version decides which is found. So where the plan that
-    needs no solver (`greedy`) is as good as `alp`'s, which also proves how good that is, it is
-    taken: a decision can then be recomputed anywhere.
-    """
-    found = _plan(problem, method, seed)
-    bound = found.summary["lower_bound"]
-    if method == "alp":
-        plain = _plan(problem, "greedy", seed)
-        if _no_worse(plain, found):
-            found = plain
-    return _decision_of(problem, found, bound)
-
-
-def _plan(problem: LiveProblem, method: str, seed: int) -> MigrationPlan:
+    """Return swaps and moves that relieve the hot OSDs of `problem`, by `method` of the planner."""
     # A clock that stands still: the decision must not depend on how fast this machine is.
-    return plan(problem.instance, method, timer=Timer(lambda: 0.0), seed=seed)
-
-
-def _no_worse(plain: MigrationPlan, found: MigrationPlan) -> bool:
-    left = len(plain.still_hot), len(found.still_hot)
-    cost = float(str(plain.summary["cost"])), float(str(found.summary["cost"]))
-    return left[0] < left[1] or (left[0] == left[1] and cost[0] <= cost[1] * (1 + _SAME_COST))
-
-
-def _decision_of(problem: LiveProblem, found: MigrationPlan, bound: object) -> MoveDecision:
+    found = plan(problem.instance, method, timer=Timer(lambda: 0.0), seed=seed)
     instance, osds = problem.instance, problem.osds
     before = initial_state(instance)
     primary = before.primary.copy()
@@ -385,6 +360,7 @@ def _decision_of(problem: LiveProblem, found: MigrationPlan, bound: object) -> M
         moves.append((problem.pgs[int(partition)], source, osds[int(to)]))
         place[partition, column] = to
     loads = instance.primary_load, instance.secondary_load
+    bound = found.summary["lower_bound"]
     after = problem.fixed + _load_of(place, primary, *loads, instance.nodes)
     now = problem.fixed + before.load
     hot = np.flatnonzero(problem.hot)

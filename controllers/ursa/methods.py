@@ -42,15 +42,17 @@ class MethodRequest:
 class Method:
     """Place of a method (imported when it is used: solvers take long to load).
 
-    `prune`: leave unnecessary moves out of its plans. `rescue`: try all choices of moves around
-    nodes that its plan leaves hot (`place.exact`); the paper's baselines go without. `arguments`:
-    of the function, such as a variant of Algorithm 1.
+    `trim`: select the lightest last object that suffices (`select.highest_load_first`). `prune`:
+    leave unnecessary moves out of its plans. `rescue`: try all choices of moves around nodes that
+    its plan leaves hot (`place.exact`). The paper's methods do none of these. `arguments`: of the
+    function, such as a variant of Algorithm 1.
     """
 
     kind: Literal["placer", "mover"]
     module: str
     function: str
     summary: str
+    trim: bool = True
     prune: bool = True
     rescue: bool = False
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -63,13 +65,21 @@ class Method:
         return partial(found, **self.arguments) if self.arguments else found
 
 
+_ALP = Method(
+    "placer", "algorithm1", "place", "Algorithm 1, the paper's ALP", trim=False, prune=False
+)
+
 METHODS: dict[str, Method] = {
-    "alp": Method(
-        "placer", "alp", "alp", "linear programme, rounded and improved: the best", rescue=True
+    "alp-fast": Method(
+        "placer", "alp_fast", "alp_fast", "ALP, faster and improved: the best", rescue=True
     ),
-    "algorithm1": Method("placer", "algorithm1", "place", "the paper's Algorithm 1 as written"),
+    "alp": _ALP,
+    "algorithm1": _ALP,
+    "algorithm1-pruned": Method(
+        "placer", "algorithm1", "place", "Algorithm 1, last object trimmed, no vain moves"
+    ),
     "ilp": Method(
-        "placer", "alp", "ilp", "the two-phase ILP, (7) to (13), to its optimum", rescue=True
+        "placer", "alp_fast", "ilp", "the two-phase ILP, (7) to (13), to its optimum", rescue=True
     ),
     "opt": Method(
         "mover", "joint", "opt", "the exact model, (1) to (6), of small instances", rescue=True
@@ -77,9 +87,11 @@ METHODS: dict[str, Method] = {
     "joint": Method(
         "mover", "joint", "joint", "chooses together what leaves and where it goes", rescue=True
     ),
-    "htoc": Method("mover", "baselines", "htoc", "hottest to coldest, a baseline of the paper"),
+    "htoc": Method(
+        "mover", "baselines", "htoc", "hottest to coldest, a baseline of the paper", prune=False
+    ),
     "sa": Method(
         "mover", "baselines", "sa", "simulated annealing, a baseline of the paper", prune=False
     ),
-    "greedy": Method("placer", "alp", "greedy", "each object to its nearest fitting node"),
+    "nearest": Method("placer", "alp_fast", "nearest", "each object to its nearest fitting node"),
 }

@@ -63,15 +63,17 @@ def checked(
 class PlanModel:
     """The steps of a plan in the paper's model; `methods.BEYOND` has those beyond it.
 
-    `selector` chooses the objects that leave, for methods that do not. `gather` finds the objects
-    of hot nodes and `swaps` is the swap phase: `Rounds` has quicker ones of its own.
+    `selector` chooses the objects that leave, for methods that do not; None: `highest_load_first`,
+    with `trim`. `gather` finds the objects of hot nodes and `swaps` is the swap phase: `Rounds` has
+    quicker ones of its own.
     """
 
     instance: Instance
     state: PlanState
-    selector: Selector = highest_load_first
+    selector: Selector | None = None
     gather: Gather = objects_on
     swaps: Callable[..., Swaps] = swap_phase
+    trim: bool = True
 
     def over(self) -> Bools:
         """Return [N, D], where nodes are above their thresholds now."""
@@ -83,10 +85,10 @@ class PlanModel:
 
     def select(self, load: Float64, stay: Ids | None) -> Selection:
         """Return the objects that leave hot nodes at these loads, without those that stay."""
-        if stay is None:
+        if stay is None and self.selector is not None:
             return self.selector(self.instance, self.state)
         now = PlanState(self.state.primary, load)
-        return highest_load_first(self.instance, now, stay, self.gather)
+        return highest_load_first(self.instance, now, stay, self.gather, trim=self.trim)
 
     def select_and_place(self, place: Placer, request: MethodRequest) -> Result:
         """Place a selection; while some object of it fits nowhere, try another selection."""
@@ -170,7 +172,7 @@ def plan(
     seed: int = 0,
     max_move_cost: float | None = None,
     success: float = 1.0,
-    select: Selector = highest_load_first,
+    select: Selector | None = None,
     state: PlanState | None = None,
     gather: Gather = objects_on,
     swap: Callable[..., Swaps] = swap_phase,
@@ -186,7 +188,7 @@ def plan(
         max_move_cost: no single move costs more.
         success: part of the secondaries that can become primary (0.9 in the paper's evaluation).
         select: the objects that leave, for methods that do not choose them (figure 8 compares two
-            ways). What fits nowhere is replaced highest-load-first whatever it is.
+            ways); by default highest-load-first, which also replaces what fits nowhere.
         state: loads and primaries where these are known already; it is changed.
         gather, swap: see `PlanModel`.
         budget: limits of moves; with one, as many rounds as it allows are planned for.
@@ -208,7 +210,7 @@ def plan(
             model = beyond.UnitsModel.of(instance, budget)
         else:
             known = initial_state(instance) if state is None else state
-            model = PlanModel(instance, known, select, gather, swap)
+            model = PlanModel(instance, known, select, gather, swap, chosen.trim)
         before = model.over()
     with timer.phase("swap"):
         swaps = model.swap(success, seed)

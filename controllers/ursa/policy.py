@@ -13,5 +13,5 @@ from controllers.ursa.live import Steering, UrsaParameters
 
 
 def create(parameters: Mapping[str, object], seed: int) -> Steering:
-    """Return the policy: ALP decides where objects go."""
+    """Return the policy: Algorithm 1, the paper's ALP, decides where objects go."""
     return Steering("ursa", "alp", read(UrsaParameters, "ursa", parameters), seed)

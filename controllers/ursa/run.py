@@ -30,7 +30,7 @@ class PlanOptions(TypedDict, total=False):
     seed: int
     max_move_cost: float | None
     success: float
-    select: Selector
+    select: Selector | None
     budget: RoundBudget | None
 
 

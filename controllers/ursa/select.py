@@ -191,20 +191,22 @@ def highest_load_first(
     state: PlanState,
     stay: NDArray[np.int64] | None = None,
     gather: Gather = objects_on,
+    *,
+    trim: bool = True,
 ) -> Selection:
-    """Return the fewest objects that make each hot node cold, heaviest first.
+    """Return each hot node's heaviest objects, as many as make it cold (section 3.2, phase 1).
 
-    The last object of a node is trimmed: it is the lightest that suffices after the others, so
-    that no object is selected in vain and the targets have to carry as little as possible. `stay`
-    are the `object_id` of objects that must not be selected, ascending; `state` is after the swaps.
+    With `trim` the last object of a node is not the next heaviest but the lightest that suffices
+    after the others, so that the targets have to carry as little as possible. `stay` are the
+    `object_id` of objects that must not be selected, ascending; `state` is after the swaps.
     """
-    return _select(instance, state, stay, None, gather)
+    return _select(instance, state, stay, None, gather, trim=trim)
 
 
 def random_objects(instance: Instance, state: PlanState, seed: int) -> Selection:
     """Return each hot node's objects in random order until it is cold (figure 8's other way)."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    return _select(instance, state, None, rng, objects_on)
+    return _select(instance, state, None, rng, objects_on, trim=False)
 
 
 def object_id(
@@ -220,6 +222,8 @@ def _select(
     stay: NDArray[np.int64] | None,
     rng: np.random.Generator | None,
     gather: Gather,
+    *,
+    trim: bool,
 ) -> Selection:
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     gathered, column, slot = gather(instance, hot, False)
@@ -241,7 +245,7 @@ def _select(
         group = order[start[index] : start[index + 1]]
         kept = float(load[group[~free[group]]].sum())
         group = group[free[group]]
-        take = _needed(load[group], kept, float(instance.capacity[node]), trim=rng is None)
+        take = _needed(load[group], kept, float(instance.capacity[node]), trim=trim)
         chosen.append(group[take])
     picked = np.concatenate([np.empty(0, np.int64), *chosen])
     counts = np.array([len(part) for part in chosen], dtype=np.int64)

@@ -67,7 +67,7 @@ def start(
         typer.Option(
             "--act",
             help="Let the controller change the store. By default, controllers that "
-            "move data (ursa, htoc) only journal their decisions.",
+            "move data (ursa, nearest, htoc) only journal their decisions.",
         ),
     ] = False,
     controllers_dir: ControllersDir = None,

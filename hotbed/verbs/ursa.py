@@ -35,8 +35,12 @@ def plan(
     *,
     instance: Instance,
     method: Annotated[
-        str, option("Method that decides where objects go: alp, ilp, opt, htoc, sa, ...")
-    ] = "alp",
+        str,
+        option(
+            "Method that decides where objects go: alp-fast (Hotbed's), alp (the paper's), ilp, "
+            "opt, htoc, sa, ..."
+        ),
+    ] = "alp-fast",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     max_move_cost: MaxMoveCost = None,
@@ -129,7 +133,7 @@ def rounds(
     count: Annotated[
         int, named("--rounds", "Number of rounds after the first, with --random.")
     ] = 10,
-    method: Annotated[str, option("As for plan.")] = "alp",
+    method: Annotated[str, option("As for plan.")] = "alp-fast",
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     max_move_cost: MaxMoveCost = None,
@@ -178,21 +182,21 @@ def compare(
     *,
     instance: Instance,
     method: Annotated[
-        list[str] | None, option("Methods; the first is the baseline. By default alp, joint.")
+        list[str] | None, option("Methods; the first is the baseline. By default alp-fast, joint.")
     ] = None,
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     max_move_cost: MaxMoveCost = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Plan by several methods and show what each costs: alp takes the heaviest objects first,
+    """Plan by several methods and show what each costs: alp-fast takes the heaviest objects first,
     joint chooses together which objects leave and where they go.
     """
     from controllers.ursa.run import compare_file
 
     found = compare_file(
         instance,
-        method or ["alp", "joint"],
+        method or ["alp-fast", "joint"],
         time_limit_s=time_limit,
         seed=seed,
         max_move_cost=max_move_cost,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,7 +26,8 @@ class UrsaCell(SizedCell):
         kind, nodes, partitions, replicas, tail, load_max, racks: see
             `controllers.ursa.generate.InstanceShape`.
         swap_success: share of the secondaries that can become primary (section 5.1: 0.9).
-        method: a name of `controllers.ursa.methods.METHODS`, or ``inputs``.
+        method: a name of `controllers.ursa.methods.METHODS`, or ``inputs``. ``algorithm1`` is kept
+            as ``alp``, the paper's name.
         max_move_cost: the highest cost of a single move.
         time_limit_s: the best plan by then counts (section 5.1 gives SA 30 minutes).
     """
@@ -44,6 +46,13 @@ class UrsaCell(SizedCell):
     method: str
     max_move_cost: float | None = Field(default=None, ge=0)
     time_limit_s: float = Field(default=1800, gt=0, le=7 * 86400)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_name(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("method") == "algorithm1":
+            return {**values, "method": "alp"}
+        return values
 
     @model_validator(mode="after")
     def _fits(self) -> UrsaCell:
@@ -73,7 +82,7 @@ class UrsaCell(SizedCell):
         return f"{self.kind} {self.size} {shape}"
 
     def label(self) -> str:
-        """Return a short text for people: ``s1 10K-10M alp``."""
+        """Return a short text for people: ``s1 10K-10M alp-fast``."""
         parts = [self.kind, self.size, self.method, *self._details()]
         for name in ("first_radius", "radius_step", "max_move_cost", "load_max"):
             value = getattr(self, name, None)
@@ -93,7 +102,9 @@ class Placing(UrsaCell):
     """Cell of a method that places given objects; `selection` chooses the objects that leave hot
     nodes (figure 8)."""
 
-    method: Literal["alp", "ilp", "greedy", "algorithm1"] = "alp"
+    method: Literal["alp-fast", "ilp", "nearest", "alp", "algorithm1", "algorithm1-pruned"] = (
+        "alp-fast"
+    )
     selection: Literal["highest", "random"] = "highest"
 
     def _details(self) -> list[str]:
@@ -103,14 +114,14 @@ class Placing(UrsaCell):
 class Placer(Placing):
     """Cell of a placing method without variants."""
 
-    method: Literal["alp", "ilp", "greedy"] = "alp"
+    method: Literal["alp-fast", "ilp", "nearest"] = "alp-fast"
 
 
 class Algorithm1(Placing):
-    """Cell of Algorithm 1, which figure 9 varies: solved as LP or ILP, in groups (dc) or at once
-    (none), with the radii r_0 and delta r."""
+    """Cell of Algorithm 1, the paper's ALP, which figure 9 varies: solved as LP or ILP, in groups
+    (dc) or at once (none), with the radii r_0 and delta r."""
 
-    method: Literal["algorithm1"]
+    method: Literal["alp", "algorithm1", "algorithm1-pruned"]
     program: Literal["lp", "ilp"] = "lp"
     divide: Literal["dc", "none"] = "dc"
     first_radius: float | None = Field(default=None, gt=0)

@@ -43,7 +43,7 @@ LIMITS: dict[tuple[str, str], dict[str, Limits]] = {
         "s3": {"s": 40.0, "mib": 4096.0},
     },
 }
-LARGE_S1 = "ursa alp s1 100K-100M, decision"
+LARGE_S1 = "ursa alp-fast s1 100K-100M, decision"
 KINDS = ("s1", "s2", "s3")
 LARGE_GIB = 8.0
 """Free memory and file space needed to try the large size."""
@@ -51,7 +51,7 @@ LIGHT_TAIL = 3.0
 """Ratio of the heaviest load to the lightest in a second instance of each kind. Hot nodes must then
 give away many objects instead of a few heavy ones, which is harder for ALP."""
 GRACE_S = 300.0
-OTHERS = {"ilp": 60.0, "joint": 120.0, "algorithm1": 600.0, "htoc": 60.0, "sa": 60.0}
+OTHERS = {"ilp": 60.0, "joint": 120.0, "alp": 600.0, "htoc": 60.0, "sa": 60.0}
 """Methods compared with ALP in the same run, and the seconds for each."""
 SIZES = (("100", "100K"), ("300", "300K"), ("1K", "1M"), ("3K", "3M"), SIZE)
 
@@ -93,9 +93,9 @@ def decide(path: Path, method: str, repeat: int = 1, limit_s: float | None = Non
     return summary
 
 
-def alp(kind: str, size: str, found: Row, limits: Limits) -> list[Row]:
+def alp_fast(kind: str, size: str, found: Row, limits: Limits) -> list[Row]:
     """Return rows of our best method."""
-    name = f"ursa alp {kind} {size}"
+    name = f"ursa alp-fast {kind} {size}"
     if "error" in found:
         return [row(f"{name}, decision", None, "s", limits.get("s"), note=found["error"])]
     phases = ", ".join(
@@ -150,7 +150,7 @@ def beside(kind: str, size: str, ours: Row, found: Row, limits: Limits) -> list[
     if method == "joint":
         return joint(f"{kind} {size}", ours, found, limits.get("joint"), note)
     ratio = found["cost"] / ours["cost"] if ours["cost"] else None
-    return [row(f"ursa {method} {kind} {size}, cost over alp's", ratio, "x", None, note=note)]
+    return [row(f"ursa {method} {kind} {size}, cost over alp-fast's", ratio, "x", None, note=note)]
 
 
 def joint(what: str, ours: Row, found: Row, limit: float | None, note: str) -> list[Row]:
@@ -158,7 +158,7 @@ def joint(what: str, ours: Row, found: Row, limit: float | None, note: str) -> l
     chosen, every = found["notes"].get("hot_nodes_only_bound"), found["lower_bound"]
     return [
         row(
-            f"ursa alp {what}, cost above the joint bound",
+            f"ursa alp-fast {what}, cost above the joint bound",
             100 * (ours["cost"] / chosen - 1) if chosen else None,
             "%",
             limit,
@@ -180,13 +180,13 @@ def measure(folder: Path, kind: str) -> list[Row]:
     text, limits = "-".join(SIZE), LIMITS[SIZE][kind]
     path = folder / f"{kind}.npz"
     ours = generated(path, kind, SIZE)
-    rows = alp(kind, text, ours, limits)
+    rows = alp_fast(kind, text, ours, limits)
     for method in OTHERS if "error" not in ours else []:
         say(f"{kind} {text}: {method}")
         found = {"method": method} | decide(path, method, 1, OTHERS[method])
         rows += beside(kind, text, ours, found, limits)
     light = generated(path, kind, SIZE, load_max=LIGHT_TAIL)
-    rows += alp(f"{kind} (loads at most {LIGHT_TAIL:g}:1)", text, light, limits)
+    rows += alp_fast(f"{kind} (loads at most {LIGHT_TAIL:g}:1)", text, light, limits)
     path.unlink()
     return rows
 
@@ -199,8 +199,8 @@ def generated(path: Path, kind: str, size: tuple[str, str], **changes: float) ->
     say(f"{text}: generating")
     path.unlink(missing_ok=True)
     generate_file(path, kind=kind, nodes=size[0], partitions=size[1], seed=SEED, **changes)
-    say(f"{text}: alp")
-    return decide(path, "alp", REPEAT)
+    say(f"{text}: alp-fast")
+    return decide(path, "alp-fast", REPEAT)
 
 
 def large(folder: Path) -> list[Row]:
@@ -212,10 +212,10 @@ def large(folder: Path) -> list[Row]:
         limits = LIMITS[LARGE][kind]
         if room < LARGE_GIB:
             note = f"needs {LARGE_GIB:g} GiB of memory and disk; {room:.1f} GiB are free"
-            rows.append(row(f"ursa alp {kind} {text}", None, "s", limits["s"], note=note))
+            rows.append(row(f"ursa alp-fast {kind} {text}", None, "s", limits["s"], note=note))
             continue
         path = folder / "large.npz"
-        rows += alp(kind, text, generated(path, kind, LARGE), limits)
+        rows += alp_fast(kind, text, generated(path, kind, LARGE), limits)
         path.unlink(missing_ok=True)
     return rows
 
@@ -239,7 +239,7 @@ def measured(folder: Path) -> list[Point]:
         path = folder / "scaling.npz"
         say(f"s1 {'-'.join(size)}: scaling")
         facts = generate_file(path, kind="s1", nodes=size[0], partitions=size[1], seed=SEED)
-        found = decide(path, "alp", REPEAT)
+        found = decide(path, "alp-fast", REPEAT)
         if "error" not in found:
             points.append((int(str(facts["partitions"])), statistics.median(found["totals"])))
         path.unlink()
@@ -248,7 +248,7 @@ def measured(folder: Path) -> list[Point]:
 
 def scaling(points: list[Point]) -> Row:
     """Fit the exponent of seconds against partitions."""
-    name = "ursa alp s1, seconds ~ partitions^x"
+    name = "ursa alp-fast s1, seconds ~ partitions^x"
     if len(points) < 2:
         return row(name, None, "", None, note="fewer than two sizes could be measured")
     x, y = np.log(np.array(points)).T

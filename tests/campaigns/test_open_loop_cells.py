@@ -255,5 +255,5 @@ def test_planners_know_the_rate_that_a_node_bears(file):
     typed = session.typed_cells(load_campaign(file), file)
     cells = [cell for grid in typed.values() for cell in grid]
     assert {cell.op for cell in cells} == {"open"}
-    planners = [cell for cell in cells if cell.controller in {"ursa", "htoc"}]
+    planners = [cell for cell in cells if cell.controller in {"ursa", "nearest", "htoc"}]
     assert all(cell.controller_parameters["capacity"] == cell.rate for cell in planners)

@@ -185,7 +185,7 @@ def test_a_plan_is_carried_out_and_no_byte_is_lost(store: Store) -> None:
     store.verify()
 
     problem = instance_of(before, nodes)
-    found = plan(problem, "alp", timer=Timer(time.monotonic), seed=1)
+    found = plan(problem, "alp-fast", timer=Timer(time.monotonic), seed=1)
     assert check(problem, found).violations == []
     assert len(found.still_hot) == 0
     swaps, moves, members, primaries = actions_of(found, pgs, problem.replica_node)

@@ -55,7 +55,7 @@ def steered(
     return store, steering(name, **given)
 
 
-@pytest.mark.parametrize("name", ["ursa", "htoc"])
+@pytest.mark.parametrize("name", ["ursa", "nearest", "htoc"])
 def test_every_hot_osd_is_relieved_by_moves_alone_when_only_writes_load_it(name):
     store = writing()
     capacity = threshold(store)
@@ -256,7 +256,7 @@ def test_an_osd_that_went_down_takes_nothing_that_was_decided_for_it():
     assert after["expected"] is None
 
 
-@pytest.mark.parametrize("name", ["ursa", "htoc"])
+@pytest.mark.parametrize("name", ["ursa", "nearest", "htoc"])
 def test_a_journal_replays_and_the_store_is_put_back(tmp_path, name):
     store, policy = steered(name, recovery=1, max_moves=5)
     outcome, journal = run_loop(tmp_path, store, policy, steps=10)
@@ -312,7 +312,9 @@ BUDGETS = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(busy(), min_size=1, max_size=3), st.sampled_from(["ursa", "htoc"]), BUDGETS)
+@given(
+    st.lists(busy(), min_size=1, max_size=3), st.sampled_from(["ursa", "nearest", "htoc"]), BUDGETS
+)
 @settings(max_examples=60, deadline=None)
 def test_every_action_is_legal_and_within_the_budget(seen, name, budgets):
     max_swaps, max_moves = budgets["max_swaps"], budgets["max_moves"]

@@ -132,7 +132,7 @@ def test_joint_bounds_hold_for_any_prices(case: Instance, evict: bool, seed: int
             assert eviction_bound(market, whole, 2 * least + 1, timer()).bound <= least + 1e-9
             quick = any_plan_bound(case, state, request())
             assert quick is None or quick <= least + 1e-9
-        begin = joint.greedy_moves(case, state, request())
+        begin = joint.fast_moves(case, state, request())
         if begin is not None:
             found = joint_bound(market, begin, timer())
             assert found.bound <= least + 1e-9
@@ -155,7 +155,7 @@ def test_an_object_that_makes_room_is_whole_in_the_bound() -> None:
     """Four objects must leave. A giant makes room for all (4 + 1), or each moves 2 far (8)."""
     case = full_neighbour()
     state = initial_state(case)
-    begin = joint.greedy_moves(case, state, request())
+    begin = joint.fast_moves(case, state, request())
     assert begin is not None
     found = joint.search(case, state, begin, request())
     assert begin.cost.sum() == 8.0

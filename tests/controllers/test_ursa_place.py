@@ -12,7 +12,7 @@ from ursa_instances import instance, instances, timer
 
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import UNPLACED, Instance, Selection, between
-from controllers.ursa.place import algorithm1, alp
+from controllers.ursa.place import algorithm1, alp_fast
 from controllers.ursa.place.problem import PlacementProblem, assignment_problem
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import PlanState, initial_state
@@ -104,7 +104,7 @@ def test_the_ilp_finds_the_optimum(case: Instance) -> None:
     if case.nodes ** len(selection) > FEW:
         return
     least = exhaustive(case, state, selection)
-    placement = alp.ilp(problem, timer())
+    placement = alp_fast.ilp(problem, timer())
     assert placement.notes["optimal"]
     assert fits(case, state, selection, placement.move_to)
     if np.isfinite(least):
@@ -119,7 +119,7 @@ def test_the_ilp_finds_the_optimum(case: Instance) -> None:
 @relaxed
 def test_the_bound_is_the_relaxations_value(case: Instance) -> None:
     _, _, problem = selected(case)
-    found, _ = alp.relaxation(problem, timer())
+    found, _ = alp_fast.relaxation(problem, timer())
     expected = plain_relaxation(problem) if len(problem) else 0.0
     assert found.fits == np.isfinite(expected)
     if found.fits:
@@ -130,12 +130,12 @@ def test_the_bound_is_the_relaxations_value(case: Instance) -> None:
 def test_the_bound_on_a_crowd_of_hot_nodes(racks: int) -> None:
     case = generate(shape("s3", 120, 12_000, racks=racks, discs=1, disc_area=0.3), seed=4)
     state, selection, problem = selected(case)
-    found, lists = alp.relaxation(problem, timer())
+    found, lists = alp_fast.relaxation(problem, timer())
     assert found.active.sum() > 10
     assert found.rounds > 1
     assert found.bound == pytest.approx(plain_relaxation(problem), rel=1e-6)
     assert not lists.complete.all()
-    move_to, (bound, _) = alp.assign(problem, lists, found, timer())
+    move_to, (bound, _) = alp_fast.assign(problem, lists, found, timer())
     assert (move_to != UNPLACED).all()
     assert fits(case, state, selection, move_to)
     cost = cost_of(case, selection, move_to)
@@ -149,7 +149,7 @@ def test_placers_keep_the_constraints(
     limit: float | None, case: Instance, reach: float | None
 ) -> None:
     state, selection, problem = selected(case, reach=reach)
-    placements = [alp.alp(problem, timer(limit)), alp.ilp(problem, timer(limit))]
+    placements = [alp_fast.alp_fast(problem, timer(limit)), alp_fast.ilp(problem, timer(limit))]
     placements += [algorithm1.place(problem, timer(limit), variant) for variant in VARIANTS]
     for placement in placements:
         placed = placement.move_to != UNPLACED
@@ -176,27 +176,6 @@ def test_loads_fit_to_the_last_digit() -> None:
         case.primary_load[1:].astype(np.float64),
     )
     problem = assignment_problem(case, state, selection, None)
-    for place in (alp.alp, alp.ilp, algorithm1.place):
+    for place in (alp_fast.alp_fast, alp_fast.ilp, algorithm1.place):
         placement = place(problem, timer())
         assert sorted(placement.move_to) == [1, 2]
-
-
-def test_algorithm1_grows_the_radius_until_there_is_room() -> None:
-    case = instance([[0], [0], [1], [2]], [3, 2, 4, 4], [3, 4, 4, 9])
-    _, _, problem = selected(case)
-    variant = algorithm1.Variant(first_radius=1.0, step=1.0)
-    placement = algorithm1.place(problem, timer(), variant)
-    assert placement.move_to.tolist() == [3]
-    assert placement.notes == {"radius": 3.0, "programmes": 3}
-
-
-def test_algorithm1_merges_objects_whose_regions_overlap() -> None:
-    xy = [(0, 0), (1, 0), (2, 0), (10, 0), (11, 0)]
-    case = instance([[0], [0], [2], [2], [3], [3]], [2] * 6, [2, 9, 2, 2, 9], xy=xy)
-    _, _, problem = selected(case)
-    objects = np.arange(3)
-    found, target = algorithm1.find_target_nodes(problem, objects, 1.0)
-    assert list(zip(found.tolist(), target.tolist(), strict=True)) == [(0, 1), (1, 1), (2, 4)]
-    groups = algorithm1.merge_objects(problem, objects, found, target, divide=True)
-    assert [group.tolist() for group in groups] == [[0, 1], [2]]
-    assert len(algorithm1.merge_objects(problem, objects, found, target, divide=False)) == 1

@@ -44,7 +44,7 @@ def compiled(method: str) -> None:
 def _ready(request: pytest.FixtureRequest) -> None:
     """Compile in a fixture: compilation may exceed a test's time limit, which omits fixtures."""
     callspec = getattr(request.node, "callspec", None)
-    compiled(callspec.params.get("method", "greedy") if callspec else "greedy")
+    compiled(callspec.params.get("method", "nearest") if callspec else "nearest")
 
 
 def loads(case: Instance, primary: np.ndarray | None = None) -> np.ndarray:
@@ -169,7 +169,7 @@ def test_adversarial_instances(method: str, name: str) -> None:
 def test_moves_come_in_an_order_that_can_be_applied() -> None:
     """Node 0 must be relieved before any object fits on it."""
     case = generate(shape("s2", 60, 6000, ratio_median=0.6, ratio_sigma=0.5), seed=1)
-    made = plans(case, "greedy")
+    made = plans(case, "nearest")
     primary = np.zeros(case.partitions, int)
     primary[made.swap_partition] = made.swap_replica
     load = loads(case, primary)
@@ -195,7 +195,7 @@ class Slow:
         return self._now
 
 
-@pytest.mark.parametrize(("method", "wide"), [*product(METHODS, [False]), ("alp", True)])
+@pytest.mark.parametrize(("method", "wide"), [*product(METHODS, [False]), ("alp-fast", True)])
 def test_the_speed_of_a_machine_decides_nothing(method: str, wide: bool) -> None:
     """The plans have no time limit, and no method has its own."""
     wanted = shape("s1", 12, 240, dimensions=2 if wide else 1, ratio_median=0.6, ratio_sigma=0.5)
@@ -209,10 +209,10 @@ def test_parameters_out_of_range_are_refused() -> None:
     case = instance([[0]], [1], [1])
     for method, more, says in (
         ("best", {}, "method"),
-        ("greedy", {"max_move_cost": -1.0}, "max-move-cost"),
-        ("greedy", {"max_move_cost": float("nan")}, "max-move-cost"),
-        ("greedy", {"success": 1.5}, "probability"),
-        ("greedy", {"seed": -1}, "seed"),
+        ("nearest", {"max_move_cost": -1.0}, "max-move-cost"),
+        ("nearest", {"max_move_cost": float("nan")}, "max-move-cost"),
+        ("nearest", {"success": 1.5}, "probability"),
+        ("nearest", {"seed": -1}, "seed"),
     ):
         with raises(UserError, says):
             plans(case, method, **more)
@@ -227,7 +227,7 @@ from controllers.ursa.plan import plan
 from controllers.ursa.instance import Timer
 from controllers.ursa.run import warm_instances
 for case in warm_instances():
-    made = plan(case, "alp", timer=Timer(lambda: 0.0), success=0.9, seed=4)
+    made = plan(case, "alp-fast", timer=Timer(lambda: 0.0), success=0.9, seed=4)
     print([array.tolist() for array in vars(made).values() if hasattr(array, "tolist")])
 """
 
@@ -242,7 +242,7 @@ def test_the_same_plan_without_compiled_loops() -> None:
     )
     assert done.returncode == 0, done.stderr
     for case, line in zip(warm_instances(), done.stdout.splitlines(), strict=True):
-        made = plan(case, "alp", timer=Timer(lambda: 0.0), success=0.9, seed=4)
+        made = plan(case, "alp-fast", timer=Timer(lambda: 0.0), success=0.9, seed=4)
         assert json.loads(line) == [
             array.tolist() for array in vars(made).values() if hasattr(array, "tolist")
         ]

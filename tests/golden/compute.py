@@ -37,7 +37,7 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
 PLANS: dict[str, list[str]] = {
     **{
         f"ursa-{method}": ["ursa", "plan", "ursa.npz", "--swap-success", "0.1", "--method", method]
-        for method in ("alp", "algorithm1", "ilp", "htoc", "joint", "greedy")
+        for method in ("alp", "alp-fast", "algorithm1-pruned", "ilp", "htoc", "joint", "nearest")
     },
     "pm": ["pm", "plan", "topology.yaml"],
     "mos-highs": ["mos", "plan", "tenants.yaml"],

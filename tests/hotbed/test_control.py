@@ -127,7 +127,7 @@ def test_mistakes_are_reported_and_nothing_is_sent(*, capsys, agent, tmp_path, t
     assert agent.calls == []
 
 
-@pytest.mark.parametrize("name", ["ursa", "htoc"])
+@pytest.mark.parametrize("name", ["ursa", "nearest", "htoc"])
 def test_what_moves_data_only_journals_without_act(capsys, agent, name):
     code, out, _ = hotbed(capsys, "control", "start", name, "-p", "capacity=24")
     assert code == 0

@@ -45,7 +45,7 @@ MISTAKES = {
         "--workers 2 --scheduler tcp://x:1": "give one of them",
     },
     "ursa plan none.npz": {  # before the file is read
-        "--method best": "allowed: alp, ",
+        "--method best": "allowed: alp-fast, ",
         "--time-limit 0": "time-limit",
         "--max-move-cost -1": "max-move-cost",
         "--seed -1": "seed",

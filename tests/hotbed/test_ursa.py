@@ -17,10 +17,10 @@ from tests.hotbed.runner import run
 
 def test_plan_and_check(tmp_path, capsys):
     path, out = write(tmp_path / "a.npz"), tmp_path / "plans" / "plan.npz"
-    summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out)
+    summary = answer(capsys, "plan", path, "--method", "nearest", "--out", out)
     names = ("hot_before", "hot_after_swaps", "hot_after", "swaps", "moves")
     assert [summary[name] for name in names] == [1, 1, 0, 3, 1]
-    assert (summary["method"], summary["still_hot"]) == ("greedy", [])
+    assert (summary["method"], summary["still_hot"]) == ("nearest", [])
     assert summary["peak_rss_mib"] > 10
     seconds = summary["decision_seconds"]
     assert seconds["total"] == pytest.approx(
@@ -38,18 +38,18 @@ def test_plan_and_check(tmp_path, capsys):
     assert report["valid"] is True
     assert report["cost"] == pytest.approx(summary["cost"])
     assert all(report[name] == summary[name] for name in names)
-    code, text, _ = run(capsys, "ursa", "plan", path, "--method", "greedy")
+    code, text, _ = run(capsys, "ursa", "plan", path, "--method", "nearest")
     assert (code, "hot after swaps" in text) == (0, True)
 
 
 def test_what_is_infeasible_is_reported(tmp_path, capsys):
     tight = np.array([6, 0, 0, 0, 0, 0], np.float32)
     path, out = write(tmp_path / "a.npz", capacity=tight), tmp_path / "plan.npz"
-    summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out, code=3)
+    summary = answer(capsys, "plan", path, "--method", "nearest", "--out", out, code=3)
     assert summary["hot_after"] == 6
     assert summary["still_hot"] == [0, 1, 2, 3, 4, 5]
     assert summary["gap"] is None
-    code, text, _ = run(capsys, "ursa", "plan", path, "--method", "greedy")
+    code, text, _ = run(capsys, "ursa", "plan", path, "--method", "nearest")
     assert code == 3
     assert "stay hot: 0, 1, 2, 3, 4, 5" in text
     assert answer(capsys, "check", path, out)["hot_after"] == 6
@@ -216,11 +216,11 @@ def test_generate_plan_check(tmp_path, capsys, monkeypatch):
     again = answer(capsys, "generate", *words, "--out", tmp_path / "again.npz")
     with np.load(path) as first, np.load(again["path"]) as second:
         assert all(np.array_equal(first[name], second[name]) for name in first.files)
-    options = ["--method", "greedy", "--seed", "3", "--swap-success", "0.9", "--out"]
+    options = ["--method", "nearest", "--seed", "3", "--swap-success", "0.9", "--out"]
     for name in ("one.npz", "two.npz"):
         assert answer(capsys, "plan", path, *options, name)["hot_before"] == facts["hot"]
         assert answer(capsys, "check", path, name)["valid"] is True
     with np.load("one.npz") as first, np.load("two.npz") as second:
         assert all(np.array_equal(first[name], second[name]) for name in first.files)
-    nowhere = ["plan", path, "--method", "greedy", "--out", "/dev/null/plan.npz"]
+    nowhere = ["plan", path, "--method", "nearest", "--out", "/dev/null/plan.npz"]
     assert "cannot be written" in refused(capsys, *nowhere)

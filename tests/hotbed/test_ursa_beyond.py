@@ -42,7 +42,7 @@ def test_generate_plan_check(more, tmp_path, capsys):
 def test_a_budget(tmp_path, capsys):
     one = {"capacity": np.array([1, 12, 12, 12, 12, 12], np.float32)}
     path, out = write(tmp_path / "a.npz", **one), tmp_path / "plan.npz"
-    words = ["plan", path, "--method", "greedy", "--max-moves", "1", "--out", out]
+    words = ["plan", path, "--method", "nearest", "--max-moves", "1", "--out", out]
     first = answer(capsys, *words, code=3)
     assert first["moves"] == 1
     assert first["still_hot"] == [0]
@@ -76,7 +76,7 @@ def test_rounds_of_files(tmp_path, capsys):
     path, out = write(tmp_path / "a.npz"), tmp_path / "plans"
     change = _changes(tmp_path / "change.npz")
     back = _changes(tmp_path / "back.npz", primary_load=np.array([2], np.float32))
-    words = ["rounds", path, change, back, "--method", "greedy", "--check"]
+    words = ["rounds", path, change, back, "--method", "nearest", "--check"]
     shown = answer(capsys, *words, "--out", out, "--instances", "--scratch")["rounds"]
     assert [one["round"] for one in shown] == [0, 1, 2]
     assert [one["changed"] for one in shown] == [0, 1, 1]
@@ -94,7 +94,7 @@ def test_rounds_of_files(tmp_path, capsys):
     assert len(text.strip().splitlines()) == 3
     # The only node with enough room is hot before and after.
     heavy = _changes(tmp_path / "heavy.npz", primary_load=np.array([99], np.float32))
-    assert answer(capsys, "rounds", path, heavy, "--method", "greedy", code=3)["rounds"][1][
+    assert answer(capsys, "rounds", path, heavy, "--method", "nearest", code=3)["rounds"][1][
         "still_hot"
     ]
 
@@ -105,13 +105,15 @@ def test_compare(tmp_path, capsys):
     tight = ["--ratio-median", "0.6", "--ratio-sigma", "0.5"]
     few = ["--nodes", "20", "--partitions", "600", "--seed", "2"]
     answer(capsys, "generate", *few, *tight, "--out", path)
-    alp, joint = answer(capsys, "compare", path)["methods"]
-    assert (alp["method"], joint["method"]) == ("alp", "joint")
-    assert alp["saved"] == 0
-    assert joint["saved"] == pytest.approx(1 - joint["cost"] / alp["cost"])
+    fast, joint = answer(capsys, "compare", path)["methods"]
+    assert (fast["method"], joint["method"]) == ("alp-fast", "joint")
+    assert fast["saved"] == 0
+    assert joint["saved"] == pytest.approx(1 - joint["cost"] / fast["cost"])
     assert joint["saved"] >= 0
-    code, text, _ = run(capsys, "ursa", "compare", path, "--method", "greedy", "--method", "alp")
+    code, text, _ = run(
+        capsys, "ursa", "compare", path, "--method", "nearest", "--method", "alp-fast"
+    )
     assert code == 0
-    assert "greedy" in text
+    assert "nearest" in text
     assert "%" in text
     assert "above joint bound" in text

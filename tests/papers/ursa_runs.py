@@ -17,9 +17,9 @@ from schemas.sizes import counts_of
 from tests.analysis.synthetic_runs import written
 
 SIZES = ("0.1K-0.1M", "5K-5M", "10K-10M")
-COST = {"alp": 1.0, "algorithm1": 1.02, "htoc": 10.0, "sa": 150.0, "opt": 0.99}
-SECONDS = {"alp": 0.1, "algorithm1": 1.0, "htoc": 0.5, "sa": 9.0, "opt": 4.0}
-DEVIATION = {"alp": 0.9, "algorithm1": 0.9, "htoc": 0.9, "sa": 0.8, "opt": 0.9}
+COST = {"alp-fast": 1.0, "alp": 1.02, "htoc": 10.0, "sa": 150.0, "opt": 0.99}
+SECONDS = {"alp-fast": 0.1, "alp": 1.0, "htoc": 0.5, "sa": 9.0, "opt": 4.0}
+DEVIATION = {"alp-fast": 0.9, "alp": 0.9, "htoc": 0.9, "sa": 0.8, "opt": 0.9}
 PLANNER = {"planner": {"processor": "made up", "cpus": 2}}
 SETTLED = {"ursa": 40.0, "htoc": 100.0, "upmap": None, "default": None}
 DISTANCE = {"ursa": 12.0, "htoc": 60.0}
@@ -73,7 +73,7 @@ def planner_cells() -> Iterator[tuple[str, str, dict[str, Any], dict[str, float]
     """Yield size, method, parameters and values of every planning cell that the figures need."""
     for size in SIZES:
         for kind in ("s1", "s2", "s3"):
-            for method in ("alp", "algorithm1", "htoc", "sa"):
+            for method in ("alp", "alp-fast", "htoc", "sa"):
                 yield size, method, {"kind": kind}, {}
         yield size, "alp", {"selection": "random"}, {"cost": 1e6, "moves": 1e6}
     for size in ("50-50K", "150-150K"):
@@ -81,9 +81,9 @@ def planner_cells() -> Iterator[tuple[str, str, dict[str, Any], dict[str, float]
             for program in ("ilp", "lp"):
                 slow = 1.0 + 5 * (program == "ilp") + 2 * (divide == "none")
                 cell = {"kind": "s2", "divide": divide, "program": program}
-                yield size, "algorithm1", cell, {"cost": 1.0, "decision_s": slow}
+                yield size, "alp", cell, {"cost": 1.0, "decision_s": slow}
     for size in ("10-100", "20-400", "30-900"):
-        for method in ("opt", "alp", "algorithm1", "sa"):
+        for method in ("opt", "alp", "alp-fast", "sa"):
             yield size, method, {"kind": "s2"}, {"limited": float(method == "opt")}
 
 

@@ -22,6 +22,16 @@ KINDS = {
 }
 """Kind by the prefix of a recorded file's name."""
 
+RENAMED = {
+    ("dlr", "controller"): {"ursa": "nearest"},
+    ("ursa", "method"): {
+        "alp": "alp-fast",
+        "algorithm1": "algorithm1-pruned",
+        "greedy": "nearest",
+    },
+}
+"""Algorithms of Ursa that versions 1 and 2 called otherwise, by kind and parameter."""
+
 
 @pytest.mark.parametrize("file", OLDER, ids=lambda file: file.stem)
 def test_an_older_run_is_read_as_one_of_its_kind(file):
@@ -33,6 +43,7 @@ def test_an_older_run_is_read_as_one_of_its_kind(file):
     cell = cells_of(run.kind, run.ground).check(run.parameters, "run")
     assert cell.model_dump(mode="json") == run.parameters
     kept = older["parameters"].keys() & run.parameters.keys() - {"setup", "policy"}
+    kept -= {name for name in kept if (run.kind, name) in RENAMED}
     assert {name: run.parameters[name] for name in kept} == {
         name: older["parameters"][name] for name in kept
     }
@@ -51,6 +62,23 @@ def test_an_older_mos_pp_is_the_learning_one(name, parameter, version):
     run = Run.model_validate(older)
     assert run.schema_version == 3
     assert run.parameters[parameter] == ("mos-pp" if version == 3 else "mos-pp-learning")
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameter", "older", "present"),
+    [(*key, older, now) for key, names in RENAMED.items() for older, now in names.items()],
+)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_older_name_of_an_algorithm_is_read_as_its_present_one(
+    kind, parameter, older, present, version
+):
+    file = {"dlr": "dlr-open", "ursa": "ursa-alp"}[kind]
+    run = json.loads(next(one for one in OLDER if one.stem == file).read_text())
+    run["parameters"][parameter] = older
+    if version > 1:
+        run |= {"schema_version": version, "kind": kind}
+    read = Run.model_validate(run)
+    assert read.parameters[parameter] == (older if version == 3 else present)
 
 
 @pytest.mark.parametrize(

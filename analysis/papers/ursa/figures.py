@@ -27,7 +27,7 @@ from analysis.core.papers import Part
 from analysis.core.stats import Estimate
 from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS, SIMULATED_CLAIMS
 from analysis.papers.ursa.runs import (
-    ALGORITHM,
+    ALP,
     COLOURS,
     COMBINATIONS,
     CONTROLLED,
@@ -151,8 +151,8 @@ MOVES = "Migrations"
 STATED_LEFT = 1 / 3
 STATED_SECONDS = 130.0
 STATED_AT = "10K-10M"
-METHODS = (ALGORITHM, OURS, "htoc", "sa")
-SMALL = ("opt", ALGORITHM, OURS, "sa")
+METHODS = (ALP, OURS, "htoc", "sa")
+SMALL = ("opt", ALP, OURS, "sa")
 
 ROOM = 8.0  # maximum length of an interval on a logarithmic axis, below and above all points
 MARGIN = 1.5
@@ -206,7 +206,7 @@ def _stated_line(panel: Axes, value: float, text: str) -> None:
 
 def swaps(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 7: (a) hot spots that swaps leave, (b) numbers of swaps and migrations."""
-    rows = cells(evidence.table, OURS)
+    rows = cells(evidence.table, ALP)
     rows = rows[rows["partitions"] >= LARGE]
     if rows.empty:
         return Missing("plans by alp for instances of several sizes")
@@ -259,7 +259,7 @@ def _compared(
 def selection(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw figure 8: highest-load-first against random objects: (a) cost, (b) migrations."""
     ways = ("highest", "random")
-    found = {way: cells(evidence.table, OURS, kind="s1", selection=way) for way in ways}
+    found = {way: cells(evidence.table, ALP, kind="s1", selection=way) for way in ways}
     if found["random"].empty:
         return Missing("plans by alp with selection highest and random")
     order = sizes(found["random"])
@@ -273,9 +273,9 @@ def speedup(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     table = evidence.table
     varied = table[table["series"].isin(COMBINATIONS[:3])]
     if varied.empty:
-        return Missing("plans by algorithm1 with divide none and dc, program ilp and lp")
+        return Missing("plans by alp with divide none and dc, program ilp and lp")
     order, kind = sizes(varied), str(varied["kind"].mode().iloc[0])
-    rows = {series: cells(table, ALGORITHM, kind=kind, series=series) for series in COMBINATIONS}
+    rows = {series: cells(table, ALP, kind=kind, series=series) for series in COMBINATIONS}
     rows = {series: its[its["size"].isin(order)] for series, its in rows.items()}
     titles = {"cost": f"(a) Cost, {kind.upper()}", "decision_s": f"(b) Time, {kind.upper()}"}
     return _compared(folder, name, rows, order, titles, columns=5)
@@ -310,7 +310,7 @@ def methods(
     rows = {kind: {method: cells(table, method, kind=kind) for method in METHODS} for kind in kinds}
     there = [kind for kind in kinds if len(rows[kind]["sa"])]
     if not there:
-        return Missing(f"plans by alp, algorithm1, htoc and sa of kind {' or '.join(kinds)}")
+        return Missing(f"plans by alp, alp-fast, htoc and sa of kind {' or '.join(kinds)}")
     columns = 2 if len(there) == 1 else 4
     panels_in = 4 * len(there) // columns
     width = 9.6 if columns == 2 else 16.0
@@ -602,13 +602,13 @@ PLANNER_FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "8",
         "Choice of the objects that leave",
-        f"{_MEAN} Both placed by Hotbed's ALP. The paper states no numbers.",
+        f"{_MEAN} Both placed by ALP. The paper states no numbers.",
         selection,
     ),
     FigureEntry(
         "9",
         "Dividing and relaxing",
-        f"Algorithm 1 as written, in its four variants. {_MEAN} {_LIMIT} The paper leaves out "
+        f"Algorithm 1 in its four variants. {_MEAN} {_LIMIT} The paper leaves out "
         "NONE+ILP and DC+ILP at 150-150K, which took it more than two days.",
         speedup,
     ),

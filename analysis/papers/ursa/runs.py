@@ -28,8 +28,8 @@ LIVE_BLOCK = ("campaign", "block")
 STANDARD = URSA.defaults("tail", "load_max", "racks", "replicas", "max_move_cost")
 """Common parameters of the paper's instances; cells with other values feed no figure of it."""
 
-ALGORITHM = "algorithm1"
-OURS = "alp"
+ALP = "alp"
+OURS = "alp-fast"
 
 COMBINATIONS = ("NONE+ILP", "DC+ILP", "NONE+LP", "DC+LP")
 """Variants of Algorithm 1: divided or not, integer or linear programme (figure 9)."""
@@ -39,8 +39,8 @@ LARGE = 100_000
 
 KINDS = {"s1": "S1, like the paper's", "s2": "S2, tight", "s3": "S3, clustered"}
 COLOURS = {
-    "alp": "#0072B2",
-    "algorithm1": "#56B4E9",
+    "alp": "#56B4E9",
+    "alp-fast": "#0072B2",
     "htoc": "#E69F00",
     "sa": "#CC79A7",
     "opt": "#009E73",
@@ -56,8 +56,9 @@ COLOURS = {
     "s3": "#009E73",
 }
 LABELS = {
-    "alp": "ALP (Hotbed's)",
-    "algorithm1": "ALP (Algorithm 1 as written)",
+    "alp": "ALP (Algorithm 1)",
+    "alp-fast": "ALP-fast (Hotbed's)",
+    "algorithm1-pruned": "Algorithm 1, pruned",
     "htoc": "HtoC",
     "sa": "SA",
     "opt": "OPT",
@@ -73,6 +74,7 @@ CONTROLLERS = {
     "default": ("no rebalancing", "#777777"),
     "upmap": ("Ceph's upmap balancer", "#CC79A7"),
     "htoc": ("HtoC", "#E69F00"),
+    "nearest": ("nearest first", "#56B4E9"),
     "ursa": ("Ursa (ALP)", "#0072B2"),
 }
 """Label and colour of controllers on a store, in the order of figures 12 and 13."""
@@ -112,7 +114,7 @@ def planner_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
 
 
 def _series(parameters: dict[str, Any]) -> str | None:
-    if parameters.get("method") != ALGORITHM:
+    if parameters.get("method") != ALP:
         return None
     return f"{parameters.get('divide')}+{parameters.get('program')}".upper()
 
@@ -129,7 +131,7 @@ def cells(
     """Return the runs of a method as in the paper: highest-load-first, Algorithm 1 as DC+LP with
     its usual radii."""
     found = rows[(rows["method"] == method) & (rows["selection"] == selection)]
-    if method == ALGORITHM:
+    if method == ALP:
         found = found[found["series"] == series]
         found = found[found["first_radius"].isna() & found["radius_step"].isna()]
     if kind is not None:

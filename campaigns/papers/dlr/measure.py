@@ -192,7 +192,7 @@ def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
 
 
 def decided(journal: Journal) -> dict[str, float]:
-    """Return all decisions of the controllers `ursa` and `htoc`, and their prediction errors.
+    """Return all decisions of `ursa`, `nearest` and `htoc`, and their prediction errors.
 
     Empty for other controllers. `decided_s` is the time of the first decision on the controller's
     clock."""

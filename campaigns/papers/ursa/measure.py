@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from controllers.ursa.methods import METHODS, Method
 from controllers.ursa.place.algorithm1 import Variant
 from controllers.ursa.plan import Selector
 from controllers.ursa.run import plan_instance
-from controllers.ursa.select import highest_load_first, random_objects
+from controllers.ursa.select import random_objects
 from schemas.cells.ursa import Algorithm1, Placing, UrsaCell
 from schemas.errors import HotbedError
 
@@ -86,6 +87,13 @@ def method_of(parameters: UrsaCell) -> str | Method:
     Randomly selected objects are all moved, because leaving out unnecessary moves would be another
     way of selecting.
     """
+    if not isinstance(parameters, Placing):
+        return parameters.method
+    known = METHODS[parameters.method]
+    if parameters.selection == "random":
+        known = replace(known, summary=parameters.label(), prune=False, rescue=False)
+    elif not isinstance(parameters, Algorithm1):
+        return parameters.method
     if isinstance(parameters, Algorithm1):
         variant = Variant(
             divide=parameters.divide != "none",
@@ -93,25 +101,15 @@ def method_of(parameters: UrsaCell) -> str | Method:
             first_radius=parameters.first_radius,
             step=parameters.radius_step,
         )
-        return Method(
-            "placer",
-            "algorithm1",
-            "place",
-            parameters.label(),
-            prune=parameters.selection == "highest",
-            arguments={"variant": variant},
-        )
-    if not isinstance(parameters, Placing) or parameters.selection == "highest":
-        return parameters.method
-    known = METHODS[parameters.method]
-    return Method(known.kind, known.module, known.function, parameters.label(), prune=False)
+        known = replace(known, summary=parameters.label(), arguments={"variant": variant})
+    return known
 
 
-def selector_of(parameters: UrsaCell, seed: int) -> Selector:
-    """Return the selector of objects, for methods with a choice."""
+def selector_of(parameters: UrsaCell, seed: int) -> Selector | None:
+    """Return the selector of objects, None for highest-load-first."""
     if isinstance(parameters, Placing) and parameters.selection == "random":
         return partial(random_objects, seed=seed)
-    return highest_load_first
+    return None
 
 
 def describe(instance: Instance) -> dict[str, Any]:

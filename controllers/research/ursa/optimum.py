@@ -31,7 +31,7 @@ def optimum(units: Units, state: PlanState, request: MethodRequest) -> Result:
         raise UserError(
             f"method opt is for at most {MOST_PAIRS} possible moves when loads have several "
             "dimensions, fault domains are nested or replicas move in groups",
-            do="take ilp or alp",
+            do="take ilp or alp-fast",
         )
     pairs = _every_pair(units, state, request)
     start = MoveStart(units.capacity.astype(np.float64), state.load, partial(_meeting, units))

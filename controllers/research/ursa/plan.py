@@ -278,7 +278,7 @@ def _mates(units: Units, moves: Moves) -> NDArray[np.int64]:
     return objects_of(units, moves.object // units.replicas).ravel()
 
 
-METHODS = ("alp", "ilp", "opt", "greedy")
+METHODS = ("alp-fast", "ilp", "opt", "nearest")
 
 
 def refuse(method: str, budget: RoundBudget | None) -> None:

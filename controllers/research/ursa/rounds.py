@@ -29,7 +29,6 @@ from controllers.ursa.io import (
 )
 from controllers.ursa.plan import plan
 from controllers.ursa.run import check_limit, peak_rss_mib, plan_instance, warm_instances, warm_up
-from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import (
     CHUNKS,
     Found,
@@ -224,7 +223,7 @@ class Rounds:
     def decide(
         self,
         timer: Timer,
-        method: str = "alp",
+        method: str = "alp-fast",
         *,
         seed: int = 0,
         max_move_cost: float | None = None,
@@ -240,7 +239,6 @@ class Rounds:
                 seed=seed,
                 max_move_cost=max_move_cost,
                 success=success,
-                select=partial(highest_load_first, gather=gather),
                 state=PlanState(self._primary, self._load.copy()),
                 gather=gather,
                 swap=partial(swap_phase, gather=gather, front=FRONT),
@@ -354,7 +352,7 @@ class RoundsOptions:
     changes: Sequence[Path] = ()
     random: float | None = None
     rounds: int = 10
-    method: str = "alp"
+    method: str = "alp-fast"
     seed: int = 0
     max_move_cost: float | None = None
     time_limit_s: float | None = None
@@ -466,5 +464,5 @@ def _warm_up_rounds(wanted: RoundsOptions) -> None:
     for small in warm_instances():
         rounds = Rounds(small)
         for _ in range(2):
-            rounds.apply(rounds.decide(Timer(time.perf_counter), "greedy"))
+            rounds.apply(rounds.decide(Timer(time.perf_counter), "nearest"))
             rounds.update(*drawn(small, 0.5, np.random.Generator(np.random.PCG64(1))))

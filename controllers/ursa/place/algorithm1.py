@@ -1,14 +1,19 @@
-"""Algorithm 1 of the paper, as written: the reference for ALP's speed and cost.
+"""Algorithm 1 of the paper, to the letter: its ALP, the approximate linear programme.
 
 `MergeObjects`, `FindTargetNodes` and `SolveLP` keep their names. Each of the two techniques of
 section 3.2 can be left out, the four variants of figure 9: one programme for all (NONE) or one for
 each group of hot nodes with overlapping search regions (DC), solved with whole numbers (ILP) or
 relaxed and rounded by score (LP).
 
-Where the paper is silent: the first radius holds a rack's 40 nodes on average, and the radius grows
-by the same. If rounding leaves objects over and places none, the radius grows as if the programme
-had been infeasible. If it holds every node and nothing more is placed, the remaining objects go to
-the nearest node with room, or stay in place.
+Where the paper is silent:
+
+- The first radius holds a rack's 40 nodes on average, and the radius grows by the same.
+- An object that no node can take makes every programme infeasible, and the loop would never end.
+  It is left out; the next heaviest object of its node then replaces it, as in every method.
+- A relaxed programme splits an object that fits nowhere near as a whole. If rounding places
+  nothing, nothing would ever change: from then on X_ij = 0 where object i alone is too heavy for
+  node j, as (8) and (13) imply, so that the programme is infeasible and the radius grows.
+- If the radius reaches every node and nothing more is placed, the remaining objects stay in place.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controllers.jit import njit
 from controllers.ursa.instance import (
     UNPLACED,
     Euclidean,
@@ -32,12 +38,17 @@ from controllers.ursa.place.problem import (
     Ints,
     Lists,
     PlacementProblem,
-    in_score_order,
+    ProblemArrays,
+    apart,
+    fits,
+    nearest_fit,
 )
-from controllers.ursa.place.relaxation import components, farthest_move, first_fit
-from controllers.ursa.place.rounding import assignment_model, standing
+from controllers.ursa.place.relaxation import components, farthest_move
+from controllers.ursa.place.rounding import assignment_model
 
 RACK_NODES = 40
+POSITIVE = 1e-9
+"""An X above it counts as positive: solvers are inexact."""
 
 
 @dataclass(frozen=True)
@@ -54,66 +65,113 @@ class Variant:
     step: float | None = None
 
 
+@dataclass(eq=False)
+class Movements:
+    """The movement set M, and the present loads L_*j of the selected objects on the nodes.
+
+    Attributes:
+        move_to: [M], targets.
+        used: [N, D], load of the objects that are on the node now, moved to it or not yet moved.
+        come: [N, D], load of the objects that moved to the node.
+        waiting: [N], objects that have not yet left the node.
+    """
+
+    move_to: Int32
+    used: Float64
+    come: Float64
+    waiting: Ints
+
+    @classmethod
+    def none(cls, problem: PlacementProblem) -> Movements:
+        """Return the empty set."""
+        used = np.zeros_like(problem.rooms)
+        np.add.at(used, problem.source, problem.loads)
+        return cls(
+            np.full(len(problem), UNPLACED, dtype=np.int32),
+            used,
+            np.zeros_like(used),
+            np.bincount(problem.source, minlength=problem.nodes),
+        )
+
+    def room(self, problem: PlacementProblem, objects: Ints) -> Float64:
+        """Return [N, D], the room of (8) if `objects` leave: C_j - L_*j and the second term."""
+        room = problem.rooms - self.used
+        np.add.at(room, problem.source[objects], problem.loads[objects])
+        return room
+
+
 def place(
     problem: PlacementProblem, timer: Timer, variant: Variant = Variant()
 ) -> SelectionTargets:
     """Run Algorithm 1, by default with both speed-ups (DC+LP); a placer, see
     `controllers.ursa.methods`. `notes` has the last radius and the programmes solved."""
-    move_to = np.full(len(problem), UNPLACED, dtype=np.int32)
-    used = np.zeros_like(problem.rooms)
+    made = Movements.none(problem)  # line 1
     typical = _rack_radius(problem)
-    radius = typical if variant.first_radius is None else variant.first_radius
+    radius = typical if variant.first_radius is None else variant.first_radius  # line 2
     step = typical if variant.step is None else variant.step
     last = min(problem.reach, farthest_move(problem))
-    solved = 0
-    while (move_to == UNPLACED).any() and timer.left() > 0:
-        left = np.flatnonzero(move_to == UNPLACED)
-        found, target = find_target_nodes(problem, left, min(radius, last))
-        groups = merge_objects(problem, left, found, target, variant.divide)
-        for group in groups:
-            pairs = np.isin(found, group)
-            x = solve_lp(problem, group, found[pairs], target[pairs], used, variant.relax, timer)
+    everywhere = Nearest(problem.distance, np.arange(problem.nodes, dtype=np.int32))
+    can_move = nearest_fit(problem, Lists(problem), np.arange(len(problem)))[0] >= 0
+    whole, solved = False, 0
+    while len(left := np.flatnonzero(can_move & (made.move_to == UNPLACED))) and timer.left() > 0:
+        within = min(radius, last)
+        feasible = True
+        for group in merge_objects(problem, everywhere, left, within, variant.divide):  # lines 3, 4
+            found, target = find_target_nodes(problem, everywhere, group, within)
+            room = made.room(problem, group)
+            if whole:
+                alone = (problem.loads[found] <= room[target]).all(axis=1)
+                found, target = found[alone], target[alone]
+            x = solve_lp(problem, group, found, target, room, variant.relax, timer)
             solved += 1
+            feasible &= x is not None
             if x is not None:
-                round_by_score(problem, found[pairs], target[pairs], x, move_to, used)
-        stuck = int((move_to[left] == UNPLACED).sum())
-        if stuck == len(left) and radius >= last:
-            first_fit(problem, Lists(problem), move_to, used)
+                round_by_score(problem, found, target, x, made)
+        none = bool((made.move_to[left] == UNPLACED).all())
+        if none and radius >= last and (whole or not feasible):
             break
-        if stuck:
+        if not feasible:  # line 14
             radius += step
-    now = standing(problem, move_to)
+        whole |= none and feasible
     return SelectionTargets(
-        now.move_to, notes={"radius": float(min(radius, last)), "programmes": solved}
+        made.move_to, notes={"radius": float(min(radius, last)), "programmes": solved}
     )
 
 
-def find_target_nodes(
-    problem: PlacementProblem, objects: Ints, radius: float
-) -> tuple[Ints, Int32]:
-    """Return the (object, node) pairs within the object's radius: R(i, r), (9), (10), (12)."""
-    everywhere = Nearest(problem.distance, np.arange(problem.nodes, dtype=np.int32))
-    sources, which = np.unique(problem.sender[objects], return_inverse=True)
-    within = everywhere.within(sources, radius)
-    sizes = np.array([len(nodes) for nodes in within], dtype=np.int64)
-    found = np.repeat(objects, sizes[which])
-    target = np.concatenate([np.empty(0, np.int32), *(within[source] for source in which)])
-    ok = problem.clear(found, target) & (problem.room[target] >= 0)
-    return found[ok], target[ok].astype(np.int32)
-
-
 def merge_objects(
-    problem: PlacementProblem, objects: Ints, found: Ints, target: Int32, divide: bool
+    problem: PlacementProblem, everywhere: Nearest, objects: Ints, radius: float, divide: bool
 ) -> list[Ints]:
-    """Return the selected objects by group of hot nodes that could want the same target: S'_k."""
+    """Return groups S'_k of objects with overlapping search regions (line 3); one if not `divide`.
+
+    A region R(i, r) holds the nodes within `radius`, and the node that the object leaves.
+    """
     if not divide:
         return [objects]
-    sources = problem.sender[found]
-    label, _ = components(sources, target, problem.nodes, problem.nodes)
-    group = label[problem.sender[objects]]
+    senders, which = np.unique(problem.sender[objects], return_inverse=True)
+    regions = everywhere.within(senders, radius)
+    owner = np.repeat(np.arange(len(senders)), [len(region) for region in regions])
+    label, _ = components(
+        np.concatenate([owner, which]),
+        np.concatenate([*regions, problem.source[objects]]),
+        len(senders),
+        problem.nodes,
+    )
+    group = label[which]
     order = np.argsort(group, kind="stable")
-    cuts = np.flatnonzero(np.diff(group[order])) + 1
-    return np.split(objects[order], cuts) if len(objects) else []
+    return np.split(objects[order], np.flatnonzero(np.diff(group[order])) + 1)
+
+
+def find_target_nodes(
+    problem: PlacementProblem, everywhere: Nearest, objects: Ints, radius: float
+) -> tuple[Ints, Int32]:
+    """Return the (object, node) pairs that (10) and (12) leave to a group (line 5)."""
+    senders, which = np.unique(problem.sender[objects], return_inverse=True)
+    regions = everywhere.within(senders, radius)
+    sizes = np.array([len(region) for region in regions], dtype=np.int64)
+    found = np.repeat(objects, sizes[which])
+    target = np.concatenate([regions[one] for one in which])
+    ok = problem.clear(found, target)
+    return found[ok], target[ok].astype(np.int32)
 
 
 def solve_lp(
@@ -121,32 +179,69 @@ def solve_lp(
     objects: Ints,
     found: Ints,
     target: Int32,
-    used: Float64,
+    room: Float64,
     relax: bool,
     timer: Timer,
 ) -> Float64 | None:
-    """Return [pairs] the X of (7) to (12), or whole numbers (13); None if infeasible."""
+    """Return [pairs] the X of (7) to (12), or whole numbers (13); None if infeasible (line 6).
+
+    `room` is [N, D], see `Movements.room`.
+    """
     if len(np.unique(found)) < len(objects):
         return None
     position = np.full(len(problem), -1, dtype=np.int64)
     position[objects] = np.arange(len(objects))
-    cost = between(problem.distance, problem.sender[found], target)
-    nodes = np.unique(target)
     model = assignment_model(
-        problem, objects, position[found], target, cost, (problem.rooms - used)[nodes]
+        problem,
+        objects,
+        position[found],
+        target,
+        between(problem.distance, problem.sender[found], target),
+        room[np.unique(target)],
     )
     model.integer = not relax
-    result = solve(model, seconds=timer.left())
-    return result.x
+    return solve(model, seconds=timer.left()).x
 
 
 def round_by_score(
-    problem: PlacementProblem, found: Ints, target: Int32, x: Float64, move_to: Int32, used: Float64
+    problem: PlacementProblem, found: Ints, target: Int32, x: Float64, made: Movements
 ) -> None:
-    """Run lines 8 to 13: each object to the highest-scored target that fits; in place."""
-    positive = np.flatnonzero(x > 1e-9)
+    """Move each object to the target of highest score that C1 and C2 allow (lines 8 to 13)."""
+    positive = np.flatnonzero(x > POSITIVE)
     order = positive[np.lexsort((target[positive], -x[positive], found[positive]))]
-    in_score_order(found[order], target[order].astype(np.int64), problem.layout(), move_to, used)
+    _move(
+        found[order],
+        target[order].astype(np.int64),
+        problem.layout(),
+        made.move_to,
+        made.used,
+        made.come,
+        made.waiting,
+    )
+
+
+@njit
+def _move(
+    found: Ints,
+    target: Ints,
+    layout: ProblemArrays,
+    move_to: Int32,
+    used: Float64,
+    come: Float64,
+    waiting: Ints,
+) -> None:
+    for at in range(len(found)):
+        i, j = found[at], target[at]
+        if move_to[i] < 0 and fits(i, j, -1, layout, used) and apart(i, j, layout, move_to):
+            move_to[i] = j
+            source = layout.source[i]
+            waiting[source] -= 1
+            for d in range(used.shape[1]):
+                used[j, d] += layout.loads[i, d]
+                come[j, d] += layout.loads[i, d]
+                used[source, d] -= layout.loads[i, d]
+                if waiting[source] == 0:  # without what rounding leaves of a difference
+                    used[source, d] = come[source, d]
 
 
 def _rack_radius(problem: PlacementProblem) -> float:

@@ -9,7 +9,7 @@ nowhere stays, and the node's next ones are tried.
 variance", with "eight parameters to tune", at most 10K migrations and 30 minutes. The paper names
 two of the eight. The other six are ours and tuned by random search on instances that no campaign
 uses (docs/ursa.md), for what favours SA most: the least cost at which it leaves no node hot and
-loads that deviate no more than after ALP.
+loads that deviate no more than after ALP-fast.
 """
 
 from __future__ import annotations

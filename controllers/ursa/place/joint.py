@@ -2,8 +2,8 @@
 
 **Joint** is the paper's last future work: "When using the greedy highest-load-first strategy, we
 may pick a very hot object that can only be migrated to a cold node far away, whereas we could pick
-several relatively less hot objects incurring lower migration cost." It begins with ALP's plan for
-the greedy selection. The joint relaxation's prices name the moves worth a thought, and integer
+several relatively less hot objects incurring lower migration cost." It begins with ALP-fast's plan
+for the greedy selection. The joint relaxation's prices name the moves worth a thought, and integer
 programmes over groups of nodes that compete for the same room choose among them: first among
 objects of hot nodes, then also among objects that make room on a near node by leaving it.
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from controllers.ursa.instance import UNPLACED, Float64, Instance, Int32, Moves, Timer, between
 from controllers.ursa.methods import MethodRequest
-from controllers.ursa.place.alp import alp
+from controllers.ursa.place.alp_fast import alp_fast
 from controllers.ursa.place.bounds import (
     Cover,
     Joint,
@@ -61,7 +61,7 @@ def joint(instance: Instance, state: PlanState, request: MethodRequest) -> Resul
     highest-load-first, the cost of the best choice found of objects that leave hot nodes, a bound
     on any such choice (`SearchResult.hot_only_bound`), and the savings against highest-load-first.
     """
-    begin = greedy_moves(instance, state, request)
+    begin = fast_moves(instance, state, request)
     if begin is None:
         return _without_misfits(instance, state, request), None, {}
     found = search(instance, state, begin, request)
@@ -129,8 +129,8 @@ def search(
     return SearchResult(hot_only, hot_only_bound, best, market, joint, cover, whole)
 
 
-def greedy_moves(instance: Instance, state: PlanState, request: MethodRequest) -> Moves | None:
-    """Return ALP's moves for highest-load-first; None if these leave a node hot.
+def fast_moves(instance: Instance, state: PlanState, request: MethodRequest) -> Moves | None:
+    """Return ALP-fast's moves for highest-load-first; None if these leave a node hot.
 
     Objects that fit nowhere are passed over, and the selection is repeated without them.
     """
@@ -143,7 +143,7 @@ def _without_misfits(instance: Instance, state: PlanState, request: MethodReques
     for _ in range(RESELECTIONS):
         selection = highest_load_first(instance, state, stay)
         problem = assignment_problem(instance, state, selection, request.max_move_cost)
-        placed = alp(problem, request.timer).move_to
+        placed = alp_fast(problem, request.timer).move_to
         number = object_id(instance, selection.partition, selection.replica)
         misfits = number[placed == UNPLACED]
         if not len(misfits):
@@ -296,7 +296,7 @@ def opt(instance: Instance, state: PlanState, request: MethodRequest) -> Result:
 def _larger(
     instance: Instance, state: PlanState, request: MethodRequest, ground: MoveStart
 ) -> Result:
-    begin = greedy_moves(instance, state, request)
+    begin = fast_moves(instance, state, request)
     if begin is None:
         return _without_misfits(instance, state, request), None, {"optimal": False}
     found = search(instance, state, begin, request)

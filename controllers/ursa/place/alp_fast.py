@@ -1,14 +1,14 @@
-"""ALP, the two-phase ILP and greedy: placers of a given selection.
+"""ALP-fast, the two-phase ILP and nearest-first: placers of a given selection.
 
-**ALP** is the approximate linear programme of section 3.2, faster and closer to the optimum. Kept
-from the paper: phase 1's selection, the relaxation of (7) to (13), score-ordered rounding and the
-division into groups that do not touch. Changed: nothing is solved for objects if their nearest node
-has room for all that want it; targets are generated until the relaxation over all nodes is proven
-optimal; exchanges and integer programmes over small groups win back the loss of rounding.
+**ALP-fast** is Hotbed's variant of ALP (Algorithm 1, `algorithm1`): faster and closer to the
+optimum. Kept from the paper: the relaxation of (7) to (13), score-ordered rounding and the division
+into groups that do not touch. Changed: nothing is solved for objects if their nearest node has room
+for all that want it; targets are generated until the relaxation over all nodes is proven optimal;
+exchanges and integer programmes over small groups win back the loss of rounding.
 
 **ILP** solves (7) to (13) to the optimum over all target nodes. The paper stops at the first radius
 with a feasible solution. Here each object's radius is proven to suffice: beyond it, reduced costs
-are larger than what ALP's placement loses against the relaxation.
+are larger than what ALP-fast's placement loses against the relaxation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from controllers.ursa.place.rounding import (
 )
 
 
-def alp(problem: PlacementProblem, timer: Timer) -> SelectionTargets:
+def alp_fast(problem: PlacementProblem, timer: Timer) -> SelectionTargets:
     """Place each selected object; a placer, see `controllers.ursa.methods`.
 
     `lower_bound` is certified: the relaxation's value, raised by what the integer programmes prove
@@ -164,7 +164,7 @@ def ilp(problem: PlacementProblem, timer: Timer, *, give_up: bool = True) -> Sel
     )
 
 
-def greedy(problem: PlacementProblem, timer: Timer) -> SelectionTargets:
+def nearest(problem: PlacementProblem, timer: Timer) -> SelectionTargets:
     """Place each object on its nearest node with room; a placer without a bound."""
     del timer
     move_to = np.full(len(problem), UNPLACED, np.int32)

@@ -1,0 +1,1 @@
+"""The paper's baseline HtoC on a running store."""
