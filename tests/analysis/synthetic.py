@@ -42,6 +42,7 @@ def write_run(
     pressures: Mapping[str, float] | None = None,
     ground: str = "local",
     with_samples: bool = True,
+    calibration: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one attempt's folder and return it. `throughput` is in MB/s."""
     defaults = {
@@ -78,6 +79,7 @@ def write_run(
         full,
         summary,
         ground=ground,
+        calibration=calibration,
         versions={"ceph": "16.2.15"},
         signal="io_pressure",
         attempt=attempt,
@@ -85,7 +87,7 @@ def write_run(
         time_scale=1 / 6,
         status=status,
         ended_at="2026-01-01T00:00:30Z",
-        osd_count=full.get("osds") or 8,
+        osd_count=full.get("osds") or (calibration or {}).get("count", 8),
     )
     if with_samples:
         _samples(throughput, block).to_parquet(folder / "samples.parquet")

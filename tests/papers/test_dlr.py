@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.core.claims import evaluate
+from analysis.core.claims import Evidence, evaluate
 from analysis.core.load import load_campaign, table
 from analysis.core.report import build
 from analysis.papers.dlr.claims import CLAIMS, STATED
-from analysis.papers.dlr.runs import STANDARD, select
+from analysis.papers.dlr.runs import STANDARD, select, tabulate
 from analysis.papers.dlr.scale import (
     AXES,
     HOT,
@@ -103,6 +103,112 @@ def test_inert_cells_support_no_claim(tmp_path: Path) -> None:
     result = JudgedCampaign(tmp_path / "dlr-quick")["dlr-reweight-throughput"]
     assert result.effect == "not run"
     assert "all 3 cells of the baseline were inert" in str(result.note)
+
+
+def shape_of(positioning_s: float, count: int) -> dict[str, Any]:
+    disk = {"positioning": positioning_s, "bandwidth": 100e6}
+    return {"count": count, "groups": {"admin": {"disk": None}, "osd": {"disk": disk}}}
+
+
+def write_shapes(folder: Path, gains: dict[tuple[float, int], float], ground: str) -> Path:
+    """Write two blocks of dlr-shapes on each shape, given DLR's gain by positioning and OSDs."""
+    campaign = folder / "dlr-shapes-x"
+    for number, ((positioning_s, count), gain) in enumerate(gains.items()):
+        for block in range(2):
+            for controller, factor in (("default", 1.0), ("dlr", 1 + gain + 0.02 * block)):
+                cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+                # Every shape is a campaign of its own; here, blocks tell them apart.
+                shape = shape_of(positioning_s, count)
+                write_run(
+                    campaign,
+                    cell,
+                    10 * number + block,
+                    100.0 * factor,
+                    ground=ground,
+                    with_samples=False,
+                    calibration=shape,
+                )
+    return campaign
+
+
+SIX = dict.fromkeys(itertools.product((0.0176, 0.0117, 0.0068), (6, 8)), 0.44)
+
+
+@pytest.mark.parametrize(
+    ("gains", "ground", "size"),
+    [
+        (SIX, "local", "within tolerance"),
+        (SIX, "sim", "not comparable"),
+        # Two disks, one number of OSDs, and a shape without the effect.
+        ({shape: gain for shape, gain in SIX.items() if shape[0] > 0.01}, "local", None),
+        ({shape: gain for shape, gain in SIX.items() if shape[1] == 8}, "local", None),
+        (SIX | {(0.0176, 8): -0.05}, "local", "not comparable"),
+    ],
+)
+def test_a_size_counts_on_local_where_it_holds_on_three_shapes_and_two_counts(
+    tmp_path: Path, gains: dict[tuple[float, int], float], ground: str, size: str | None
+) -> None:
+    result = JudgedCampaign(write_shapes(tmp_path, gains, ground))[
+        "dlr-heterogeneity-seq-throughput"
+    ]
+    if size is None:
+        assert result.effect == "not run"
+        return
+    assert (result.size, result.n) == (size, 12)
+    assert result.measured is not None and result.measured > 0
+
+
+def test_an_ssd_is_no_shape(tmp_path: Path) -> None:
+    pooled, apart = (
+        JudgedCampaign(write_shapes(tmp_path / name, gains, "local"))[
+            "dlr-heterogeneity-seq-throughput"
+        ].measured
+        for name, gains in (("a", SIX), ("b", SIX | {(0.00005, 8): -0.1}))
+    )
+    assert pooled == apart
+
+
+def test_reweight_is_compared_on_filestore_where_it_ran(tmp_path: Path) -> None:
+    """There it sees fio's files, as in the paper (section V-B); a store is never pooled."""
+    speeds = {"default": 100.0, "dlr": 120.0, "reweight": 90.0}
+    stores = {None: speeds, "filestore": speeds | {"reweight": 60.0}}
+    for store, speed in stores.items():
+        campaign = tmp_path / f"dlr-{store}"
+        for block, (controller, value) in itertools.product(range(3), speed.items()):
+            for scenario in ("heterogeneity", "interference"):
+                cell = {"op": "seq", "scenario": scenario, "controller": controller}
+                found = {} if store is None else {"objectstore": store}
+                value_of = value + 0.1 * block * (controller == "dlr")
+                write_run(campaign, cell, block, value_of, with_samples=False, calibration=found)
+    runs = [run for store in stores for run in load_campaign(tmp_path / f"dlr-{store}").runs]
+    evidence = Evidence(tabulate(runs), runs)
+    by_id = {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
+    beaten = by_id["dlr-beats-reweight-heterogeneity-seq"]
+    assert beaten.measured == pytest.approx(1.0, abs=0.01)
+    assert by_id["dlr-reweight-throughput"].measured == pytest.approx(1.0, abs=0.01)
+    assert by_id["dlr-heterogeneity-seq-throughput"].measured == pytest.approx(0.2, abs=0.01)
+
+
+def test_the_statements_of_section_5_d_are_claims(tmp_path: Path) -> None:
+    """Reweight is much worse than default Ceph; DLR gains less than under heterogeneity."""
+    speeds = {
+        "heterogeneity": {"default": 80.0, "dlr": 120.0},
+        "interference": {"default": 100.0, "dlr": 110.0, "reweight": 70.0},
+    }
+    for block, scenario in itertools.product(range(4), speeds):
+        for controller, speed in speeds[scenario].items():
+            cell = {"op": "seq", "scenario": scenario, "controller": controller}
+            write_run(tmp_path / "dlr-full", cell, block, speed + 0.2 * block * (speed > 75))
+    results = JudgedCampaign(tmp_path / "dlr-full")
+    assert results["reweight-worse-seq-throughput"].measured == pytest.approx(-0.3, abs=0.02)
+    assert results["dlr-gains-less-interference-seq"].measured == pytest.approx(1.1 / 1.5, abs=0.02)
+    assert results["interference-hurts-less-seq"].measured == pytest.approx(1.25, abs=0.02)
+    for name in (
+        *("reweight-worse-seq-throughput", "reweight-worse-seq-latency"),
+        *("dlr-gains-less-interference-seq", "interference-hurts-less-seq"),
+    ):
+        assert results[name].effect == "confirmed", name
+        assert results[name].stated
 
 
 def test_a_shortened_cell_does_not_get_into_another_figure(tmp_path: Path) -> None:

@@ -11,17 +11,31 @@ time. A block's mean over settings also varies less than a single setting.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+from statistics import fmean
 
 import pandas as pd
 
-from analysis.core.claims import RANK, Claim, Compute, Evidence, Measured, NotRun, declared
-from analysis.core.evidence import Pair, Rows, average, extreme, result, values_of
+from analysis.core.claims import (
+    NOTE_SEPARATOR,
+    RANK,
+    Claim,
+    Compute,
+    Evidence,
+    Measured,
+    NotRun,
+    declared,
+    unreachable,
+)
+from analysis.core.evidence import Pair, Rows, average, extreme, pairs, result, values_of
 from analysis.core.load import SIM
-from analysis.core.stats import correlation, fraction
-from analysis.papers.dlr.runs import BLOCKS, OPS, metric_of, select, sweep
+from analysis.core.pooling import random_effects
+from analysis.core.stats import Estimate, correlation, fraction
+from analysis.papers.dlr.runs import BLOCKS, BOUNDARY, OPS, metric_of, select, sweep
 from schemas.claim import SHARE
 
 Cells = Mapping[str, object]
@@ -89,25 +103,118 @@ def _degradation(scenario: Cells, what: str) -> Compute:
     return extreme(options, "largest")
 
 
+def _on_papers_store(compute: Callable[[Cells], Compute]) -> Compute:
+    """Compute on FileStore, the paper's store, where reweight-by-utilization sees fio's files; on
+    BlueStore if none ran there. The note names the store."""
+
+    def first(evidence: Evidence) -> Measured | NotRun:
+        found: Measured | NotRun = NotRun("")
+        for store, name in (("filestore", "FileStore"), ("bluestore", "BlueStore")):
+            found = compute({"objectstore": store})(evidence)
+            if isinstance(found, Measured):
+                note = NOTE_SEPARATOR.join(filter(None, (found.note, f"on {name}")))
+                return replace(found, note=note)
+        return found
+
+    return first
+
+
 def _against_reweight(what: str) -> Compute:
     """Compute T_dlr/T_reweight - 1, or L_reweight/L_dlr - 1. The paper's 96 % exceeds any possible
     1 - ratio of its 41 %, so the paper must mean this quotient."""
     function = (lambda r: r - 1) if what == "throughput" else (lambda r: 1 / r - 1)
-    options = [
-        (
-            f"{op}, {scenario['scenario']}",
-            _ratio(
-                op,
-                what,
-                with_controller(scenario, "dlr"),
-                with_controller(scenario, "reweight"),
-                function,
-            ),
-        )
-        for scenario in (HETEROGENEITY, INTERFERENCE)
-        for op in OPS
-    ]
-    return extreme(options, "largest")
+
+    def on(store: Cells) -> Compute:
+        options = [
+            (
+                f"{op}, {scenario['scenario']}",
+                _ratio(
+                    op,
+                    what,
+                    with_controller({**scenario, **store}, "dlr"),
+                    with_controller({**scenario, **store}, "reweight"),
+                    function,
+                ),
+            )
+            for scenario in (HETEROGENEITY, INTERFERENCE)
+            for op in OPS
+        ]
+        return extreme(options, "largest")
+
+    return _on_papers_store(on)
+
+
+def _gain_on_papers_store(
+    scenario: Cells, op: str, what: str, controller: str, against: str
+) -> Compute:
+    """Compute a gain (see `_gain`) on the paper's store, see `_on_papers_store`."""
+    return _on_papers_store(
+        lambda store: _gain({**scenario, **store}, op, what, controller, against)
+    )
+
+
+SHAPES_NEEDED, COUNTS_NEEDED = 3, 2
+"""Disk shapes and numbers of OSDs on which a size must hold to count on the local site."""
+
+
+def _over_shapes(op: str, what: str) -> Compute:
+    """Compute DLR's gain under heterogeneity, pooled by random effects over the shapes of
+    `dlr-shapes`, if there are enough of them; else on the calibrated disk. The pooled size counts
+    if the gain is positive on every shape."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        calibrated = _gain(HETEROGENEITY, op, what)
+        found = calibrated(evidence)
+        logs = shape_logs(evidence.table, op, what)
+        disks, counts = ({shape[place] for shape in logs} for place in (0, 1))
+        if len(disks) < SHAPES_NEEDED or len(counts) < COUNTS_NEEDED:
+            return found
+        pooled = random_effects(list(logs.values()))
+        means = [fmean(values) for values in logs.values()]
+
+        def limits(confidence: float) -> tuple[float, float]:
+            low, high = pooled.interval(confidence)
+            return math.exp(low), math.exp(high)
+
+        n = sum(len(values) for values in logs.values())
+        ratios = tuple(math.exp(mean) for mean in means)
+        gains = Estimate(math.exp(pooled.mean), *limits(0.95), n=n, runs=ratios, limits=limits)
+        assert calibrated.function is not None
+        one = gains.map(calibrated.function)
+        rows = evidence.table[evidence.table["disk"] != ""]
+        least, most = min(one.runs), max(one.runs)
+        note = f"pooled over {len(logs)} shapes, with means of {least:+.0%} to {most:+.0%}"
+        if isinstance(found, Measured):
+            note += f"; on the calibrated disk {found.estimate.value:+.0%}"
+        measured = result(one, rows, "", note)
+        assert isinstance(measured, Measured)
+        return replace(measured, portable=least > 0)
+
+    return compute
+
+
+def shape_logs(table: pd.DataFrame, op: str, what: str) -> dict[tuple[str, int], list[float]]:
+    """Return the logarithms of T_dlr/T_default, or of L_dlr/L_default, of each block under
+    heterogeneity, by disk and number of OSDs, without boundaries."""
+    if "disk" not in table.columns:
+        return {}
+    rows = table[(table["disk"] != "") & ~table["disk"].str.startswith(BOUNDARY)]
+    logs = {}
+    for disk, osds in sorted(set(zip(rows["disk"], rows["osds"], strict=True))):
+        both = block_ratios(table, op, what, {"disk": disk, "osds": osds})
+        if both:
+            logs[str(disk), int(osds)] = [math.log(ratio) for ratio in both]
+    return logs
+
+
+def block_ratios(table: pd.DataFrame, op: str, what: str, cells: Cells) -> list[float]:
+    """Return DLR over default Ceph under heterogeneity, block by block."""
+    dlr, default = (
+        select(table, op=op, **with_controller({**HETEROGENEITY, **cells}, controller))
+        for controller in ("dlr", "default")
+    )
+    both = pairs(dlr, default, metric_of(op, what), BLOCKS)
+    return [float(ratio) for ratio in both["treated"] / both["baseline"] if ratio > 0]
 
 
 FAR_LESS = 0.1
@@ -153,21 +260,21 @@ def _gain_claims(scenario: Cells, figure: str, *numbers: tuple[str, str, float])
             f"{figure}{'b' if latency else 'a'}",
             f"DLR {'lowers' if latency else 'raises'} {reading} read {noun} under {name} against "
             "default Ceph",
-            _gain(scenario, op, what),
+            _over_shapes(op, what) if scenario is HETEROGENEITY else _gain(scenario, op, what),
             value=value,
             family=f"dlr-{name}",
             depends_on=(f"dlr-{name}-{op}-throughput",) if latency else (),
         )
 
 
-def _load_hurts(scenario: str, column: str) -> Compute:
+def _load_hurts(scenario: str, column: str, op: str = "seq") -> Compute:
     """Compute the rank correlation of a run's pressure (mean or spread over nodes) with its
     throughput, relative to its block's mean: differences between blocks are not caused by load."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = evidence.table
         rows = rows[(rows["scenario"] == scenario) & (rows["controller"] == "default")]
-        rows = rows[(rows["op"] == "seq")].dropna(subset=[column, "throughput_mb_s"])
+        rows = rows[(rows["op"] == op)].dropna(subset=[column, "throughput_mb_s"])
         if len(rows) < 4:
             return NotRun(f"fewer than four runs of scenario {scenario}")
         blocks = rows.groupby("block")["throughput_mb_s"]
@@ -180,16 +287,29 @@ def _load_hurts(scenario: str, column: str) -> Compute:
     return compute
 
 
-def _threshold(best: bool) -> Rows:
-    """Select DLR's runs with theta_i = 0.2, or those with another value (figure 5)."""
+def _threshold(theta: str, *, chosen: bool) -> Rows:
+    """Select DLR's runs of figure 5 with the paper's thresholds, or those with another `theta`. The
+    runs with theta_i = 0.2 have the paper's value of all three."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
-        varied = table["variant"].str.contains("theta_i", na=False)
-        found = table[(table["controller"] == "dlr") & varied]
-        chosen = found["variant"].str.contains(r'"theta_i": 0\.2\b', regex=True)
-        return found[chosen if best else ~chosen]
+        found = table[(table["controller"] == "dlr") & table["variant"].notna()]
+        given = found["variant"].map(json.loads)
+        papers = given.map(lambda one: one == {"theta_i": 0.2})
+        return found[papers if chosen else given.map(lambda one: list(one) == [theta]) & ~papers]
 
     return rows
+
+
+def _best(theta: str) -> Pair:
+    """Compare DLR with the paper's thresholds with the mean of other values of `theta`."""
+    return Pair(
+        _threshold(theta, chosen=True),
+        _threshold(theta, chosen=False),
+        "throughput_mb_s",
+        f"no block has the paper's thresholds and another {theta}",
+        keys=BLOCKS,
+        function=lambda r: r - 1,
+    )
 
 
 def _overhead(evidence: Evidence) -> Measured | NotRun:
@@ -210,22 +330,75 @@ def _overhead(evidence: Evidence) -> Measured | NotRun:
     return result(average(share.to_frame("share"), "share", of=fraction), rows, absent, note)
 
 
-def _every_size(evidence: Evidence) -> Measured | NotRun:
-    """Compute DLR's smallest gain over default, in sequential reads by object size (figure 10)."""
-    rows = evidence.table
-    rows = sweep(rows[(rows["op"] == "seq") & (rows["scenario"] == "heterogeneity")], "object_size")
-    sizes = values_of(rows, "object_size")
-    if len(sizes) < 3:
-        return NotRun("fewer than three object sizes")
-    fixed = {**HETEROGENEITY, "duration_s": rows["duration_s"].iloc[0]}
-    options = [
-        (
-            f"{int(size) // 1024} KiB objects",
-            _gain({**fixed, "object_size": size}, "seq", "throughput"),
+def _every(
+    column: str,
+    name: Callable[[int], str],
+    op: str = "seq",
+    scenario: Cells = HETEROGENEITY,
+    against: str = "default",
+) -> Compute:
+    """Compute DLR's smallest gain in throughput over the values of `column`, such as figure 10's
+    object sizes."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        rows = evidence.table
+        rows = rows[(rows["op"] == op) & (rows["scenario"] == scenario["scenario"])]
+        rows = sweep(rows, column)
+        values = values_of(rows, column)
+        if len(values) < 3:
+            return NotRun(f"fewer than three values of {column}")
+        fixed = {**scenario, "duration_s": rows["duration_s"].iloc[0]}
+        options = [
+            (name(int(one)), _gain({**fixed, column: one}, op, "throughput", "dlr", against))
+            for one in values
+        ]
+        return extreme(options, "least")(evidence)
+
+    return compute
+
+
+def _size_text(size: int) -> str:
+    return f"{size // 1024} KiB objects"
+
+
+def _by_size(small: int, large: int, what: str) -> Pair:
+    """Compare default Ceph's sequential reads of `small` and `large` objects under heterogeneity
+    (figure 10)."""
+
+    def rows_of(size: int) -> Rows:
+        def rows(table: pd.DataFrame) -> pd.DataFrame:
+            hot = (table["op"] == "seq") & (table["scenario"] == "heterogeneity")
+            swept = sweep(table[hot], "object_size")
+            if swept.empty:
+                return swept
+            fixed = {"duration_s": swept["duration_s"].iloc[0], "object_size": size}
+            return select(swept, controller="default", **fixed)
+
+        return rows
+
+    return Pair(
+        rows_of(small),
+        rows_of(large),
+        metric_of("seq", what),
+        f"no block reads objects of {small // 1024} and {large // 1024} KiB",
+        keys=BLOCKS,
+    )
+
+
+def _gains(scenario: Cells, op: str) -> Rows:
+    """Select the blocks of a scenario, with DLR's throughput over default Ceph's as ``gain``."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        dlr, default = (
+            select(table, op=op, **with_controller(scenario, controller))
+            for controller in ("dlr", "default")
         )
-        for size in sizes
-    ]
-    return extreme(options, "least")(evidence)
+        both = pairs(dlr, default, metric_of(op, "throughput"), BLOCKS)
+        gain = (both["treated"] / both["baseline"]).rename("gain").reset_index()
+        scale = dlr["time_scale"].iloc[0] if len(dlr) else 1.0
+        return gain.assign(time_scale=scale)
+
+    return rows
 
 
 _READS = tuple(
@@ -322,15 +495,20 @@ SHAPES: tuple[Claim, ...] = (
         "threshold-0.2-best",
         "5",
         "theta_i = 0.2 gives better throughput than other settings",
-        Pair(
-            _threshold(best=True),
-            _threshold(best=False),
-            "throughput_mb_s",
-            "no block has theta_i = 0.2 and another value",
-            keys=BLOCKS,
-            function=lambda r: r - 1,
-        ),
+        _best("theta_i"),
         baseline="other-theta",
+    ),
+    *(
+        _claim(
+            f"{name}-best",
+            "5",
+            f"{theta} = {value} gives better throughput than other settings (the paper chooses it "
+            "by figure 3, and states no comparison)",
+            _best(theta),
+            baseline="other-theta",
+            stated=False,
+        )
+        for name, theta, value in (("theta-h-50", "theta_h", 50), ("theta-l-20", "theta_l", 20))
     ),
     _claim(
         "write-small-gain",
@@ -342,7 +520,7 @@ SHAPES: tuple[Claim, ...] = (
         "every-object-size",
         "10",
         "DLR beats default Ceph in sequential reads at every object size",
-        _every_size,
+        _every("object_size", _size_text),
     ),
     _claim(
         "overhead",
@@ -357,6 +535,244 @@ SHAPES: tuple[Claim, ...] = (
     ),
 )
 """Statements of the paper without a number."""
+
+_READING = {"seq": "sequential read", "rand": "random read", "write": "write"}
+MUCH = 0.1
+"""Gain from which an improvement is much (section V-C: reweight does not show much)."""
+
+SENTENCES: tuple[Claim, ...] = (
+    # Sections III-A and III-B, figure 1: every mode of the benchmark suffers.
+    *(
+        _claim(
+            f"loss-{scenario['scenario']}-{op}",
+            panel,
+            f"{str(scenario['scenario']).capitalize()} lowers {_READING[op]} throughput",
+            _ratio(
+                op,
+                "throughput",
+                with_controller(scenario, "default"),
+                CALM,
+                lambda r: 1 - r,
+            ),
+            unit="relative loss",
+            baseline="no-disturbance",
+            family=f"{scenario['scenario']}-modes",
+        )
+        for scenario, panel in ((HETEROGENEITY, "1a"), (INTERFERENCE, "1c"))
+        for op in OPS
+    ),
+    # Section IV-B: "similar results for other Rados benchmarks".
+    *(
+        _claim(
+            f"mean-pressure-hurts-{op}",
+            f"3-{op}",
+            f"{_READING[op].capitalize()} throughput falls as the OSD nodes' mean %iowait rises",
+            _load_hurts("mix", "pressure_mean", op),
+            unit=RANK,
+            baseline=None,
+            larger=False,
+            family="mean-pressure-others",
+        )
+        for op in ("rand", "write")
+    ),
+    # Section V-C.
+    *(
+        _claim(
+            f"dlr-beats-reweight-{scenario['scenario']}-{op}",
+            panel,
+            f"DLR outperforms reweight-by-utilization in {_READING[op]}s under "
+            f"{scenario['scenario']}",
+            _gain_on_papers_store(scenario, op, "throughput", "dlr", "reweight"),
+            baseline="reweight",
+            family=f"dlr-beats-reweight-{scenario['scenario']}",
+        )
+        for scenario, panel, ops in (
+            (HETEROGENEITY, "6a", OPS),
+            (INTERFERENCE, "8a", ("seq", "rand")),
+        )
+        for op in ops
+    ),
+    *(
+        _claim(
+            f"reweight-not-much-{op}",
+            "6a",
+            f"reweight-by-utilization does not improve {_READING[op]}s much under heterogeneity "
+            f"(read as less than {MUCH:.0%})",
+            _gain_on_papers_store(HETEROGENEITY, op, "throughput", "reweight", "default"),
+            no_effect=MUCH,
+            larger=False,
+            family="reweight-not-much",
+        )
+        for op in ("seq", "rand")
+    ),
+    _claim(
+        "write-little-affected",
+        "6a",
+        "Primary affinity does not have much impact on writes (read as less than 10 %)",
+        _ratio(
+            "write",
+            "throughput",
+            with_controller(HETEROGENEITY, "dlr"),
+            with_controller(HETEROGENEITY, "default"),
+            lambda r: r,
+        ),
+        value=1.0,
+        unit="ratio",
+        no_effect=1.0,
+        rule="within",
+        tolerance=0.1,
+    ),
+    # Section V-D.
+    *(
+        _claim(
+            f"interference-hurts-less-{op}",
+            "1c",
+            f"Interference degrades {_READING[op]}s less than heterogeneity does",
+            _ratio(
+                op,
+                "throughput",
+                with_controller(INTERFERENCE, "default"),
+                with_controller(HETEROGENEITY, "default"),
+                lambda r: r,
+            ),
+            unit="ratio",
+            no_effect=1.0,
+            family="interference-hurts-less",
+        )
+        for op in ("seq", "rand")
+    ),
+    *(
+        _claim(
+            f"dlr-gains-less-interference-{op}",
+            "8a",
+            f"DLR's gain over default Ceph in {_READING[op]}s is smaller under interference than "
+            "under heterogeneity",
+            Pair(
+                _gains(INTERFERENCE, op),
+                _gains(HETEROGENEITY, op),
+                "gain",
+                "no block has DLR and default Ceph in both scenarios",
+                keys=BLOCKS,
+            ),
+            unit="ratio",
+            no_effect=1.0,
+            larger=False,
+            family="dlr-gains-less-interference",
+        )
+        for op in ("seq", "rand")
+    ),
+    *(
+        _claim(
+            f"reweight-worse-{op}-{what}",
+            f"8{'b' if what == 'latency' else 'a'}",
+            "reweight-by-utilization is much worse than default Ceph under interference: "
+            f"{_READING[op]} {what}",
+            _gain_on_papers_store(INTERFERENCE, op, what, "reweight", "default"),
+            larger=False,
+            family="reweight-worse",
+        )
+        for op in ("seq", "rand")
+        for what in ("throughput", "latency")
+    ),
+    # Section V-E, figure 10.
+    *(
+        _claim(
+            name,
+            figure,
+            statement,
+            compute,
+            baseline=baseline,
+            family="figure-10",
+        )
+        for name, figure, statement, compute, baseline in (
+            (
+                "every-object-size-interference",
+                "10",
+                "DLR beats default Ceph in sequential reads at every object size, interference",
+                _every("object_size", _size_text, scenario=INTERFERENCE),
+                "default",
+            ),
+            *(
+                (
+                    f"every-object-size-reweight-{scenario['scenario']}",
+                    "10",
+                    "DLR beats reweight-by-utilization in sequential reads at every object size "
+                    f"under {scenario['scenario']}",
+                    _every("object_size", _size_text, scenario=scenario, against="reweight"),
+                    "reweight",
+                )
+                for scenario in (HETEROGENEITY, INTERFERENCE)
+            ),
+            *(
+                (
+                    f"every-object-size-{op}",
+                    f"10-{op}",
+                    f"DLR beats default Ceph in {_READING[op]}s at every object size",
+                    _every("object_size", _size_text, op),
+                    "default",
+                )
+                for op in ("rand", "write")
+            ),
+            (
+                "every-thread-count",
+                "10-threads",
+                "DLR beats default Ceph in sequential reads with every number of operations in "
+                "flight",
+                _every("concurrency", lambda depth: f"{depth} in flight"),
+                "default",
+            ),
+        )
+    ),
+    _claim(
+        "small-objects-slow",
+        "10",
+        "Throughput is low for small objects (256 KiB against 4 MiB)",
+        _by_size(2**18, 2**22, "throughput"),
+        unit="ratio",
+        baseline="4MiB",
+        no_effect=1.0,
+        larger=False,
+    ),
+    _claim(
+        "large-objects-drop",
+        "10",
+        "Throughput drops for large objects (16 MiB against 4 MiB)",
+        _by_size(2**24, 2**22, "throughput"),
+        unit="ratio",
+        baseline="4MiB",
+        no_effect=1.0,
+        larger=False,
+    ),
+    _claim(
+        "large-objects-latency",
+        "10",
+        "Latency increases drastically for large objects (16 MiB against 4 MiB; more than in "
+        "proportion to their size)",
+        _by_size(2**24, 2**22, "latency"),
+        unit="ratio",
+        baseline="4MiB",
+        no_effect=4.0,
+    ),
+    *(
+        unreachable(name, figure, statement, why, paper="dlr")
+        for name, figure, statement, why in (
+            (
+                "medium-objects-network-limit",
+                "10",
+                "Bandwidth reaches the network limit for medium-sized objects",
+                "disks bound reads on the local site; it takes the paper's virtual machines, whose "
+                "host serves their disks from memory",
+            ),
+            (
+                "overhead-large-clusters",
+                "11",
+                "The overhead of performance monitoring is negligible even for large clusters",
+                "sensing takes time on real nodes alone, and there are eight of them",
+            ),
+        )
+    ),
+)
+"""The paper's other statements, sentence by sentence."""
 
 _OVER_DLR = ("dlr-pg", "dlr-auto")
 BEYOND: tuple[Claim, ...] = (
@@ -394,4 +810,4 @@ BEYOND: tuple[Claim, ...] = (
 )
 """Claims beyond the paper."""
 
-CLAIMS: tuple[Claim, ...] = STATED + SHAPES + BEYOND
+CLAIMS: tuple[Claim, ...] = STATED + SHAPES + SENTENCES + BEYOND

@@ -19,10 +19,12 @@ from analysis.core.figures import FigureEntry, Missing, bytes_text
 from analysis.core.load import LoadedRun
 from analysis.core.panels import Look, Points, bars, counts, errors, lines, points
 from analysis.core.papers import Part
+from analysis.core.pooling import random_effects
 from analysis.core.stats import Estimate, mean
-from analysis.papers.dlr.claims import CLAIMS
+from analysis.papers.dlr.claims import CLAIMS, block_ratios, shape_logs
 from analysis.papers.dlr.runs import (
     BLOCKS,
+    BOUNDARY,
     OP_NAMES,
     OPS,
     metric_of,
@@ -185,6 +187,82 @@ def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_title(f"DLR by signal, heterogeneity ({counts(series, '')})")
         style.legend(drawn, [axes])
         return style.save(drawn, folder, name)
+
+
+def reweight_limits(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw reweight-by-utilization without limits, as in the paper, and with those of later
+    releases, over default Ceph: on FileStore, where it sees fio's files, and on BlueStore (beyond
+    the paper)."""
+    looks = _looks(["default", "reweight", "reweight-capped"])
+    stores = {"filestore": "FileStore", "bluestore": "BlueStore"}
+    by_controller: dict[str, dict[str, Estimate]] = {name: {} for name in looks}
+    for store, title in stores.items():
+        hot = partial(select, evidence.table, scenario="heterogeneity", objectstore=store)
+        for controller, found in by_controller.items():
+            for op in ("seq", "rand"):
+                one = quotient(
+                    hot(op=op, controller=controller),
+                    hot(op=op, controller="default"),
+                    metric_of(op, "throughput"),
+                    keys=BLOCKS,
+                )
+                if one is not None:
+                    found[f"{OP_NAMES[op]}, {title}"] = one
+    series: Series = [(look, by_controller[name]) for name, look in looks.items()]
+    if not all(found for _, found in series):
+        return Missing("blocks with default, reweight and reweight-capped under heterogeneity")
+    with style.figure(width=7.2) as (drawn, (axes,)):
+        bars(axes, list(series[0][1]), series)
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set_ylabel("Throughput / default Ceph")
+        axes.set_title(f"reweight-by-utilization and its limits ({counts(series, '')})")
+        style.legend(drawn, [axes])
+        return style.save(drawn, folder, name)
+
+
+def shapes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Draw DLR over default Ceph under heterogeneity on each shape of `dlr-shapes`: geometric mean
+    and blocks, pooled by random effects; apart from them the calibrated disk and boundaries."""
+    table, ops = evidence.table, ("seq", "rand")
+    found = {op: shape_logs(table, op, "throughput") for op in ops}
+    if any(len(logs) < 2 for logs in found.values()):
+        return Missing("runs of dlr-shapes on several specs")
+    boundaries = sorted({disk for disk in table["disk"] if disk.startswith(BOUNDARY)})
+    with style.figure(1, len(ops), width=10, height=4.4) as (drawn, axes):
+        for axis, op in zip(axes, ops, strict=True):
+            rows = [
+                (f"{disk}, {osds} OSDs", [float(np.exp(log)) for log in logs])
+                for (disk, osds), logs in found[op].items()
+            ]
+            pooled = random_effects(list(found[op].values()))
+            apart = [("calibrated disk", block_ratios(table, op, "throughput", {}))]
+            apart += [
+                (disk, block_ratios(table, op, "throughput", {"disk": disk})) for disk in boundaries
+            ]
+            low, high = np.exp(pooled.interval())
+            middle = float(np.exp(pooled.mean))
+            names = [*(text for text, _ in rows), "pooled", *(text for text, one in apart if one)]
+            for place, (_, ratios) in enumerate(rows):
+                axis.plot(ratios, [place] * len(ratios), "o", color="#88BBDD", markersize=4)
+                axis.plot(_geometric(ratios), place, "s", color=style.colour("dlr"))
+            width = [[middle - low], [high - middle]]
+            axis.errorbar(middle, len(rows), xerr=width, fmt="D", color="black", capsize=4)
+            for place, ratios in enumerate([one for _, one in apart if one], len(rows) + 1):
+                axis.plot(ratios, [place] * len(ratios), "o", color="#BBBBBB", markersize=4)
+                axis.plot(_geometric(ratios), place, "s", color="#777777")
+            axis.axvline(1, color="black", linewidth=0.8)
+            axis.axvline(_STATED_NORMALIZED["heterogeneity", "throughput", op], linestyle=":")
+            axis.set_yticks(range(len(names)), names)
+            axis.invert_yaxis()
+            axis.set_xlabel("Throughput / default Ceph (dotted: the paper)")
+            blocks = sum(len(ratios) for _, ratios in rows)
+            axis.set_title(f"{OP_NAMES[op]}, heterogeneity (n = {blocks} blocks)")
+        return style.save(drawn, folder, name)
+
+
+def _geometric(ratios: Sequence[float]) -> float:
+    """Return the geometric mean."""
+    return float(np.exp(np.mean(np.log(ratios))))
 
 
 _LOG_ROOM = 3.0
@@ -671,6 +749,21 @@ FIGURES: tuple[FigureEntry, ...] = (
         "From the journals of every DLR run, mean of runs with 95 % confidence intervals.",
         overhead,
         not_simulated="virtual time does not pass while a controller decides",
+    ),
+    FigureEntry(
+        "reweight",
+        "reweight-by-utilization and its limits (not in the paper)",
+        _PAIRED,
+        reweight_limits,
+    ),
+    FigureEntry(
+        "shapes",
+        "Shapes that were not used for calibration (not in the paper)",
+        "Blocks (dots), their geometric means (squares), and the mean over shapes by random "
+        "effects with its 95 % confidence interval (diamond). Below it, apart: the calibrated "
+        "disk, and an SSD if one was simulated.",
+        shapes,
+        command="hotbed run dlr-shapes --spec testbed/specs/dlr-hdd7200-8.yaml",
     ),
     FigureEntry(
         "S1",

@@ -27,6 +27,11 @@ STANDARD: Mapping[str, object] = {
 """The paper's setting (section V-C) unless a figure varies it, on today's store and the calibrated
 disk."""
 
+BOUNDARY = "SSD"
+"""Beginning of a disk's text if the disk is a boundary, shown apart from the shapes."""
+BOUNDARY_S = 1e-3
+"""Positioning below this is that of a boundary."""
+
 SHAPES = "dlr-shapes"
 """Campaign on disks that were not used for calibration; a spec's name follows."""
 
@@ -51,7 +56,8 @@ def _disk(run: Run) -> str:
     if not shapes:
         return "unknown"
     disk = shapes[0]
-    return f"{1000 * disk['positioning']:.3g} ms, {disk['bandwidth'] / 1e6:.3g} MB/s"
+    text = f"{1000 * disk['positioning']:.3g} ms, {disk['bandwidth'] / 1e6:.3g} MB/s"
+    return f"{BOUNDARY}, {text}" if disk["positioning"] < BOUNDARY_S else text
 
 
 def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
