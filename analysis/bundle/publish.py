@@ -423,7 +423,7 @@ class Stage:
         except (UserError, ValidationError):
             self.left_out["attempts without a valid run.json"] += 1
             return None
-        return self._clean(name, _with_known_facts(run.model_dump(mode="json")))
+        return self._clean(name, with_known_facts(run.model_dump(mode="json")))
 
     def _summary(self, file: Path, name: str) -> bytes | None:
         try:
@@ -437,7 +437,7 @@ class Stage:
             body = json.loads(_read(file))
             known = {key: body[key] for key in body if key in _JOB}
             if "provenance" in known:
-                known = _with_known_facts(known)
+                known = with_known_facts(known)
         except (ValueError, TypeError, AttributeError):
             return self._unreadable(file)
         return self._clean(name, known | self._paths(body, _JOB_PATHS))
@@ -562,7 +562,7 @@ def _has_notes(schema: Any, writer: str) -> bool:
     )
 
 
-def _with_known_facts(body: dict[str, Any]) -> dict[str, Any]:
+def with_known_facts(body: dict[str, Any]) -> dict[str, Any]:
     """Return a record of a run or job, with only the known facts of its machines."""
     provenance = dict(body["provenance"])
     provenance["hosts"] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pandas as pd
 from markupsafe import Markup
@@ -63,6 +64,7 @@ class Paper:
     """A paper's claims and figures, or those of a sweep beyond it.
 
     Attributes:
+        code: file with the claims and figures, relative to the repository.
         command: makes the runs of a figure; `sim_option`: ``--ground sim`` makes simulated runs.
         by_part: True if each part has its own ground, so that one report holds several grounds,
             never pooled.
@@ -73,6 +75,7 @@ class Paper:
     short: str
     title: str
     parts: tuple[Part, ...]
+    code: str
     command: str
     sim_option: bool = True
     by_part: bool = False
@@ -107,6 +110,7 @@ def _number(entry: FigureEntry) -> float:
     return int(digits) if digits else float("inf")
 
 
+_ROOT = Path(__file__).resolve().parents[2]
 SCALE = "dlr-scale"
 URSA = "ursa"
 TWOCHOICE = "twochoice"
@@ -152,6 +156,7 @@ def paper(short: str) -> Paper:
         short,
         title,
         catalogue.PARTS,
+        Path(str(catalogue.__file__)).relative_to(_ROOT).as_posix(),
         "hotbed scale --figure {figure}"
         if short == SCALE
         else f"hotbed run {short}-full --figure {{figure}}",

@@ -194,11 +194,9 @@ def _one_ground(
     return next(iter(real or there))
 
 
-def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -> Evidence:
-    """Return the evidence from a part's runs; raise a UserError if they are of several grounds."""
-    runs: list[LoadedRun] = [
-        run for _, attempts in loaded for run in attempts.runs if part.takes(run.run)
-    ]
+def runs_of(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -> list[LoadedRun]:
+    """Return a part's runs; raise a UserError if they are of several grounds."""
+    runs = [run for _, attempts in loaded for run in attempts.runs if part.takes(run.run)]
     grounds = sorted({run.run.ground for run in runs})
     if len(grounds) > 1:
         raise UserError(
@@ -206,6 +204,12 @@ def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -
             where=first,
             do="keep each ground in a folder of its own",
         )
+    return runs
+
+
+def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -> Evidence:
+    """Return the evidence from a part's runs; raise a UserError if they are of several grounds."""
+    runs = runs_of(part, loaded, first)
     return Evidence(part.tabulate(runs), runs)
 
 
@@ -214,11 +218,14 @@ def is_simulated(runs: Sequence[LoadedRun]) -> bool:
     return any(run.run.ground == SIM for run in runs)
 
 
-def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> Drawn:
-    """Draw one figure, or report the missing runs."""
+def draw(
+    entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str, *, stale: bool = False
+) -> Drawn:
+    """Draw one figure, or report the missing runs; `stale` figures are marked."""
     if entry.not_simulated is not None and is_simulated(evidence.runs):
         return Drawn(entry, None, f"runs on a real ground: {entry.not_simulated}")
-    with style.marked("simulated" if is_simulated(evidence.runs) else None):
+    marks = ["simulated"] * is_simulated(evidence.runs) + ["stale"] * stale
+    with style.marked(", ".join(marks) or None):
         made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
     if isinstance(made, Missing):
         return Drawn(entry, None, made.runs)
@@ -263,28 +270,55 @@ def build(
     progress("claims", 0.95)
     every = _results(chosen.parts, evidence, _elsewhere(chosen, artifacts, name, folders))
     claims, others = _made_for(folders, every, chosen.commands(simulated=is_simulated(runs)))
-    style.settle()
-    make_folder(target)
-    claims_path = target / "claims.json"
-    write_file(
-        claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n"
-    )
-    tables = tuple(
+    tables = [
         made
         for part in chosen.parts
         if its[id(part)].runs
         for made in part.tables(its[id(part)].table)
+    ]
+    written = write(
+        chosen, loaded, target, runs, figures, claims=claims, tables=tables, others=others
     )
+    progress("report", 1.0)
+    return written
+
+
+def write(
+    chosen: Paper,
+    loaded: Sequence[tuple[str, Attempts]],
+    target: Path,
+    runs: Sequence[LoadedRun],
+    figures: Sequence[Drawn],
+    *,
+    claims: Sequence[ClaimResult],
+    tables: Sequence[Table] = (),
+    others: Others = Others(),
+) -> Report:
+    """Write the page, `claims.json` and the tables into `target`."""
+    style.settle()
+    make_folder(target)
+    claims_path, path = target / "claims.json", target / "report.html"
+    write_file(claims_path, claims_text(claims))
     for one in tables:
         pd.DataFrame(one.as_json()).to_csv(target / f"{one.id}.csv", index=False)
-    path = target / "report.html"
-    figured, simulated = tuple(figures), is_simulated(runs)
     made = Report(
-        path, claims_path, claims, figured, len(runs), tables, chosen.short, simulated, others
+        path,
+        claims_path,
+        tuple(claims),
+        tuple(figures),
+        len(runs),
+        tuple(tables),
+        chosen.short,
+        is_simulated(runs),
+        others,
     )
     write_file(path, _page(chosen, runs, loaded, made))
-    progress("report", 1.0)
     return made
+
+
+def claims_text(claims: Sequence[ClaimResult]) -> str:
+    """Return the content of `claims.json`."""
+    return json.dumps([claim.model_dump(mode="json") for claim in claims], indent=1) + "\n"
 
 
 def _results(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from hotbed.options import argument, option
+from hotbed.options import argument, named, option
 from hotbed.output import JsonFlag, emit, new_table
+from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,26 +30,43 @@ def verb(
         str | None, option("Ground of the runs; needed if there are several.")
     ] = None,
     artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
+    reference: Annotated[
+        bool, named("--reference", "Draw a paper's references (artifacts/reference) instead.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Regenerate a paper's figures with effect and size of every claim."""
     from analysis.core.report import build
 
-    made = build(artifacts, name, only=figure, ground=ground)
+    stale: list[str] = []
+    if reference:
+        if ground is not None:
+            raise UserError("has no meaning for references", where="--ground", do="leave it out")
+        from analysis.reference import report
+        from testbed.closure import digest
+
+        target = artifacts / f"{name}-reference"
+        made, drawn = report(artifacts / "reference", name, target, digest, only=figure)
+        stale = [one.reference.figure for one in drawn if one.stale]
+    else:
+        made = build(artifacts, name, only=figure, ground=ground)
     facts = {
         "report": made.path,
         "claims_json": made.claims_path,
         "runs": made.runs,
         "figures": {f.entry.id: f.path for f in made.figures if f.path is not None},
         "missing": {f.entry.id: f.missing for f in made.figures if f.missing is not None},
+        "stale": stale,
         "claims": list(made.claims),
         "other_claims": made.others,
     }
     emit(facts, as_json, lambda: claims_table(made.claims))
     if not as_json:
-        for drawn in made.figures:
-            if drawn.missing is not None:
-                print(f"Figure {drawn.entry.id} is missing: {drawn.missing}.")
+        for one in made.figures:
+            if one.missing is not None:
+                print(f"Figure {one.entry.id} is missing: {one.missing}.")
+        if stale:
+            print(f"Stale, as their code has changed since: {', '.join(stale)}.")
         if made.others.count:
             print(f"{made.others.sentence}.")
         print(f"Report: {made.path.resolve()}")

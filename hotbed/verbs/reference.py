@@ -1,0 +1,110 @@
+"""`hotbed reference`: results of figures that stay when their runs are gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.options import argument, option
+from hotbed.output import JsonFlag, emit, new_table
+from schemas.shown import line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analysis.reference import Added, CheckedFigure
+
+group = typer.Typer(no_args_is_help=True, help="Keep the results of figures without their runs.")
+
+FolderOption = Annotated[Path, option("Folder of the references.")]
+FOLDER = Path("artifacts/reference")
+SHOWN = 10  # differences of one figure that are printed
+
+
+@group.command()
+def add(
+    campaign: Annotated[
+        str, argument("A campaign (ursa-quick), or a paper for all its campaigns on one ground.")
+    ],
+    ground: Annotated[str | None, option("Ground of the runs, if there are several.")] = None,
+    artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
+    folder: FolderOption = FOLDER,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write claims, figures and the data behind them from the runs of a campaign."""
+    from analysis.reference import add as write
+    from hotbed.progress import progress
+    from testbed.closure import digest
+
+    with progress(f"add {campaign}") as report:
+        made = write(artifacts, campaign, folder, digest, _command, ground=ground, progress=report)
+    facts = {"folders": made.folders, "left_out": made.left_out, "total_bytes": made.total}
+    emit(facts, as_json, lambda: _added(made))
+
+
+def _command(campaign: str) -> str:
+    """Return the command that runs a campaign; on another ground than its file's, the ground is
+    the end of its name."""
+    from campaigns.engine.campaign_file import FILES
+
+    if (FILES / f"{campaign}.yaml").is_file():
+        return f"hotbed run {campaign}"
+    file, _, ground = campaign.rpartition("-")
+    return f"hotbed run {file} --ground {ground}"
+
+
+def _added(made: Added) -> object:
+    from analysis.reference import MOST_BYTES
+
+    table = new_table(
+        "written",
+        "kB",
+        numbers=1,
+        caption=f"all references: {made.total / 1e6:.2f} of {MOST_BYTES / 1e6:.0f} MB",
+    )
+    for folder, size in made.folders.items():
+        table.add_row(str(folder), f"{size / 1e3:.1f}")
+    for figure, why in made.left_out.items():
+        print(line(f"Figure {figure} is left out: {why}."))
+    return table
+
+
+@group.command()
+def check(
+    paper: Annotated[str | None, argument("A paper, such as ursa; all by default.")] = None,
+    folder: FolderOption = FOLDER,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compute figures and claims again from what is stored, and compare."""
+    from analysis.reference import check as checked
+    from testbed.closure import digest
+
+    found = checked(folder, digest, paper)
+    facts = [
+        {
+            "folder": one.folder,
+            "runs": one.reference.runs,
+            "stale": one.stale,
+            "differences": one.differences,
+        }
+        for one in found
+    ]
+    emit(facts, as_json, lambda: _checked(found))
+    if any(one.differences for one in found):
+        raise typer.Exit(1)
+
+
+def _checked(found: Sequence[CheckedFigure]) -> object:
+    table = new_table("paper", "figure", "runs", "result", "code")
+    for one in found:
+        count = len(one.differences)
+        result = f"{count} differences" if count else "the same"
+        changed = f"stale: {', '.join(one.stale)} changed" if one.stale else "the same"
+        reference = one.reference
+        table.add_row(reference.paper, reference.figure, str(reference.runs), result, changed)
+        for each in one.differences[:SHOWN]:
+            place = f"{one.folder / each.file} {each.where}".strip()
+            print(line(f"{place}: stored {each.bundled}, computed {each.derived}"))
+    return table
