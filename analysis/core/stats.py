@@ -184,14 +184,17 @@ def fraction(values: Sequence[float]) -> Estimate:
     with n * mean successes in n: no variable in [0, 1] varies more than an all-or-nothing one of
     the same mean. ValueError: no value, or one outside of [0, 1]."""
     found = _filled(values)
-    if found.min() < 0 or found.max() > 1:
+    if found.min() < -1e-9 or found.max() > 1 + 1e-9:
         raise ValueError("a fraction is in [0, 1]")
+    found = found.clip(0.0, 1.0)  # the last digits of a sum
     centre, n = float(found.mean()), len(found)
-    if np.isin(found, (0.0, 1.0)).all() or _same(values):
+    if np.isin(found, (0.0, 1.0)).all() or _same(found.tolist()):
         limits = binomial(n * centre, n) if n > 1 else unknown
-        return estimated(centre, limits, values)
+        return estimated(centre, limits, found.tolist())
     around = _t_limits(found, 1 / (centre * (1 - centre)))
-    return estimated(centre, _around(math.log(centre / (1 - centre)), around, _logistic), values)
+    return estimated(
+        centre, _around(math.log(centre / (1 - centre)), around, _logistic), found.tolist()
+    )
 
 
 def _logistic(value: float) -> float:

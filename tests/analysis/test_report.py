@@ -77,6 +77,26 @@ def test_missing_runs_are_named(tmp_path):
     assert "hotbed run dlr-full --figure 6" in made.path.read_text()
 
 
+def test_a_campaign_s_report_lists_the_claims_it_was_made_for(tmp_path):
+    folder = tmp_path / "dlr-quick"
+    for block in range(2):
+        for controller in ("default", "dlr"):
+            cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+            write_run(folder, cell, block, 100.0 + 10 * block)
+    everything = build(tmp_path, "dlr-quick", only="6a")
+    assert not everything.others.count
+    cells = [{"run_id": path.name} for path in folder.iterdir() if path.name != "figures"]
+    wanted = {"claims": ["dlr-heterogeneity-seq-*", "overhead"], "ground": "local"}
+    (folder / "campaign.json").write_text(json.dumps({"campaign": wanted, "cells": cells}))
+    made = build(tmp_path, "dlr-quick", only="6a")
+    assert [claim.id for claim in made.claims] == [
+        *("dlr-heterogeneity-seq-throughput", "dlr-heterogeneity-seq-latency", "overhead"),
+    ]
+    assert made.others.count == len(everything.claims) - 3
+    assert made.others.commands == ("`hotbed run dlr-full`",)
+    assert "hotbed run dlr-full" in made.path.read_text()
+
+
 def test_unknown_campaigns_and_figures_are_refused(tmp_path):
     for name in ("nonesuch", "none-such", "dlr-quick"):
         with raises(UserError, where=name, allowed="no campaign has runs; papers: dlr"):

@@ -323,7 +323,7 @@ def _overhead(evidence: Evidence) -> Measured | NotRun:
     if (rows["ground"] == SIM).any():
         return NotRun("on virtual time no time passes while a controller senses and decides")
     interval = 20.0 * float(rows["time_scale"].iloc[0])
-    share = rows[needed].sum(axis=1).dropna() / interval
+    share = (rows[needed].sum(axis=1, min_count=3) / interval).clip(upper=1.0).dropna()
     note = "without the time in which PGs are peering, for which DLR does not wait"
     if "controller_stall_s" in rows.columns and rows["controller_stall_s"].notna().any():
         note += f": {rows['controller_stall_s'].mean():.2g} s a change"
