@@ -76,11 +76,11 @@ class Others:
 
     @property
     def sentence(self) -> str:
-        """The claims in one line; empty if there is none."""
+        """Number of the claims in words; empty if there is none."""
         if not self.count:
             return ""
         noun = "claim needs" if self.count == 1 else "claims need"
-        return f"{self.count} more {noun} other runs: {'; '.join(self.commands)}"
+        return f"{self.count} more {noun} other runs"
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,7 @@ def _made_for(
     rest = [claim for claim in claims if claim not in mine]
     named = (figure.strip() for claim in rest for figure in claim.figure.split(","))
     found = (commands.get(figure) or commands.get(figure.rstrip("abcd")) for figure in named)
-    whole = {f"`{one.partition(' --figure')[0]}`": None for one in found if one}
+    whole = {one.partition(" --figure")[0]: None for one in found if one}
     return mine, Others(len(rest), tuple(whole))
 
 
@@ -401,7 +401,7 @@ def _page(
         "commands": chosen.commands(simulated=is_simulated(runs)),
         "stated": [claim for claim in claims if claim.stated],
         "beyond": [claim for claim in claims if not claim.stated],
-        "others": made.others.sentence,
+        "others": made.others,
     }
     return render(
         "report.html.j2",

@@ -68,7 +68,7 @@ def verb(
         if stale:
             print(f"Stale, as their code has changed since: {', '.join(stale)}.")
         if made.others.count:
-            print(f"{made.others.sentence}.")
+            print(f"{made.others.sentence}: {'; '.join(made.others.commands)}.")
         print(f"Report: {made.path.resolve()}")
 
 

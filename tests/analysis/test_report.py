@@ -93,7 +93,7 @@ def test_a_campaign_s_report_lists_the_claims_it_was_made_for(tmp_path):
         *("dlr-heterogeneity-seq-throughput", "dlr-heterogeneity-seq-latency", "overhead"),
     ]
     assert made.others.count == len(everything.claims) - 3
-    assert made.others.commands == ("`hotbed run dlr-full`",)
+    assert made.others.commands == ("hotbed run dlr-full",)
     assert "hotbed run dlr-full" in made.path.read_text()
 
 
