@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.papers.twochoice.claims import TABLE1
+from analysis.papers.twochoice.objects import TABLE1
 from analysis.papers.twochoice.runs import (
     BEYOND,
     BURST_STANDARD,
@@ -72,6 +72,9 @@ def write_bursts(
     }
     parameters |= cell or {}
     grown = 1 + share if scheduler in GROWS else 1.0
+    hit = share > 0 and scheduler in ("fixed", "random", "two-choice")
+    if not share and scheduler in ("fixed", "random"):
+        grown = 0.8
     loads = loads_of(scheduler, block)
     numbers = {
         "response_s": RESPONSE[series] * grown * (1 + 0.02 * block),
@@ -79,7 +82,9 @@ def write_bursts(
         "mean_s": 0.3,
         "most": float(MOST.get(scheduler, 14)),
         "straggler_most": float(loads[0]["most"]),
-        "straggler_writes": 0.0,
+        "straggler_writes": (10.0 + block) * hit,
+        "hit": float(hit),
+        "calm_most": float(MOST.get(scheduler, 14)) + 0.1 * block,
         "stragglers": round(share * parameters["servers"]),
         "redirected_share": 0.5 if parameters["choices"] == "home+random" else 0.999,
         "messages_per_write": 2.0 if scheduler == "fixed" else 6.0,
@@ -169,6 +174,9 @@ def write_burst(
         "seconds": last,
         "process_mean_s": sum(ends) / len(ends),
         "process_p10_s": ends[PROCESSES // 10],
+        "process_p50_s": ends[PROCESSES // 2],
+        "probe_mean_s": 0.001 * (1 + 0.03 * block),
+        "register_mean_s": 0.004,
         "fullest": 1.1,
         "redirected_share": 0.4,
         "probes_per_write": 2.0,
@@ -214,6 +222,7 @@ def write_balance(campaign: Path, scheduler: str, block: int, *, cache_s: float 
         "fullest": 1 + 2 * share * (1 + 0.02 * block),
         "process_mean_s": 20.0,
         "redirected_share": 0.4,
+        "home_fullest": 1.05 + 0.01 * block,
     }
     report = {"apps": [{"background": False, "rank_seconds": [1.0], "server_bytes": written}]}
     cell = {"experiment": "balance", "scheduler": scheduler, "cache_s": cache_s}

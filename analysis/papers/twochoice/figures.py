@@ -32,15 +32,8 @@ from analysis.core.figures import (
 from analysis.core.panels import MARKERS, Look, Points, counts, errors, lines, points
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, mean
-from analysis.papers.twochoice.claims import (
-    BURST_CLAIMS,
-    OBJECT_CLAIMS,
-    PENDING,
-    PROBED_MS,
-    SCALE_LEARN,
-    TABLE1,
-    TABLE_MS,
-)
+from analysis.papers.twochoice.claims import BURST_CLAIMS, SCALE_LEARN
+from analysis.papers.twochoice.objects import OBJECT_CLAIMS, PENDING, PROBED_MS, TABLE1, TABLE_MS
 from analysis.papers.twochoice.runs import (
     BEYOND,
     BOTH,
