@@ -24,6 +24,7 @@ from campaigns.engine.estimate import timeout_s
 from campaigns.engine.job import (
     CHANGED,
     ERROR_FILE,
+    MEASURED_FILE,
     Job,
     Make,
     Outcome,
@@ -48,6 +49,11 @@ from schemas.run import Provenance, Run, RunStatus
 PAPERMILL_CELL = (sys.executable, "-m", "campaigns.engine.papermill_cell")
 GRACE_S = 90.0
 """Seconds that an interrupted cell has to restore the testbed, before it is killed."""
+
+LOOK_S = 0.25
+"""Seconds between two looks at the files of a running cell."""
+
+CELL_LOG = "logs/cell.log"
 
 
 class Executor(Protocol):
@@ -295,6 +301,9 @@ class OneAtATime:
 class CellProcess:
     """A `Runner` with one process per cell, by default papermill with the campaign's notebook.
 
+    Kernel and libraries take seconds to start, so papermill's process of the next cell starts as
+    soon as a cell has measured. It waits for its folder.
+
     Args:
         command: the process; its last argument is the attempt's folder.
         held: locks that the process holds while it lives.
@@ -304,26 +313,17 @@ class CellProcess:
         self._command = command
         self._held = held
         self._process: subprocess.Popen[bytes] | None = None
+        self._next: subprocess.Popen[bytes] | None = None
+        self._next_log = Path()
         self._interrupted = False
 
     def run(self, folder: Path, limit_s: float) -> str | None:
-        with (folder / "logs" / "cell.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*self._command, str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=Path(__file__).resolve().parents[2],
-                env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"},
-                start_new_session=True,  # Ctrl-C reaches it only through the engine, once
-                pass_fds=self._held,
-            )
-        process = self._process
+        process = self._process = self._begin(folder)
         if self._interrupted:  # between the engine's last check and now
             _signal(process, signal.SIGTERM)
         why = None
         try:
-            if not _wait(process, limit_s):
+            if not self._ended(process, folder, limit_s):
                 why = f"it did not end within {limit_s:.0f} s"
                 _signal(process, signal.SIGTERM)
                 if not _wait(process, GRACE_S):
@@ -336,6 +336,45 @@ class CellProcess:
             self._process = None
         return why
 
+    def _begin(self, folder: Path) -> subprocess.Popen[bytes]:
+        """Start the cell in `folder`: in the waiting process if there is one."""
+        waiting, self._next = self._next, None
+        if waiting is not None and waiting.poll() is None:
+            assert waiting.stdin is not None
+            self._next_log.replace(folder / CELL_LOG)
+            with contextlib.suppress(BrokenPipeError):  # it has died: a failed attempt
+                waiting.stdin.write(f"{folder}\n".encode())
+                waiting.stdin.close()
+            return waiting
+        return self._start([str(folder)], folder / CELL_LOG)
+
+    def _start(self, words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        with log.open("wb") as output:
+            return subprocess.Popen(
+                [*self._command, *words],
+                stdin=subprocess.DEVNULL if words else subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=Path(__file__).resolve().parents[2],
+                env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+                start_new_session=True,  # Ctrl-C reaches it only through the engine, once
+                pass_fds=self._held,
+            )
+
+    def _ended(self, process: subprocess.Popen[bytes], folder: Path, limit_s: float) -> bool:
+        """Wait until the cell ends; return False if it takes longer than `limit_s` seconds."""
+        if self._command is not PAPERMILL_CELL:
+            return _wait(process, limit_s)
+        deadline = time.monotonic() + limit_s
+        while not _wait(process, min(LOOK_S, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                return False
+            ready = self._next is None and not self._interrupted
+            if ready and (folder / MEASURED_FILE).exists():
+                self._next_log = folder.parents[1] / ".next-cell.log"
+                self._next = self._start([], self._next_log)
+        return True
+
     def interrupt(self) -> None:
         self._interrupted = True
         if self._process is not None:
@@ -344,6 +383,14 @@ class CellProcess:
     def kill(self) -> None:
         if self._process is not None:
             _kill_tree(self._process.pid)
+
+    def close(self) -> None:
+        """End the process that waits for another cell."""
+        waiting, self._next = self._next, None
+        if waiting is not None:
+            _kill_tree(waiting.pid)
+            waiting.wait()
+            self._next_log.unlink()
 
 
 class InProcess:

@@ -1,9 +1,11 @@
 """Process of one cell: `python -m campaigns.engine.papermill_cell ATTEMPT_FOLDER`.
 
-Runs the job's notebook through papermill, alone in its process, because notebooks that share a
-process clash on ZMQ ports. Exit code 0 if every notebook cell ran, else 1 with the reason in
-`error.json` (papermill's own exit code has been wrong). SIGTERM, SIGINT and the engine's death
-interrupt the kernel, so that the experiment restores the testbed before the process ends.
+Without a folder it starts the kernel, and reads the folder from its standard input once the engine
+knows the next cell. Runs the job's notebook through papermill, alone in its process, because
+notebooks that share a process clash on ZMQ ports. Exit code 0 if every notebook cell ran, else 1
+with the reason in `error.json` (papermill's own exit code has been wrong). SIGTERM, SIGINT and the
+engine's death interrupt the kernel, so that the experiment restores the testbed before the process
+ends.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,6 +29,9 @@ from campaigns.engine.job import ERROR_FILE, Job, read_job
 _PR_SET_PDEATHSIG = 1
 _KERNEL = "python3"
 _KERNEL_START_S = 60
+_ROOT = str(Path(__file__).resolve().parents[2])
+_IMPORTED = ("campaigns.by_hand", "pandas")
+"""Modules that a cell of the experiment's notebook imports, for a kernel that waits for a cell."""
 
 
 class _Running:
@@ -36,17 +41,25 @@ class _Running:
     interrupted = False
 
 
-def main(folder: Path) -> int:
-    """Run the job in `folder`, and return the exit code."""
+def main(folder: Path | None) -> int:
+    """Run the job in `folder`, or in the folder that standard input names; return the exit code."""
     _die_with(os.getppid())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
-    job = read_job(folder)
-    if job is None:
-        print(f"{folder}: no job.json", file=sys.stderr)
-        return 1
     try:
-        _execute(job, folder)
+        with _kernel(() if folder else _IMPORTED) as manager:
+            # Imported while the kernel starts, because each takes about a second.
+            _import_papermill()
+            if folder is None:
+                line = sys.stdin.readline().rstrip("\n")
+                if not line:  # there was no other cell
+                    return 0
+                folder = Path(line)
+            job = read_job(folder)
+            if job is None:
+                print(f"{folder}: no job.json", file=sys.stderr)
+                return 1
+            _execute(job, folder, manager)
     except BaseException as error:
         kind, message = _explain(error)
         _leave(folder, kind, message)
@@ -83,60 +96,58 @@ def parameter_names(notebook: Path) -> set[str]:
     return {node.id for node in names if isinstance(node.ctx, ast.Store)}
 
 
-def _execute(job: Job, folder: Path) -> None:
-    root = str(Path(__file__).resolve().parents[2])
-    with _kernel(root) as manager:
-        # Imported while the kernel starts, because each takes about a second.
-        _import_papermill()
-        import papermill
-        from papermill.clientwrap import PapermillNotebookClient
-        from papermill.engines import NBClientEngine, papermill_engines
+def _execute(job: Job, folder: Path, manager: Any) -> None:
+    """Run the job's notebook in the running kernel."""
+    import papermill
+    from papermill.clientwrap import PapermillNotebookClient
+    from papermill.engines import NBClientEngine, papermill_engines
 
-        class Client(PapermillNotebookClient):  # type: ignore[misc]
-            """Client that stops after an interrupt: an idle kernel ignores SIGINT."""
+    class Client(PapermillNotebookClient):  # type: ignore[misc]
+        """Client that stops after an interrupt: an idle kernel ignores SIGINT."""
 
-            def execute_cell(self, *arguments: Any, **named: Any) -> Any:
-                if _Running.interrupted:
-                    raise KeyboardInterrupt
-                return super().execute_cell(*arguments, **named)
+        def execute_cell(self, *arguments: Any, **named: Any) -> Any:
+            if _Running.interrupted:
+                raise KeyboardInterrupt
+            return super().execute_cell(*arguments, **named)
 
-        class CellEngine(NBClientEngine):  # type: ignore[misc]
-            """nbclient's engine with the running kernel."""
+    class CellEngine(NBClientEngine):  # type: ignore[misc]
+        """nbclient's engine with the running kernel."""
 
-            @classmethod
-            def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: Any) -> None:
-                Client(nb_man, km=manager, timeout=None, startup_timeout=_KERNEL_START_S).execute()
+        @classmethod
+        def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: Any) -> None:
+            Client(nb_man, km=manager, timeout=None, startup_timeout=_KERNEL_START_S).execute()
 
-        papermill_engines.register("hotbed", CellEngine)
-        papermill.execute_notebook(
-            job.notebook,
-            str(folder / "notebook.ipynb"),
-            parameters=notebook_parameters(job, folder, parameter_names(Path(job.notebook))),
-            engine_name="hotbed",
-            kernel_name=_KERNEL,
-            progress_bar=False,
-            log_output=False,
-            cwd=root,
-        )
+    papermill_engines.register("hotbed", CellEngine)
+    papermill.execute_notebook(
+        job.notebook,
+        str(folder / "notebook.ipynb"),
+        parameters=notebook_parameters(job, folder, parameter_names(Path(job.notebook))),
+        engine_name="hotbed",
+        kernel_name=_KERNEL,
+        progress_bar=False,
+        log_output=False,
+        cwd=_ROOT,
+    )
 
 
 @contextmanager
-def _kernel(root: str) -> Iterator[Any]:
+def _kernel(imported: Iterable[str]) -> Iterator[Any]:
     """Yield a kernel behind unix sockets that no other user can open. It skips IPython startup
-    files, which may replace a cell's imports."""
+    files, which may replace a cell's imports. `imported`: modules to import at its start."""
     from campaigns.engine.own_kernel import OwnKernel  # after the signal handlers are set
 
     # The kernel must import this repository from any notebook folder.
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory(prefix="hotbed-kernel-") as sockets:
         manager = OwnKernel(kernel_name=_KERNEL, transport="ipc", ip=f"{sockets}/k")
         manager.connection_file = f"{sockets}/connection.json"
         manager.start_kernel(
-            cwd=root,
+            cwd=_ROOT,
             env=os.environ | {"PYTHONPATH": path, "IPYTHONDIR": f"{sockets}/ipython"},
             extra_arguments=[
                 "--HistoryManager.enabled=False",
                 "--InteractiveShellApp.exec_PYTHONSTARTUP=False",
+                *(f"--InteractiveShellApp.exec_lines=__import__({name!r})" for name in imported),
             ],
         )
         _Running.manager = manager
@@ -180,9 +191,11 @@ def _explain(error: BaseException) -> tuple[str, str]:
     return kind, message or kind
 
 
-def _leave(folder: Path, kind: str, message: str) -> None:
+def _leave(folder: Path | None, kind: str, message: str) -> None:
     """Write the error for the engine, and to standard error in case the disk is full."""
     print(f"{kind}: {message}", file=sys.stderr)
+    if folder is None:
+        return
     try:
         (folder / ERROR_FILE).write_text(json.dumps({"kind": kind, "message": message}) + "\n")
     except OSError as error:
@@ -199,4 +212,4 @@ def _die_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else None))

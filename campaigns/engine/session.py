@@ -367,7 +367,8 @@ def run(
             elif in_process and ground.same is not None:
                 how = InProcess(make)
             else:
-                how = CellProcess(command, tuple(held))
+                how = process = CellProcess(command, tuple(held))
+                stack.callback(process.close)
         return make_cells(prepared, made_by, how, shown, lease)
 
 

@@ -244,7 +244,7 @@ def test_a_cell_from_clean_to_summary(tmp_path, site, testbed, store):
     names = {path.name for path in made.folder.iterdir()}
     assert names >= {"run.json", "summary.json", "samples.parquet", "journal.jsonl", "logs"}
     logs = {path.name for path in (made.folder / "logs").iterdir()}
-    assert logs == {"rados-bench-1.txt", "disturbance.json", "recording.jsonl"}
+    assert logs == {"rados-bench-1.txt", "disturbance.json", "recording.jsonl", "measured"}
     assert store == []
     import pandas as pd
 

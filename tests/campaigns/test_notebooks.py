@@ -20,6 +20,8 @@ from tiny_campaigns import ONE_CELL
 from tiny_kinds import job
 
 from campaigns import by_hand
+from campaigns.engine import attempts
+from campaigns.engine.attempts import CellProcess
 from campaigns.engine.campaign_file import EXPERIMENT, FORMER_EXPERIMENTS, resolve
 from campaigns.engine.display import Progress
 from campaigns.engine.job import Job, write_job
@@ -153,6 +155,31 @@ def test_a_campaign_runs_the_experiment_through_papermill(campaign_file, nbforma
     code = [cell for cell in executed.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
     assert "block 0, seed" in json.dumps(code[-1].outputs)
+
+
+@pytest.mark.slow
+def test_the_kernel_of_the_next_cell_starts_while_a_cell_ends(campaign_file, monkeypatch):
+    processes, alone = [], []
+    start = CellProcess._start
+
+    def started(self: CellProcess, words: list[str], log: Path) -> subprocess.Popen[bytes]:
+        alone.append(bool(words))
+        processes.append(start(self, words, log))
+        return processes[-1]
+
+    monkeypatch.setattr(CellProcess, "_start", started)
+    monkeypatch.setattr(attempts, "LOOK_S", 0.01)
+    path = campaign_file(grids=[ONE_CELL[0] | {"repetitions": 2}])
+    artifacts = path.parent / "artifacts"
+    result = run(Request(str(path), artifacts=artifacts), progress=Progress())
+    assert (result.ok, result.ran) == (True, 2)
+    assert alone == [True, False, False]
+    assert all(process.poll() is not None for process in processes)
+    folders = [
+        artifacts / "tiny" / one.run_id / "attempt-1" for one in RunStore(artifacts / "tiny").runs()
+    ]
+    assert all((folder / "logs" / "cell.log").exists() for folder in folders)
+    assert not list((artifacts / "tiny").glob(".next*"))
 
 
 @pytest.mark.slow

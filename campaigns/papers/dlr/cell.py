@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from campaigns.engine.job import Job, Phases, write_run
+from campaigns.engine.job import MEASURED_FILE, Job, Phases, write_run
 from campaigns.engine.judge import MachineLoad, spoiled
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.write_cell import summarize
@@ -170,6 +170,7 @@ def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContex
         sensed = job.provenance.model_copy(update={"signal": services.signal()})
         job = job.model_copy(update={"provenance": sensed})
         _measure(typed, context, services, phases)
+        (context.folder / MEASURED_FILE).touch()
         with phases("collect"):
             summary, load = _collect(typed, services)
         why, settings = spoiled(load, job.limits), load.settings
