@@ -116,10 +116,15 @@ class LiveTestbed:
             raise HotbedError(f"the cache of {osd} could not be emptied: {why}")
 
     def meter(
-        self, *clients: Node, disks: Mapping[str, Sequence[tuple[float, float]]] | None = None
+        self,
+        *clients: Node,
+        disks: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+        core_speed: bool = False,
     ) -> LoadMeter:
-        """Return a meter of other load; see `LoadMeter`."""
-        return LoadMeter(self.site, self.testbed, *clients, disks=disks)
+        """Return a meter of other load; see `LoadMeter`. `core_speed`: measure now how fast a core
+        of the admin node is, for a cell that processors limit."""
+        units_s = self.agent.call("core-speed").get("units_s") if core_speed else None
+        return LoadMeter(self.site, self.testbed, *clients, disks=disks, units_s=units_s)
 
     @contextmanager
     def unshaped(self) -> Iterator[None]:
@@ -215,6 +220,7 @@ class LoadMeter:
         site, testbed: the testbed.
         clients: nodes with load generators.
         disks: the experiment's disk settings (`SettingsSite.settings`).
+        units_s: the measured speed of a core (`testbed.agent.speed`), for the run's calibration.
     """
 
     def __init__(
@@ -223,11 +229,13 @@ class LoadMeter:
         testbed: Testbed,
         *clients: Node,
         disks: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+        units_s: float | None = None,
     ) -> None:
         self._site = site
         self._testbed = testbed
         self._clients = clients
         self._disks = disks or {}
+        self._speed = {} if units_s is None else {"core_units_s": units_s}
         self.load = MachineLoad()
 
     def require_settings(self) -> dict[str, Any]:
@@ -259,7 +267,7 @@ class LoadMeter:
         self.require_settings()
         with self._counted():
             yield
-        self.load = replace(self.load, settings=self.require_settings())
+        self.load = replace(self.load, settings=self.require_settings() | self._speed)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

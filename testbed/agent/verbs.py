@@ -39,6 +39,7 @@ VERBS: dict[str, str] = {
     "pinned-delete": "testbed.agent.pools:pinned_delete",
     "placement": "testbed.agent.pools:placement",
     # Versions and hardware.
+    "core-speed": "testbed.agent.speed:core_speed",
     "versions": "testbed.agent.facts:versions",
     "facts": "testbed.agent.facts:facts",
     # Observation.

@@ -361,7 +361,7 @@ def test_dlr_runs_during_its_cells_and_crush_reports_no_placement(tmp_path: Path
     agent = RecordingAgent()
     cell = SMALL | {"backend": "rados", "copies": 2}
     _, _, found = made(tmp_path / "crush", agent, **cell, scheduler="crush")
-    assert (found["writes"], found["probes_per_write"], agent.called) == (20.0, 0.0, [])
+    assert (found["writes"], found["probes_per_write"], agent.called) == (20.0, 0.0, ["core-speed"])
     assert not {"fullest", "spread", "slowed_share", "home_fullest"} & set(found)
     servers, _, _ = made(tmp_path, agent, **cell, scheduler="dlr", stragglers="fio", start_s=9.0)
     assert agent.called == ["control-start", "control-stop", "control-log"]

@@ -120,7 +120,7 @@ class _LoadedCell:
         self._job, self._folder, self._drives = job, folder, sent
         live = swift.live
         clients = [live.testbed.node(name) for name in dict.fromkeys(one.client for one in sent)]
-        self._meter = live.meter(*clients, disks=swift.chosen_disks)
+        self._meter = live.meter(*clients, disks=swift.chosen_disks, core_speed=True)
         self._recorder = Recorder(live.agent, job.run_id)
         self._start = 0.0
 

@@ -355,7 +355,8 @@ class LocalGround:
         loads = self._loads(experiment)
         self._clean()
         replays.check_clocks(loads, self._live.shell_to)
-        meter = self._live.meter(*(self._live.testbed.node(load.client.name) for load in loads))
+        clients = (self._live.testbed.node(load.client.name) for load in loads)
+        meter = self._live.meter(*clients, core_speed=True)
         try:
             replays.lay_out(loads, self._live.shell_to)
             with self._enforced(experiment) as applied:

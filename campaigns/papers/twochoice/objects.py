@@ -222,7 +222,7 @@ class ObjectCells:
         phases = Phases()
         with phases("clean"):
             self._servers.clean(settings(parameters))
-        meter = self._live.meter(self._servers.client)
+        meter = self._live.meter(self._servers.client, core_speed=True)
         with phases("workload"), meter.measured():
             found, shown = self._carry_out(parameters, job.seed, folder)
         with phases("collect"):
