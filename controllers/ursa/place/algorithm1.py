@@ -130,7 +130,7 @@ def place(
         none = bool((made.move_to[left] == UNPLACED).all())
         if none and radius >= last and (whole or not feasible):
             break
-        if not feasible:  # line 14
+        if not feasible or (none and whole):  # line 14
             radius += step
         whole |= none and feasible
     return SelectionTargets(
