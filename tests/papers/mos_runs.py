@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def write_run(
 def write_setups(campaign: Path, block: int, spec: str = "mos") -> None:
     """Write the runs of figure 1."""
     for setup, qps in SMALL_QPS.items():
-        values = {"failed": 0.0, "proxy_ms_per_op": 3.0}
+        values = {"failed": 0.0, "proxy_ms_per_op": 3.0, "storage_cores_used": qps / 100}
         for letter, share in (("A", 0.6), ("B", 0.4)):
             values |= {f"{letter}_qps": share * qps, f"{letter}_mean_s": 0.1 * LATENCY[setup]}
         for letter in "CD":
@@ -70,6 +71,7 @@ def write_alone(campaign: Path, block: int) -> None:
         write_run(campaign, block, double, {}, **cell, proxies=2)
         for cores in (0.05, 0.1, 0.2, 0.4):
             values = {"qps": min(140.0, 700 * cores), "mb_s": min(25.0, 300 * cores)}
+            values["disk_busy_mean"] = 0.4
             cell = {"experiment": "storage", "workload": letter, "storage_cores": cores}
             write_run(campaign, block, values, {}, **cell)
         for ssds, gain in ((0, 1.15), (3, 1.7 if letter == "A" else 9.0)):
@@ -102,13 +104,20 @@ def write_loads(campaign: Path, block: int) -> None:
                 "C_mb_s": MB_S[setup] * large,
                 "A_p95_s": 0.01 * small / factor ** (3 if small > 8 else 1),
                 "C_p95_s": large / MB_S[setup],
+                "C_mean_s": 0.5 * large / MB_S[setup],
                 "failed": 0.0,
             }
             cell = {"experiment": "load", "setup": setup, "small_workers": small}
             write_run(campaign, block, values, {}, **cell, large_workers=large)
 
 
-def write_course(campaign: Path, block: int) -> None:
+COURSE = ((-1.0, 0.3, 0.7), (24.0, 0.05, 0.9), (48.0, 0.2, 0.2), (130.0, 0.5, 0.5))
+"""Times, and the shares of the pool that the microstores of A and C hold from then on."""
+
+
+def write_course(
+    campaign: Path, block: int, lines: Sequence[tuple[float, float, float]] = COURSE
+) -> None:
     """Write the runs of figures 11 and 12."""
     for setup, factor in QPS.items():
         seconds = int(ENDS)
@@ -132,10 +141,10 @@ def write_course(campaign: Path, block: int) -> None:
                     "read_s": [3.0] * seconds,
                 },
             },
+            "latencies": {"A": {"write": [[0.0, 0.4 / factor, 10]]}},
         }
         if setup == "mos-pp":
-            report["held"] = [held(-1.0, 0.3, 0.7), held(24.0, 0.05, 0.9)]
-            report["held"] += [held(48.0, 0.2, 0.2), held(130.0, 0.5, 0.5)]
+            report["held"] = [held(*line) for line in lines]
         values = {
             "A_qps": 50 * factor,
             "A_qps_spike": 60 * factor,
@@ -148,6 +157,8 @@ def write_course(campaign: Path, block: int) -> None:
             "failed": 2.0,
             "changes": 5.0,
             "act_s_max": 0.4,
+            "decide_s_max": 0.2,
+            "C_mb_s_stage3": 10 * MB_S[setup],
         }
         write_run(campaign, block, values, report, experiment="adaptation", setup=setup)
 
@@ -188,7 +199,7 @@ PEAK = {("A", 30): 1.5, ("D", 31): 1.4, ("A", 45): 1.6, ("B", 50): 1.3}
 
 def rate(policy: str, tenant: str, epoch: int, parameters: PerfCell, block: int) -> float:
     """Return the reported rate of served requests of a run."""
-    found = BASE[tenant] * (1 + 0.1 * block)
+    found = BASE[tenant] * (1 + 0.1 * block) * min(1.0, 0.5 + epoch / 28)
     if policy == "static":
         return 0.7 * found
     if policy in ("mos", "mos-at-once"):
@@ -196,6 +207,18 @@ def rate(policy: str, tenant: str, epoch: int, parameters: PerfCell, block: int)
     cost = 0.3 if isinstance(parameters, LearntModel) and parameters.learns else 0.6
     gain = GAIN[tenant] * (1 - cost * parameters.model_error) * (1 + 0.01 * block)
     return found * gain * PEAK.get((tenant, epoch), 1.0)
+
+
+JOURNAL: tuple[dict[str, Any], ...] = (
+    {"parameters": {"tenants": {"A": {"sla": {"latency_ms": 120.0}}}}},
+    {
+        "t_s": 18_600.0,
+        "observation": {
+            "microstores": {"stores": [{"name": "C", "utilization": {"network": 0.8}}]}
+        },
+    },
+)
+"""A promise to A, and the network's use at minute 310."""
 
 
 def write_simulated_run(campaign: Path, block: int, **cell: Any) -> Path:
@@ -214,6 +237,7 @@ def write_simulated_run(campaign: Path, block: int, **cell: Any) -> Path:
     )
     series = _series(parameters, block)
     (folder / SERIES_FILE).write_text(json.dumps(series))
+    (folder / "journal.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in JOURNAL))
     return folder
 
 
@@ -234,6 +258,7 @@ def _series(parameters: PerfCell, block: int) -> dict[str, Any]:
                 "requests_s": values,
                 "bytes_s": [value * BYTES[tenant] for value in values],
                 "latency_s": [0.1] * EPOCHS,
+                "utilization": [0.7] * EPOCHS,
             }
             for tenant, values in rates.items()
         },

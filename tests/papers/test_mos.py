@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,14 +17,17 @@ from analysis.core.report import draw
 from analysis.papers.mos.claims import cells
 from analysis.papers.mos.figures import LOCAL, promised, windows
 from analysis.papers.mos.gateway import GATEWAY, bar_of
-from analysis.papers.mos.simulated import SIMULATED
+from analysis.papers.mos.simulated import SERIES_FILE
+from analysis.papers.mos.simulated_figures import SIMULATED
 from schemas.claim import ClaimResult
 from tests.papers.mos_runs import (
+    EPOCHS,
     LARGE_MB_S,
     MB_S,
     QPS,
     SMALL_QPS,
     write_all,
+    write_course,
     write_gateway,
     write_setups,
     write_simulated,
@@ -143,6 +147,12 @@ def test_claims_are_measured_within_blocks(local_results: Results) -> None:
         "network-most": 0.9,
         "network-freed": 0.55,
         "network-given": 0.15,
+        "linear-mos-pp": 0.758,
+        "stage-1-begins": MB_S["mos-pp"] / MB_S["static"],
+        "stage-1-time": 6,
+        "stage-1-static-sla": 1,
+        "stage-3-default": 11 / 14.9,
+        "write-trend": QPS["static"] / QPS["mos-pp"],
     }
     for name, value in expected.items():
         found = local_results[name]
@@ -211,6 +221,60 @@ def test_blocks_of_two_testbeds_are_not_paired(tmp_path: Path) -> None:
     assert quotient(mine, theirs, "small_qps") is None
 
 
+Statement = tuple[str, str, float, str, str, float, dict[str, object]]
+_DEFAULT: dict[str, object] = {"setup": "default"}
+STATEMENTS: list[Statement] = [
+    ("interference-cause", "setups", 2 / 15, "confirmed", "storage_cores_used", 10, _DEFAULT),
+    ("size-link", "sizes", 1.05, "confirmed", "mb_s", 0.3, {"object_kb": 16_000}),
+    ("bottleneck-a", "proxy", 0.352 / 0.95, "confirmed", "mb_s", 10, {"workload": "A"}),
+    ("bottleneck-c", "proxy", 1.0 / 0.15, "confirmed", "mb_s", 0.1, {"workload": "C"}),
+    ("storage-fewer", "storage", 2, "confirmed", "qps", 0.1, {"storage_cores": 0.2}),
+    ("storage-disks", "storage", 0.42, "confirmed", "disk_busy_mean", 2.4, {"workload": "C"}),
+    ("network-a-cheap", "network", 1 / 1.15, "contradicted", "qps", 0.5, {"ssds": 0}),
+    ("disks-slow-network-1-ssd", "disks", 1, "confirmed", "mb_s", 0.5, {"ssds": 1}),
+    ("disks-choice", "disks", 18.75 / 8, "confirmed", "mb_s", 9, {"ssds": 0, "network_mbit": 150}),
+    ("static-balances", "load", 53 / 32, "confirmed", "A_qps", 0.1, {"setup": "static"}),
+    ("start-throughput", "load", 62 / 53, "contradicted", "A_qps", 0.86, {"setup": "mos-pp"}),
+    ("corner-mos-pp", "load", 92 / 62, "confirmed", "A_qps", 0.1, {"setup": "mos-pp"}),
+    ("static-bound", "load", 2, "contradicted", "C_mb_s", 0.5, {"large_workers": 16}),
+    ("mean-trend", "load", 1.1 / 1.6, "confirmed", "C_mean_s", 0.1, _DEFAULT),
+    ("abstract-tail", "load", 1 / 8, "confirmed", "A_p95_s", 90, {"setup": "mos-pp"}),
+    ("course-c-static", "adaptation", 1.6, "confirmed", "C_mb_s", 0.1, {"setup": "mos-pp"}),
+    ("efficiency-network", "adaptation", 2.4, "confirmed", "C_mb_s", 0.1, {"setup": "mos-pp"}),
+    ("solver", "adaptation", 0.21, "confirmed", "decide_s_max", 100, {"setup": "mos-pp"}),
+]
+"""Claim, experiment, value and effect, and a change of a column in some cells that reverses it."""
+
+
+@pytest.mark.parametrize("row", STATEMENTS, ids=lambda row: row[0])
+def test_statements_are_confirmed_or_contradicted(local: Evidence, row: Statement) -> None:
+    name, experiment, value, effect, column, factor, cell = row
+    found = local_claim(local, name)
+    assert found.measured == pytest.approx(value, rel=0.02)
+    assert found.effect == effect
+    other = local_claim(changed(local, column, factor, experiment, **cell), name)
+    assert {found.effect, other.effect} == {"confirmed", "contradicted"}
+
+
+def test_what_microstores_hold_decides_statements(tmp_path: Path) -> None:
+    """Figure 12, as the paper has it and the other way round."""
+    changes = ("stage-1-cpu", "stage-2-proxies", "stage-2-storage", "stage-2-large")
+    names = (*changes, "decline-cpu", "decline-network", "reacts")
+    courses = {
+        "confirmed": ((-1, 0.3, 0.7), (24, 0.1, 0.9), (44, 0.5, 0.2), (100, 0.2, 0.6)),
+        "contradicted": ((-1, 0.1, 0.7), (24, 0.3, 0.2), (58, 0.1, 0.7), (100, 0.3, 0.2)),
+    }
+    for effect, lines in courses.items():
+        for block in range(6):
+            part = 1 - 0.02 * block
+            varied = [(float(at), part * small, part * large) for at, small, large in lines]
+            write_course(tmp_path / effect, block, varied)
+        found = evidence_of(LOCAL, tmp_path / effect)
+        assert {name: local_claim(found, name).effect for name in names} == dict.fromkeys(
+            names, effect
+        )
+
+
 def test_windows_of_a_changing_load_are_means_rates_and_promises() -> None:
     """Figure 11. Runs report C's promise for each second; a few report one number for all."""
     series = {
@@ -254,6 +318,35 @@ def test_held_resources_decide_claims(cosperf_results: Results) -> None:
     assert cosperf_results["all-used-pp"].measured == pytest.approx(0.8)
     assert cosperf_results["all-used-pp"].effect == "contradicted"
     assert cosperf_results["just-enough"].measured == pytest.approx(1.25)
+
+
+def test_statements_about_both_policies_are_of_each(
+    cosperf_results: Results, tmp_path: Path
+) -> None:
+    """Section 8.2: runs in which the opposite happens contradict."""
+    expected = {"stage-1-sla": 1.0, "stage-4-band-pp": 1.0, "linear": 1.0, "network-use": 0.8}
+    for name, value in expected.items():
+        assert cosperf_results[name].measured == pytest.approx(value), name
+    assert cosperf_results["stage-1-sla"].effect == "confirmed"
+    assert cosperf_results["stage-4-band-pp"].effect == "confirmed"
+    cores = cosperf_results["cores"]
+    assert (cores.kind, cores.measured, cores.effect, cores.ci95) == (
+        *("exact", 400, "contradicted", None),
+    )
+    names = ("stage-1-band", "stage-4-band", "stage-2-adds", "stage-4-adds", "no-loss")
+    for block in range(6):
+        file = write_simulated_run(tmp_path, block, policy="mos") / SERIES_FILE
+        series = json.loads(file.read_text())
+        fall = 0.01 * (1 + 0.1 * block)
+        for tenant, one in series["tenants"].items():
+            one["utilization"] = [0.9] * EPOCHS
+            one["requests_s"][42:] = [0.5 * rate for rate in one["requests_s"][42:]]
+            for held in series["held"][tenant].values():
+                held[:] = [value * (1 - fall * at) for at, value in enumerate(held)]
+        file.write_text(json.dumps(series))
+    results = results_of(SIMULATED, evidence_of(SIMULATED, tmp_path))
+    assert {name: results[name].effect for name in names} == dict.fromkeys(names, "contradicted")
+    assert results["stage-3-reclaims"].effect == "confirmed"
 
 
 def test_a_caption_is_of_the_panels_that_are_drawn(tmp_path: Path) -> None:

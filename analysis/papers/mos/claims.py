@@ -124,15 +124,15 @@ def shown(rows: pd.DataFrame) -> list[str]:
 def share(course: Report, t_s: float, store: str, name: str) -> float:
     """Return the share of a pool's resource that a microstore held at a time."""
     total = float(course["pool"][name])
-    return float(_held_at(course, t_s)[store][name]) / total if total else 0.0
+    return float(held_at(course, t_s)[store][name]) / total if total else 0.0
 
 
 def free(course: Report, t_s: float, name: str) -> float:
     """Return the share of a pool's resource that no microstore held at a time."""
-    return 1.0 - sum(share(course, t_s, store, name) for store in _held_at(course, t_s))
+    return 1.0 - sum(share(course, t_s, store, name) for store in held_at(course, t_s))
 
 
-def _held_at(course: Report, t_s: float) -> Mapping[str, Mapping[str, float]]:
+def held_at(course: Report, t_s: float) -> Mapping[str, Mapping[str, float]]:
     """Return the held resources: of the last decision that is not later, else of the first."""
     before = [line for line in course["held"] if line["t_s"] <= t_s]
     found: Mapping[str, Mapping[str, float]] = (before or course["held"][:1])[-1]["stores"]
@@ -155,16 +155,16 @@ PARTITION = {FAVORS_SMALL: 8.0, FAVORS_LARGE: 3.25}
 DROP = (4.5, 6.0)
 """Figure 1(b): Default's bandwidth over FavorsSmall's: a drop by 350 % to 500 %."""
 
-_NO_SETUPS = "no block has both setups with four workloads"
+NO_SETUPS = "no block has both setups with four workloads"
 
 
-def _setups(treated: str, baseline: str, column: str) -> Pair:
-    return Pair(of("setups", setup=treated), of("setups", setup=baseline), column, _NO_SETUPS)
+def of_setups(treated: str, baseline: str, column: str) -> Pair:
+    return Pair(of("setups", setup=treated), of("setups", setup=baseline), column, NO_SETUPS)
 
 
 def _latencies(treated: str, baseline: str, letters: str, which: Choice) -> Compute:
     """Compute the latency ratio of the workload with the weakest effect."""
-    options = [(f"workload {x}", _setups(treated, baseline, f"{x}_mean_s")) for x in letters]
+    options = [(f"workload {x}", of_setups(treated, baseline, f"{x}_mean_s")) for x in letters]
     return extreme(options, which, complete=True)
 
 
@@ -179,7 +179,7 @@ _SECTION_1: tuple[Claim, ...] = (
         "small-favors-small",
         "1",
         "A proxy of their own with a fast link gives small objects (A and B) 700 % more QPS",
-        _setups(FAVORS_SMALL, DEFAULT, "small_qps"),
+        of_setups(FAVORS_SMALL, DEFAULT, "small_qps"),
         value=PARTITION[FAVORS_SMALL],
         family="mos-partition",
         baseline=DEFAULT,
@@ -188,7 +188,7 @@ _SECTION_1: tuple[Claim, ...] = (
         "small-favors-large",
         "1",
         "A proxy of their own with many cores gives small objects (A and B) 225 % more QPS",
-        _setups(FAVORS_LARGE, DEFAULT, "small_qps"),
+        of_setups(FAVORS_LARGE, DEFAULT, "small_qps"),
         value=PARTITION[FAVORS_LARGE],
         family="mos-partition",
         baseline=DEFAULT,
@@ -197,7 +197,7 @@ _SECTION_1: tuple[Claim, ...] = (
         "small-order",
         "1",
         "FavorsSmall gives small objects more QPS than FavorsLarge",
-        _setups(FAVORS_SMALL, FAVORS_LARGE, "small_qps"),
+        of_setups(FAVORS_SMALL, FAVORS_LARGE, "small_qps"),
         value=PARTITION[FAVORS_SMALL] / PARTITION[FAVORS_LARGE],
         size=False,
         baseline=FAVORS_LARGE,
@@ -208,7 +208,7 @@ _SECTION_1: tuple[Claim, ...] = (
             "1",
             f"FavorsSmall costs workload {letter} its bandwidth: Default has 4.5 to 6 times as "
             "much (a drop by 350 % to 500 %)",
-            _setups(DEFAULT, FAVORS_SMALL, f"{letter}_mb_s"),
+            of_setups(DEFAULT, FAVORS_SMALL, f"{letter}_mb_s"),
             value=sum(DROP) / 2,
             tolerance=(DROP[1] - DROP[0]) / (sum(DROP) - 2),
             family="mos-drop",
@@ -220,7 +220,7 @@ _SECTION_1: tuple[Claim, ...] = (
         "large-favors-large",
         "1",
         "FavorsLarge leaves large objects (C and D) the bandwidth of Default (read as within 25 %)",
-        _setups(FAVORS_LARGE, DEFAULT, "large_mb_s"),
+        of_setups(FAVORS_LARGE, DEFAULT, "large_mb_s"),
         tolerance=0.25,
         baseline=DEFAULT,
     ),
@@ -258,18 +258,18 @@ PROXY_BUSY, LARGE_BUSY = 0.85, 0.25
 NETWORK = {("A", "hdd"): 1.12, ("A", "ssd"): 1.70, ("C", "ssd"): 10.0}
 """Figure 4: effect of a ten times faster network, by workload and disks."""
 
-_NO_SIZES = "fewer than two object sizes were run"
-_NO_PROXY = "no block has these proxies"
-_NO_STORAGE = "fewer than two storage servers' shares were run"
-_NO_NETWORK = "no block has both networks with these disks"
-_NO_DISKS = "no block has both sets of disks at this network"
+NO_SIZES = "fewer than two object sizes were run"
+NO_PROXY = "no block has these proxies"
+NO_STORAGE = "fewer than two storage servers' shares were run"
+NO_NETWORK = "no block has both networks with these disks"
+NO_DISKS = "no block has both sets of disks at this network"
 
 _SIZES: tuple[Claim, ...] = (
     claim(
         "size-qps",
         "2",
         "Larger objects: far fewer QPS (largest over smallest)",
-        ends(of("sizes"), "object_kb", "qps", _NO_SIZES),
+        ends(of("sizes"), "object_kb", "qps", NO_SIZES),
         baseline="smallest-objects",
         larger=False,
     ),
@@ -277,7 +277,7 @@ _SIZES: tuple[Claim, ...] = (
         "size-bandwidth",
         "2",
         "Larger objects: more bandwidth (largest over smallest)",
-        ends(of("sizes"), "object_kb", "mb_s", _NO_SIZES),
+        ends(of("sizes"), "object_kb", "mb_s", NO_SIZES),
         baseline="smallest-objects",
     ),
     claim(
@@ -285,7 +285,7 @@ _SIZES: tuple[Claim, ...] = (
         "2",
         "Beyond a threshold the network is full: bandwidth of the largest objects over the next "
         "(0.98 over 0.97 GB/s)",
-        ends(of("sizes"), "object_kb", "mb_s", _NO_SIZES, before=True),
+        ends(of("sizes"), "object_kb", "mb_s", NO_SIZES, before=True),
         value=0.98 / 0.97,
         rule="within",
         tolerance=SAME,
@@ -295,7 +295,7 @@ _SIZES: tuple[Claim, ...] = (
         "size-latency",
         "2",
         "Large objects take more than 100 times as long as small ones",
-        ends(of("sizes"), "object_kb", "A_mean_s", _NO_SIZES),
+        ends(of("sizes"), "object_kb", "A_mean_s", NO_SIZES),
         value=100.0,
         rule="at_least",
         baseline="smallest-objects",
@@ -313,7 +313,7 @@ def _one_proxy(letter: str) -> Rows:
     return rows
 
 
-def _most_cores(letter: str, **setting: int) -> Rows:
+def with_most_cores(letter: str, **setting: int) -> Rows:
     """Select the runs with the most cores of each proxy that any run of the workload has."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -325,9 +325,9 @@ def _most_cores(letter: str, **setting: int) -> Rows:
 
 def _second(letter: str, column: str, *, proxies: int = 1, workers: int = 1) -> Pair:
     """Compute the ratio of a second proxy, or of more worker processes, to one of each."""
-    one = _most_cores(letter, proxies=1, proxy_workers=1)
-    other = _most_cores(letter, proxies=proxies, proxy_workers=workers)
-    return Pair(other, one, column, _NO_PROXY)
+    one = with_most_cores(letter, proxies=1, proxy_workers=1)
+    other = with_most_cores(letter, proxies=proxies, proxy_workers=workers)
+    return Pair(other, one, column, NO_PROXY)
 
 
 def _busy(letter: str) -> Compute:
@@ -340,7 +340,7 @@ def _busy(letter: str) -> Compute:
     def note(found: pd.DataFrame) -> str:
         return f"with {found['proxy_cores'].iloc[0]:g} cores"
 
-    return mean_of(rows, "proxy_busy", _NO_PROXY, of=amount, note=note)
+    return mean_of(rows, "proxy_busy", NO_PROXY, of=amount, note=note)
 
 
 def _nearly(
@@ -385,7 +385,7 @@ _PROXY: tuple[Claim, ...] = (
         "3a",
         "QPS of small objects grow linearly with the proxy's cores until they are used up (QPS a "
         "core, read as within 25 %)",
-        ends(_one_proxy("A"), "proxy_cores", "each", _NO_PROXY),
+        ends(_one_proxy("A"), "proxy_cores", "each", NO_PROXY),
         tolerance=0.25,
         baseline="fewest-cores",
     ),
@@ -450,7 +450,7 @@ _STORAGE: tuple[Claim, ...] = (
         "storage-small",
         "3c",
         "QPS of small objects grow with the storage servers' cores",
-        ends(of("storage", workload="A"), "storage_cores", "qps", _NO_STORAGE),
+        ends(of("storage", workload="A"), "storage_cores", "qps", NO_STORAGE),
         baseline="fewest-cores",
     ),
     same(
@@ -458,7 +458,7 @@ _STORAGE: tuple[Claim, ...] = (
         "3c",
         "With as many cores together as the proxy (R4) QPS are at their peak (read as within 15 % "
         "of those with the most)",
-        _nearly(of("storage", workload="A"), "storage_cores", "qps", _rule_4, _NO_STORAGE),
+        _nearly(of("storage", workload="A"), "storage_cores", "qps", _rule_4, NO_STORAGE),
         tolerance=SAME,
         baseline="most-cores",
     ),
@@ -474,7 +474,7 @@ _STORAGE: tuple[Claim, ...] = (
 )
 
 
-def _on(kind: str) -> dict[str, int]:
+def disks_of(kind: str) -> dict[str, int]:
     return {"ssds": 3, "hdds": 0} if kind == "ssd" else {"ssds": 0, "hdds": 3}
 
 
@@ -484,7 +484,7 @@ def _gains(kind: str) -> Rows:
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
         there = values_of(cells(table, "network", workload="A"), "network_mbit")
-        found = cells(table, "network", workload="A", **_on(kind))
+        found = cells(table, "network", workload="A", **disks_of(kind))
         if len(there) < 2:
             return found[:0]
         slow, fast = (cells(found, "network", network_mbit=at) for at in (there[0], there[-1]))
@@ -502,10 +502,10 @@ _NETWORKS: tuple[Claim, ...] = (
             f"A ten times faster network: workload {letter} on {kind.upper()}s gains "
             f"{100 * (value - 1):.0f} %" + (" (by as much as)" if letter == "C" else ""),
             ends(
-                of("network", workload=letter, **_on(kind)),
+                of("network", workload=letter, **disks_of(kind)),
                 "network_mbit",
                 "qps" if letter == "A" else "mb_s",
-                _NO_NETWORK,
+                NO_NETWORK,
             ),
             value=value,
             baseline="slow-network",
@@ -517,7 +517,7 @@ _NETWORKS: tuple[Claim, ...] = (
         "4a",
         "Small objects gain more from a faster network on SSDs than on HDDs: they are more "
         "sensitive to disks (R6)",
-        Pair(_gains("ssd"), _gains("hdd"), "gain", _NO_NETWORK),
+        Pair(_gains("ssd"), _gains("hdd"), "gain", NO_NETWORK),
         value=NETWORK["A", "ssd"] / NETWORK["A", "hdd"],
         size=False,
         baseline="hdd",
@@ -525,7 +525,7 @@ _NETWORKS: tuple[Claim, ...] = (
 )
 
 
-def _mix(ssds: int, which: Callable[[list[float]], float]) -> Rows:
+def on_disks(ssds: int, which: Callable[[list[float]], float]) -> Rows:
     """Select workload C's runs on a set of disks, at a chosen network."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -536,13 +536,13 @@ def _mix(ssds: int, which: Callable[[list[float]], float]) -> Rows:
     return rows
 
 
-def _high(there: list[float]) -> float:
+def high_network(there: list[float]) -> float:
     """Return 7.5 of 10 Gbit/s, or the highest value with runs."""
     return there[-2] if len(there) > 3 else there[-1]
 
 
-def _mixed(top: int, bottom: int, which: Callable[[list[float]], float]) -> Pair:
-    return Pair(_mix(top, which), _mix(bottom, which), "mb_s", _NO_DISKS)
+def on_mixes(top: int, bottom: int, which: Callable[[list[float]], float]) -> Pair:
+    return Pair(on_disks(top, which), on_disks(bottom, which), "mb_s", NO_DISKS)
 
 
 _MIXES: tuple[Claim, ...] = (
@@ -551,8 +551,9 @@ _MIXES: tuple[Claim, ...] = (
         "5",
         "At the slowest network (2.5 Gbit/s) three HDDs are as good as three SSDs (read as within "
         "15 %)",
-        _mixed(0, 3, min),
+        on_mixes(0, 3, min),
         tolerance=SAME,
+        family="mos-slow-network",
         baseline="3-ssd",
     ),
     claim(
@@ -560,7 +561,10 @@ _MIXES: tuple[Claim, ...] = (
         "5",
         "At 7.5 Gbit/s three HDDs are the worst choice (over the choice that is nearest to it)",
         extreme(
-            [(f"three HDDs over {ssds} SSD", _mixed(0, ssds, _high)) for ssds in (1, 2, 3)],
+            [
+                (f"three HDDs over {ssds} SSD", on_mixes(0, ssds, high_network))
+                for ssds in (1, 2, 3)
+            ],
             "largest",
             complete=True,
         ),
@@ -572,7 +576,7 @@ _MIXES: tuple[Claim, ...] = (
         "5",
         "At 7.5 Gbit/s two SSDs and an HDD are nearly as good as three SSDs (R7; read as within "
         "15 %)",
-        _mixed(2, 3, _high),
+        on_mixes(2, 3, high_network),
         tolerance=SAME,
         baseline="3-ssd",
     ),
@@ -591,22 +595,22 @@ STATIC_OVER_DEFAULT = 2.0
 PEAK_POINTS = 2
 """The right-most two data points."""
 
-_NO_LOAD = "no block has both setups with the same numbers of workers"
-_OTHERS = (DEFAULT, STATIC)
+NO_LOAD = "no block has both setups with the same numbers of workers"
+OTHERS = (DEFAULT, STATIC)
 
 
-def _load(treated: str, baseline: str, column: str) -> Pair:
-    return Pair(of("load", setup=treated), of("load", setup=baseline), column, _NO_LOAD)
+def at_loads(treated: str, baseline: str, column: str) -> Pair:
+    return Pair(of("load", setup=treated), of("load", setup=baseline), column, NO_LOAD)
 
 
-def _most(
+def up_to(
     treated: str, baseline: str, column: str, which: Choice = "largest", last: int | None = None
 ) -> Compute:
     """Compute "up to" over the loads, each named by its workers of A."""
-    return extreme_over(_load(treated, baseline, column), "small_workers", which, last=last)
+    return extreme_over(at_loads(treated, baseline, column), "small_workers", which, last=last)
 
 
-def _compared_to_both(column: str, which: Choice) -> Compute:
+def over_both(column: str, which: Choice) -> Compute:
     """Compute the extreme ratio of MOS++ over Default and over Static at every load; a missing load
     leaves the claim without support."""
 
@@ -622,15 +626,15 @@ def _compared_to_both(column: str, which: Choice) -> Compute:
                     f"no block has MOS++ and {name}",
                 ),
             )
-            for other in _OTHERS
+            for other in OTHERS
             for at in loads
         ]
-        return extreme(options, which, complete=True)(evidence) if options else NotRun(_NO_LOAD)
+        return extreme(options, which, complete=True)(evidence) if options else NotRun(NO_LOAD)
 
     return compute
 
 
-def _fewest(rows: pd.DataFrame) -> list[Any]:
+def fewest(rows: pd.DataFrame) -> list[Any]:
     return values_of(rows, "small_workers")[:1]
 
 
@@ -641,7 +645,7 @@ _LOADS: tuple[Claim, ...] = (
             "8",
             f"MOS++ improves overall {name} by {words}, compared to both Default and Static "
             "(section 8.1's reading)",
-            _compared_to_both(column, "largest" if end == "most" else "least"),
+            over_both(column, "largest" if end == "most" else "least"),
             value=value,
             family="mos-both",
             baseline="default+static",
@@ -661,7 +665,7 @@ _LOADS: tuple[Claim, ...] = (
             "8",
             f"MOS++ improves performance by up to {100 * (value - 1):.1f} % compared to "
             f"{label(other)} (sections 1 and 10's reading; here: overall {name})",
-            _most(MOS_PP, other, column),
+            up_to(MOS_PP, other, column),
             value=value,
             family="mos-up-to",
             baseline=other,
@@ -673,14 +677,14 @@ _LOADS: tuple[Claim, ...] = (
         "default-large",
         "8",
         "Where C dominates (far left), Default has more bandwidth than Static",
-        extreme_over(_load(DEFAULT, STATIC, "mb_s"), "small_workers", "least", order=_fewest),
+        extreme_over(at_loads(DEFAULT, STATIC, "mb_s"), "small_workers", "least", order=fewest),
         baseline=STATIC,
     ),
     claim(
         "static-small",
         "8",
         "As A dominates, Static outperforms Default by as much as 2 times",
-        _most(STATIC, DEFAULT, "qps"),
+        up_to(STATIC, DEFAULT, "qps"),
         value=STATIC_OVER_DEFAULT,
         baseline=DEFAULT,
     ),
@@ -688,7 +692,7 @@ _LOADS: tuple[Claim, ...] = (
         "tail-static",
         "9",
         "At peak loads of A, MOS++ has up to 70.2 % less 95th percentile latency than Static",
-        _most(MOS_PP, STATIC, "A_p95_s", "least", PEAK_POINTS),
+        up_to(MOS_PP, STATIC, "A_p95_s", "least", PEAK_POINTS),
         value=TAIL,
         family="mos-peak",
         baseline=STATIC,
@@ -698,7 +702,7 @@ _LOADS: tuple[Claim, ...] = (
         "tail-throughput",
         "9",
         "and up to 11.7 % more throughput",
-        _most(MOS_PP, STATIC, "A_qps", "largest", PEAK_POINTS),
+        up_to(MOS_PP, STATIC, "A_qps", "largest", PEAK_POINTS),
         value=TAIL_THROUGHPUT,
         family="mos-peak",
         baseline=STATIC,
@@ -709,7 +713,7 @@ _LOADS: tuple[Claim, ...] = (
             "9",
             f"For A, Default performs the worst (p95; {label(setup)} over it, at the load at which "
             "it gains least)",
-            _most(setup, DEFAULT, "A_p95_s"),
+            up_to(setup, DEFAULT, "A_p95_s"),
             baseline=DEFAULT,
             larger=False,
         )
@@ -721,7 +725,7 @@ _LOADS: tuple[Claim, ...] = (
             "10",
             f"For C, MOS++ {words} ({why})",
             extreme_over(
-                _load(MOS_PP, other, column), "large_workers", "largest" if larger else "least"
+                at_loads(MOS_PP, other, column), "large_workers", "largest" if larger else "least"
             ),
             value=value,
             baseline=other,
@@ -745,27 +749,33 @@ SPIKE, STAGE_1 = 2.1, 1.12
 NETWORK_FREED, NETWORK_GIVEN, NETWORK_MOST, HDD_SHARE = 0.58, 0.21, 0.95, 0.50
 """Figure 12, shares of the network, and of the HDDs."""
 
-_NO_COURSE = "no block has both setups with a load that changes"
-_NO_HELD = "no run of MOS++ with a load that changes reports held resources"
+NO_COURSE = "no block has both setups with a load that changes"
+NO_HELD = "no run of MOS++ with a load that changes reports held resources"
 
 
-def _course(treated: str, baseline: str, column: str, **more: Any) -> Pair:
+def over_course(treated: str, baseline: str, column: str, **more: Any) -> Pair:
     sides = of("adaptation", setup=treated), of("adaptation", setup=baseline)
-    return Pair(sides[0], sides[1], column, _NO_COURSE, **more)
+    return Pair(sides[0], sides[1], column, NO_COURSE, **more)
 
 
-def _held(
-    value: Callable[[Report], float | None], *, of: Mean = fraction, note: str | None = None
-) -> Compute:
-    """Compute the mean of a value over the reports of MOS++'s runs."""
+def reported(setup: str, value: Callable[[Report], float | None]) -> Rows:
+    """Select a setup's runs with a load that changes, with the added column ``value``, from their
+    reports."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = cells(table, "adaptation", setup=MOS_PP)
-        reports = [report(one) for one in found["loaded"]]
-        values = [value(one) if one.get("held") else None for one in reports]
+        found = cells(table, "adaptation", setup=setup)
+        values = [value(report(one)) for one in found["loaded"]]
         return found.assign(value=pd.Series(values, index=found.index, dtype=float))
 
-    return mean_of(rows, "value", _NO_HELD, of=of, note=note)
+    return rows
+
+
+def while_held(
+    value: Callable[[Report], float | None], *, of: Mean = fraction, note: str | None = None
+) -> Compute:
+    """Compute the mean of a value over the reports of MOS++'s runs with held resources."""
+    rows = reported(MOS_PP, lambda one: value(one) if one.get("held") else None)
+    return mean_of(rows, "value", NO_HELD, of=of, note=note)
 
 
 def _network_most(course: Report) -> float:
@@ -775,14 +785,14 @@ def _network_most(course: Report) -> float:
     return max(share(course, t_s, LARGE, "network") for t_s in times)
 
 
-def _spike(course: Report) -> tuple[float, float]:
+def spike(course: Report) -> tuple[float, float]:
     """Return the start of stage 2 and the end of A's spike."""
     return float(course["course"]["stages"][1]), float(course["course"]["spike_ends"])
 
 
 def _network_freed(course: Report) -> float:
     """Return the largest free share after the start of stage 2, minus the free share before."""
-    begins, ends = _spike(course)
+    begins, ends = spike(course)
     times = [line["t_s"] for line in course["held"] if begins <= line["t_s"] <= ends] or [ends]
     most = max(free(course, t_s, "network") for t_s in times)
     return most - free(course, begins - 1e-6, "network")
@@ -790,7 +800,7 @@ def _network_freed(course: Report) -> float:
 
 def _network_given(course: Report) -> float:
     """Return the share of the network that A's microstore gained by the end of the spike."""
-    begins, ends = _spike(course)
+    begins, ends = spike(course)
     return share(course, ends, SMALL, "network") - share(course, begins - 1e-6, SMALL, "network")
 
 
@@ -808,17 +818,17 @@ _COURSES: tuple[Claim, ...] = (
             "11a",
             "When A spikes (about 60 min), MOS++ has up to 2.1 times its throughput (over "
             f"{label(other)}; the paper does not say over which)",
-            _course(MOS_PP, other, "A_qps_spike"),
+            over_course(MOS_PP, other, "A_qps_spike"),
             value=SPIKE,
             baseline=other,
         )
-        for other in _OTHERS
+        for other in OTHERS
     ),
     claim(
         "stage-1",
         "11c",
         "In stage 1 MOS++ slightly outperforms Static, by 12 % (C's bandwidth)",
-        _course(MOS_PP, STATIC, "C_mb_s_stage1"),
+        over_course(MOS_PP, STATIC, "C_mb_s_stage1"),
         value=STAGE_1,
         baseline=STATIC,
     ),
@@ -826,7 +836,7 @@ _COURSES: tuple[Claim, ...] = (
         "stage-3",
         "11a",
         "In stage 3 Default cannot sustain A's spike (MOS++ over it)",
-        _course(MOS_PP, DEFAULT, "A_qps_stage3"),
+        over_course(MOS_PP, DEFAULT, "A_qps_stage3"),
         baseline=DEFAULT,
     ),
     *(
@@ -835,13 +845,13 @@ _COURSES: tuple[Claim, ...] = (
             figure,
             f"MOS++ holds the SLA of {letter} for more of the time than {label(other)}",
             # An SLA may never be held: then there is no ratio.
-            _course(MOS_PP, other, f"{letter}_sla_met", by="change"),
+            over_course(MOS_PP, other, f"{letter}_sla_met", by="change"),
             unit=CHANGE,
             no_effect=0.0,
             baseline=other,
         )
         for letter, figure in (("A", "11b"), ("C", "11c"))
-        for other in _OTHERS
+        for other in OTHERS
     ),
     *(
         claim(
@@ -857,7 +867,7 @@ _COURSES: tuple[Claim, ...] = (
             (
                 "network-most",
                 "In stage 1 C reaches up to 95 % of the network",
-                _held(_network_most, note="largest share in stage 1"),
+                while_held(_network_most, note="largest share in stage 1"),
                 NETWORK_MOST,
                 SHARE,
                 {"no_effect": 0.70},
@@ -865,7 +875,7 @@ _COURSES: tuple[Claim, ...] = (
             (
                 "network-freed",
                 "When stage 2 begins, 58 % of the network are taken back and marked as free",
-                _held(
+                while_held(
                     _network_freed,
                     of=change,
                     note="largest free share until the spike ends, less that before",
@@ -877,7 +887,7 @@ _COURSES: tuple[Claim, ...] = (
             (
                 "network-given",
                 "and 21 % are given to A",
-                _held(_network_given, of=change, note="by the end of the spike"),
+                while_held(_network_given, of=change, note="by the end of the spike"),
                 NETWORK_GIVEN,
                 CHANGE,
                 {"no_effect": 0.0},
@@ -885,7 +895,7 @@ _COURSES: tuple[Claim, ...] = (
             (
                 "hdd-share",
                 "Half of the HDDs go to C at 80 min (R7)",
-                _held(_hdds_most),
+                while_held(_hdds_most),
                 HDD_SHARE,
                 SHARE,
                 {"rule": "within"},
@@ -896,7 +906,7 @@ _COURSES: tuple[Claim, ...] = (
         "latency-whole",
         "11b",
         "A's mean latency over the whole course is below Static's",
-        _course(MOS_PP, STATIC, "A_mean_s"),
+        over_course(MOS_PP, STATIC, "A_mean_s"),
         baseline=STATIC,
         larger=False,
     ),

@@ -54,7 +54,8 @@ from analysis.papers.mos.claims import (
     table,
 )
 from analysis.papers.mos.gateway import GATEWAY
-from analysis.papers.mos.simulated import SIMULATED
+from analysis.papers.mos.simulated_figures import SIMULATED
+from analysis.papers.mos.statements import STATEMENTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -827,7 +828,9 @@ FIGURES: tuple[FigureEntry, ...] = tuple(
     for figure, title, caption, draw in _DRAWN
 )
 
-LOCAL = Part(CLAIMS, FIGURES, kind="mos", simulated=False, tabulate=table, tables=tables)
+LOCAL = Part(
+    (*CLAIMS, *STATEMENTS), FIGURES, kind="mos", simulated=False, tabulate=table, tables=tables
+)
 
 PARTS: tuple[Part, ...] = (LOCAL, SIMULATED, GATEWAY)
 
