@@ -174,7 +174,7 @@ def test_the_report_has_every_figure_of_the_planner(
     assert "--ground sim" not in page
     (table,) = made.tables
     row = next(row for row in table.as_json() if row["method"] == "OPT")
-    assert row["seconds"].endswith("(3 ended by the limit)")
+    assert row["seconds"].endswith("(6 ended by the limit)")
     assert {claim["id"] for claim in json.loads(made.claims_path.read_text())} >= set(STATED)
 
 
