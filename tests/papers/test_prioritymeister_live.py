@@ -283,7 +283,7 @@ class NoisyGround:
         why = "somebody else worked" if self.runs <= self.spoiled else None
         (name,) = experiment.replays
         logs = {"replay-A.json": "{}"}
-        return PmOutcome({name: result_of(report(), 20.0)}, spoiled=why, logs=logs)
+        return PmOutcome({name: result_of(report(), experiment)}, spoiled=why, logs=logs)
 
 
 def test_a_workload_alone_is_measured_again_while_it_is_spoiled(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_the_summary_of_a_real_run(tmp_path: Path, kept: bool) -> None:
     experiment = planned_in(tmp_path)
     found = conditions(experiment, tmp_path, levels=7 if kept else 1)
     made = report()
-    results = {name: result_of(made, 20.0) for name in "AL"}
+    results = {name: result_of(made, experiment) for name in "AL"}
     outcome = PmOutcome(results, conditions={"A": found, "L": found})
     loads = {name: load_of(experiment, name) for name in "AL"}
     mix = cast(Mix, SimpleNamespace(base=tmp_path, loads=loads.values(), load=loads.get))
@@ -429,8 +429,9 @@ def test_a_run_stays_within_what_is_allowed(longest_of: int | None) -> None:
     assert np.mean(run <= rounds.max(axis=1)) < 0.65
 
 
-def test_unanswered_requests_are_counted_separately() -> None:
-    found = result_of(report(second_half=part(20, waiting=2)), 20.0)
+def test_unanswered_requests_are_counted_separately(tmp_path: Path) -> None:
+    experiment = experiment_in(tmp_path)
+    found = result_of(report(second_half=part(20, waiting=2)), experiment)
     assert (found.requests, found.misses, found.unfinished) == (20, 2, 2)
     assert found.count.tolist() == [18]
     assert (found.low_ns.tolist(), found.high_ns.tolist()) == ([1_000_000], [1_000_511])
