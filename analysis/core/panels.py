@@ -110,9 +110,7 @@ def bars(
     values, ends = [], []
     places: dict[tuple[str, str], float] = {}
     for place, (look, found) in enumerate(series):
-        there = [name for name in groups if name in found]
-        plain = [name for name in there if (look.label, name) not in hatched]
-        in_legend = (plain or there)[:1]
+        in_legend = [name for name in groups if name in found][:1]
         for group, name in enumerate(groups):
             one = found.get(name)
             if one is None:
@@ -124,9 +122,10 @@ def bars(
                 0.92 * width,
                 color=look.colour,
                 label=look.label if name in in_legend else "",
-                hatch="///" if (look.label, name) in hatched else None,
                 edgecolor="white",
             )
+            if (look.label, name) in hatched:  # on top, so that the legend shows the plain bar
+                axes.bar(x, one.value, 0.92 * width, fill=False, hatch="///", edgecolor="white")
             values.append(one.value)
             if one.n > 1:
                 axes.errorbar(
