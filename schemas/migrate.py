@@ -36,6 +36,10 @@ _RENAMED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
 """Present names of values that versions 1 and 2 of a run called otherwise, by kind and
 parameter."""
 
+_OF_POLICY: Mapping[str, Mapping[str, str]] = {"prioritymeister": {"cake_upper": "cake"}}
+"""Parameters of one policy whose default changed after version 2, by kind: runs of other policies
+recorded the former default, which had no effect."""
+
 
 def current(run: Any) -> Any:
     """Return the content of a run.json in the current version. ValueError: a run of version 1 is of
@@ -46,20 +50,22 @@ def current(run: Any) -> Any:
     names = parameters if isinstance(parameters, Mapping) else {}
     if run["schema_version"] == 2:
         if names:
-            run = {**run, "parameters": _renamed(str(run.get("kind")), names)}
+            run = {**run, "parameters": _present(str(run.get("kind")), names)}
         return {**run, "schema_version": 3}
     kinds = [kind for mark, kind in _MARKS.items() if mark in names]
     if len(kinds) != 1:
         raise ValueError("parameters: a run of version 1 has those of one kind of campaign")
-    own = cells_of(kinds[0], str(run.get("ground"))).current(_renamed(kinds[0], names))
+    own = cells_of(kinds[0], str(run.get("ground"))).current(_present(kinds[0], names))
     return {**run, "schema_version": 3, "kind": kinds[0], "parameters": own}
 
 
-def _renamed(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    renamed = _RENAMED.get(kind, {})
+def _present(kind: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    renamed, of_policy = _RENAMED.get(kind, {}), _OF_POLICY.get(kind, {})
+    policy = parameters.get("policy")
     return {
         name: renamed[name].get(value, value) if name in renamed else value
         for name, value in parameters.items()
+        if of_policy.get(name, policy) == policy
     }
 
 

@@ -44,6 +44,8 @@ def test_an_older_run_is_read_as_one_of_its_kind(file):
     assert cell.model_dump(mode="json") == run.parameters
     kept = older["parameters"].keys() & run.parameters.keys() - {"setup", "policy"}
     kept -= {name for name in kept if (run.kind, name) in RENAMED}
+    if run.parameters.get("policy") != "cake":
+        kept -= {"cake_upper"}
     assert {name: run.parameters[name] for name in kept} == {
         name: older["parameters"][name] for name in kept
     }
@@ -79,6 +81,18 @@ def test_an_older_name_of_an_algorithm_is_read_as_its_present_one(
         run |= {"schema_version": version, "kind": kind}
     read = Run.model_validate(run)
     assert read.parameters[parameter] == (older if version == 3 else present)
+
+
+@pytest.mark.parametrize(("policy", "upper"), [("cake", 1.2), ("pm", 4.0), ("none", 4.0)])
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_older_bound_of_cake_is_kept_for_cake_alone(version, policy, upper):
+    older = json.loads(next(one for one in OLDER if one.stem == "pm-local").read_text())
+    assert older["parameters"]["cake_upper"] == 1.2
+    older["parameters"]["policy"] = policy
+    if version > 1:
+        older |= {"schema_version": version, "kind": "prioritymeister"}
+    run = Run.model_validate(older)
+    assert cells_of(run.kind, run.ground).row(run.parameters)["cake_upper"] == upper
 
 
 @pytest.mark.parametrize(
