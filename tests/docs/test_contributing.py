@@ -118,4 +118,4 @@ def test_an_addition_is_picked_up(section: Section, copy: Path) -> None:
     first, *others = section.commands()
     assert SHOWN[section.title] in ran(first, copy)
     if section.title == "A paper":
-        assert "reproduced" in [ran(command, copy) for command in others][-1]
+        assert "confirmed within tolerance" in [ran(command, copy) for command in others][-1]
