@@ -114,6 +114,7 @@ def test_figures_3_and_4_are_computed_from_the_same_bursts(in_section_3: Results
         "native-herds": 1.8,
         "collaborative-herds": 22 / 18,
         "two-choice-avoids": 0.0,
+        "remembered-better": UNCACHED,
         "oracle": 1.5,
         "prequal": 0.3,
         "learning": 0.6 / 0.7,

@@ -73,6 +73,8 @@ def write_bursts(
     parameters |= cell or {}
     grown = 1 + share if scheduler in GROWS else 1.0
     hit = share > 0 and scheduler in ("fixed", "random", "two-choice")
+    if not parameters["cache_s"]:
+        grown = 1 / UNCACHED
     if not share and scheduler in ("fixed", "random"):
         grown = 0.8
     loads = loads_of(scheduler, block)
@@ -111,8 +113,11 @@ def _burst_cells(variations: bool) -> Iterator[tuple[str, float, dict[str, Any]]
                 yield series, 0.1, {"servers": servers, "processes": processes, **learn}
         if variations:
             yield series, 0.1, {"processes_per_node": 100}
-            yield series, 0.1, {"spread_s": 0.02}
+            if series != "both":
+                yield series, 0.1, {"spread_s": 0.02}
             yield series, 0.1, {"load_mean": 5.0, "load_sd": 1.0}
+    for cache_s in (BURST_STANDARD["cache_s"], 0.0):
+        yield "both", 0.1, {"spread_s": 0.02, "cache_s": cache_s}
     for series in ("two-choice", "collaborative", "preassign", "both") if variations else ():
         for choices in ("random+random", "home+random"):
             yield series, 0.1, {"choices": choices, "redirects": True}

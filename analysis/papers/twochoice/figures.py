@@ -313,6 +313,9 @@ def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = {
         s: simulated(evidence.table, s, spread_s=..., straggler_ratio=SCALE_RATIO) for s in shown
     }
+    rows[UNCACHED] = simulated(
+        evidence.table, BOTH, cache_s=0.0, spread_s=..., straggler_ratio=SCALE_RATIO
+    )
     order = values_of(rows[BOTH], "spread_s")
     if len(order) < 2:
         return Missing("several spreads of the processes' beginnings")

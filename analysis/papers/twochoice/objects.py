@@ -34,7 +34,7 @@ from analysis.core.evidence import (
     values_of,
 )
 from analysis.core.stats import amount, mean
-from analysis.papers.twochoice.claims import ALIKE
+from analysis.papers.twochoice.claims import ALIKE, REMEMBERED
 from analysis.papers.twochoice.runs import (
     BOTH,
     CRUSH,
@@ -346,8 +346,7 @@ _WORKLOADS: tuple[Claim, ...] = (
     _measured(
         "remembered-better",
         "cache",
-        "Remembered loads of other servers benefit the performance: the last process ends earlier "
-        "than without them",
+        REMEMBERED,
         _remembered("seconds"),
         baseline="both-uncached",
         larger=False,
