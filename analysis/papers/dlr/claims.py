@@ -294,8 +294,9 @@ def _threshold(theta: str, *, chosen: bool) -> Rows:
     def rows(table: pd.DataFrame) -> pd.DataFrame:
         found = table[(table["controller"] == "dlr") & table["variant"].notna()]
         given = found["variant"].map(json.loads)
-        papers = given.map(lambda one: one == {"theta_i": 0.2})
-        return found[papers if chosen else given.map(lambda one: list(one) == [theta]) & ~papers]
+        papers = given.map(lambda one: one == {"theta_i": 0.2}).astype(bool)  # no rows: no dtype
+        others = given.map(lambda one: list(one) == [theta]).astype(bool) & ~papers
+        return found[papers if chosen else others]
 
     return rows
 
