@@ -237,7 +237,7 @@ def _script_in_pdf(folder: Path) -> None:
 
 
 def _appendix(folder: Path) -> None:
-    replace(folder / "APPENDIX.md", " not reproduced, ", " reproduced too, ")
+    replace(folder / "APPENDIX.md", " contradicted, ", " contradicted not, ")
 
 
 def _secret(folder: Path) -> None:
