@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 
@@ -17,6 +18,13 @@ from tests.errors import raises
 pytestmark = pytest.mark.slow  # draws every figure
 
 
+WITHOUT_RUNS = {
+    *("3-rand", "3-write", "10-rand", "10-write", "10-threads"),
+    *("reweight", "shapes"),
+}
+"""Figures of cells that the synthetic campaign does not have."""
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     artifacts = tmp_path_factory.mktemp("artifacts")
@@ -30,9 +38,11 @@ def test_every_figure_is_drawn_as_png_and_pdf(report):
     expected = [
         n + p for n in map(str, (1, 3, 4, 5, 6, 7, 8, 9, 10, 11)) for p in parts.get(n, [""])
     ]
-    assert ids == [*expected, "S1"]
+    assert [one for one in ids if one not in WITHOUT_RUNS] == [*expected, "S1"]
+    assert {figure.entry.id for figure in report.figures if figure.missing} == WITHOUT_RUNS
     for figure in report.figures:
-        assert figure.missing is None
+        if figure.entry.id in WITHOUT_RUNS:
+            continue
         assert figure.path is not None
         assert figure.path.read_bytes().startswith(b"\x89PNG")
         assert figure.path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
@@ -44,10 +54,11 @@ def test_the_page_stands_alone_and_says_once_what_several_claims_say(report):
     assert page.count("data:image/png;base64") == 18
     shared = shared_notes(report.claims)
     assert any("disks are modelled" in note for note in shared)
-    assert all(page.count(note) == 1 for note in shared)
+    text = html.unescape(page)
+    assert all(text.count(note) == 1 for note in shared)
     for claim in report.claims:
         assert claim.id in page
-        assert all(note in page for note in notes_of(claim))
+        assert all(note in text for note in notes_of(claim))
     claims = json.loads(report.claims_path.read_text())
     assert [ClaimResult.model_validate(c) for c in claims] == list(report.claims)
 
