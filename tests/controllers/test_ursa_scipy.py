@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("method", ["alp-fast", "ilp", "opt"])
 @pytest.mark.parametrize("seed", range(4))
 def test_plans_cost_as_much_and_prices_prove_it(monkeypatch, method, seed):
-    small = (12, 80) if method == "opt" else (30, 900)
+    small = (12, 60) if method == "opt" else (30, 900)
     case = generate(shape("s2", *small, ratio_median=0.6, ratio_sigma=0.4), seed)
     theirs = plan(case, method, timer=timer(), success=0.5)
     monkeypatch.setitem(sys.modules, "highspy", None)
