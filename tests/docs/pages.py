@@ -49,10 +49,11 @@ class Page:
         return sorted(blocks, key=lambda one: one.line)
 
     def links(self) -> list[tuple[int, str]]:
-        """Return line and target of every link that does not lead to the web."""
+        """Return line and target of every link that leads neither to the web nor to a place that a
+        template fills in."""
         prose = _blocks_and_prose(self.text)[1]
         found = ((prose.count("\n", 0, m.start()) + 1, m[1]) for m in _LINK.finditer(prose))
-        return [(line, target) for line, target in found if "://" not in target]
+        return [(line, target) for line, target in found if not re.search("://|^X", target)]
 
     def anchors(self) -> set[str]:
         """Return the heading names available to links, as GitHub makes them."""
@@ -90,7 +91,7 @@ def pages() -> tuple[Page, ...]:
     """Return README.md, docs/*.md, the report templates and the notebooks, all as Markdown."""
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     found = [Page(str(file.relative_to(ROOT)), file.read_text()) for file in files]
-    for file in sorted((ROOT / "analysis" / "templates").glob("*.j2")):
+    for file in sorted((ROOT / "analysis" / "core" / "templates").glob("*.j2")):
         text = re.sub(r"\{[{%#].*?[}%#]\}", "X", file.read_text(), flags=re.DOTALL)
         found.append(Page(str(file.relative_to(ROOT)), re.sub(r"</?code>", "`", text)))
     for file in sorted((ROOT / "notebooks").glob("*.ipynb")):
