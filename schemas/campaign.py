@@ -62,8 +62,9 @@ class Precision(Strict):
 
 class Grid(Strict):
     """Named set of cells: the product of `vary` over `fixed`. A randomized block holds every cell
-    of the grid once. `figures` names the figures that use it; `exclude` lists partial cells to
-    leave out; `repetitions` is the number of blocks, with `precision` that of the first stage."""
+    of the grid `repeats` times. `figures` names the figures that use it; `exclude` lists partial
+    cells to leave out; `repetitions` is the number of blocks, with `precision` that of the first
+    stage."""
 
     name: str
     figures: tuple[str, ...]
@@ -71,6 +72,7 @@ class Grid(Strict):
     fixed: dict[str, Any] = Field(default_factory=dict)
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     repetitions: int = Field(default=3, ge=1, le=1000)
+    repeats: int = Field(default=1, ge=1, le=100)
     precision: Precision | None = None
 
     @model_validator(mode="after")

@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from schemas.run import OpSummary, Summary
+
 Rule = Literal["two-stage", "looks"]
 Why = Literal["blocks to run", "narrow enough", "budget spent"]
 
@@ -51,6 +53,18 @@ class Reached(BaseModel):
     estimate: float | None = None
     half_width: float | None = None
     why: Why
+
+
+def value_of(summary: Summary, metric: str, op: object = None) -> float | None:
+    """Return a metric of a run: of the operation `op`, of the only operation, or an extra number.
+    None if it is missing or the controller changed nothing."""
+    if summary.inert:
+        return None
+    if metric not in OpSummary.model_fields:
+        return summary.extra.get(metric)
+    found = [one for one in summary.whole if one.op == op] or summary.whole
+    value = getattr(found[0], metric) if len(found) == 1 else None
+    return float(value) if isinstance(value, int | float) else None
 
 
 def quantile(n: int, confidence: float = 0.95) -> float:
@@ -90,6 +104,15 @@ def stein_blocks(
     """Return the blocks of Stein's rule for standard deviations in first stages of `first`."""
     wanted = np.ceil((quantile(first) * np.asarray(deviation) / half_width) ** 2)
     return np.clip(wanted, first, max(most, first)).astype(np.int64)
+
+
+def blocks_for(deviation: float, half_width: float) -> int:
+    """Return the smallest number of blocks with a t interval of their mean that is as narrow, for a
+    known standard deviation; at least two."""
+    n = max(2, int((1.95 * deviation / half_width) ** 2))
+    while quantile(n) * deviation > half_width * math.sqrt(n):
+        n += 1
+    return n
 
 
 def stein_half_width(

@@ -168,6 +168,11 @@ def is_listed(claim: str, listed: Collection[str]) -> bool:
     )
 
 
+def repeats_cells(campaign: Path) -> bool:
+    """Return True if blocks of a campaign hold a cell several times, to measure its variation."""
+    return any(grid.get("repeats", 1) > 1 for grid in _stated(campaign).get("grids") or ())
+
+
 def _stated(campaign: Path) -> dict[str, Any]:
     """Return a campaign's file as it was last planned; nothing if no file is kept."""
     try:

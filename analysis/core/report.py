@@ -32,6 +32,7 @@ from analysis.core.load import (
     is_listed,
     load_campaign,
     paper_of,
+    repeats_cells,
 )
 from analysis.core.papers import SHORT_NAMES, Paper, Part, paper
 from schemas.claim import SHARE, ClaimResult, realness
@@ -123,11 +124,7 @@ def campaign_folders(
             raise UserError(f"its runs are not of ground {ground}", where=folder)
         return paper(_paper(folder, short)), [folder], folder
     chosen = paper(short)
-    found = {
-        folder: ground_of(folder)
-        for folder in sorted(artifacts.glob(f"{short}-*"))
-        if _has_runs(folder) and _paper(folder, short) == short
-    }
+    found = {folder: ground_of(folder) for folder in _feeding(artifacts, short)}
     if not found:
         raise UserError(
             f"there are no runs of {short}",
@@ -164,6 +161,16 @@ def _paper(campaign: Path, short: str) -> str:
 def paper_short_name(campaign: Path) -> str:
     """Return the short name of the paper that the campaign in a folder feeds."""
     return _paper(campaign, campaign.name.partition("-")[0])
+
+
+def _feeding(artifacts: Path, short: str) -> list[Path]:
+    """Return the campaigns with runs that feed a paper's report. Those that repeat cells within
+    blocks measure variation and feed none."""
+    return [
+        folder
+        for folder in sorted(artifacts.glob(f"{short}-*"))
+        if _has_runs(folder) and _paper(folder, short) == short and not repeats_cells(folder)
+    ]
 
 
 def _has_runs(folder: Path) -> bool:
@@ -343,15 +350,9 @@ def _elsewhere(
         return []
     own = realness(ground_of(folders[0]))
     others: dict[str, list[Path]] = {}
-    for folder in sorted(artifacts.glob(f"{chosen.short}-*")):
-        if (
-            folder in folders
-            or not _has_runs(folder)
-            or _paper(folder, chosen.short) != chosen.short
-        ):
-            continue
+    for folder in _feeding(artifacts, chosen.short):
         ground = ground_of(folder)
-        if ground is not None and realness(ground) > own:
+        if folder not in folders and ground is not None and realness(ground) > own:
             others.setdefault(ground, []).append(folder)
     found = []
     for its in others.values():

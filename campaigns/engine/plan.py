@@ -104,11 +104,12 @@ def make_plan(
         for grid in grids:
             if block >= grid.repetitions:
                 continue
-            for parameters in cells[grid.name]:
+            for parameters, repeat in itertools.product(cells[grid.name], range(grid.repeats)):
                 code = own(parameters)
+                again = {"repeat": repeat} if repeat else {}
                 key = run_id(
                     identity,
-                    parameters.model_dump(mode="json"),
+                    parameters.model_dump(mode="json") | again,
                     seed=seed,
                     block=block,
                     controller=code.digest,

@@ -27,8 +27,9 @@ from schemas.precision import (
     share,
     stein_blocks,
     two_stage,
+    value_of,
 )
-from schemas.run import OpSummary, Stopping, Summary
+from schemas.run import Stopping
 
 Make = Callable[[Campaign, Mapping[str, Sequence[Any]]], Plan]
 """Function that makes the plan of a campaign from typed cells by grid."""
@@ -97,18 +98,6 @@ def require_pairs(campaign: Campaign, cells: Mapping[str, Sequence[Parameters]])
                     allowed=", ".join(sorted(set(own))),
                     do="give every comparison a grid of its own",
                 )
-
-
-def value_of(summary: Summary, metric: str, op: object = None) -> float | None:
-    """Return a metric of a run: of the operation `op`, of the only operation, or an extra number.
-    None if it is missing or the controller changed nothing."""
-    if summary.inert:
-        return None
-    if metric not in OpSummary.model_fields:
-        return summary.extra.get(metric)
-    found = [one for one in summary.whole if one.op == op] or summary.whole
-    value = getattr(found[0], metric) if len(found) == 1 else None
-    return float(value) if isinstance(value, int | float) else None
 
 
 def values_by_block(grid: Grid, plan: Plan, store: RunStore) -> list[float | None]:

@@ -79,12 +79,20 @@ class DlrCell(CellParameters):
 class Disturbed(DlrCell):
     """Cell with fio on some nodes: on `hot_nodes`, or on a share of them. `hot_design`: seed of
     a design in which heterogeneity makes all nodes hot equally often over blocks; None draws each
-    block's nodes from the block's seed."""
+    block's nodes from the block's seed. `hot_set`: number of the design's set, from 0, the same in
+    all blocks; None takes the block's."""
 
     hot_nodes: int | None = Field(default=None, ge=1, le=10_000)
     hot_share: float | None = Field(default=None, gt=0, le=1)
     hot_design: int | None = Field(default=None, ge=0, lt=2**32)
+    hot_set: int | None = Field(default=None, ge=0, le=1000)
     move_every_s: float = Field(default=90, gt=0, le=86400)
+
+    @model_validator(mode="after")
+    def _of_a_design(self) -> Disturbed:
+        if self.hot_set is not None and self.hot_design is None:
+            raise ValueError("hot_set is a set of hot_design: give both")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -106,6 +114,8 @@ class Disturbed(DlrCell):
         hot = [] if self.hot_share is None else [f"{100 * self.hot_share:g} % hot"]
         if self.osds is not None and self.scenario == "interference":
             hot.append(f"moving every {self.move_every_s:g} s")
+        if self.hot_set is not None:
+            hot.append(f"hot set {self.hot_set}")
         return hot
 
 

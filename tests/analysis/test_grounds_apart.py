@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from synthetic import write_run
 
 from analysis.core.evidence import pairs
 from analysis.core.load import load_campaign, table
-from analysis.core.report import build
+from analysis.core.report import build, campaign_folders
 from analysis.papers.dlr.runs import BLOCKS
 from schemas.errors import UserError
 from tests.drawing import texts_by_figure, texts_of
@@ -49,6 +50,14 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(tmp_path, mo
     assert build(tmp_path, "dlr-quick-sim", only="6a").runs == 6
     with raises(UserError, "no runs of dlr on ground chameleon"):
         build(tmp_path, "dlr", ground="chameleon")
+
+
+def test_runs_that_measure_variation_feed_no_paper_s_report(tmp_path):
+    quick, repeated = (some(tmp_path, name, "local") for name in ("dlr-quick", "dlr-variation"))
+    plan = {"campaign": {"grids": [{"repeats": 1}, {"repeats": 2}]}}
+    (repeated / "campaign.json").write_text(json.dumps(plan))
+    assert campaign_folders(tmp_path, "dlr", None)[1] == [quick]
+    assert campaign_folders(tmp_path, "dlr-variation", None)[1] == [repeated]
 
 
 @pytest.mark.slow

@@ -365,6 +365,21 @@ def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path):
     assert [stretch.t_s for stretch in plan("dlr", 1).stretches] == [0.0, 15.0]
 
 
+def test_a_hot_set_is_that_of_the_design_in_every_block(tmp_path):
+    nodes = tuple(f"osd{number}" for number in range(8))
+
+    def hot(block: int, **more: Any) -> frozenset[str]:
+        cell = DLR.of(op="seq", scenario="heterogeneity", hot_design=1, **more)
+        setting = CellSetting(cell, block, block, 1 / 6, tmp_path)
+        return loads.disturbance_of(setting, nodes).at(0).hot
+
+    for number in range(4):
+        assert {hot(block, hot_set=number) for block in range(3)} == {hot(number)}
+    assert len({hot(0, hot_set=number) for number in range(4)}) == 4
+    with raises(HotbedError, "hot_design"):
+        DLR.of(op="seq", scenario="heterogeneity", hot_set=1)
+
+
 def test_a_write_cell_starts_from_the_newest_frozen_state_and_is_undone(
     tmp_path, site, testbed, store
 ):

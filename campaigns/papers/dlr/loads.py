@@ -36,7 +36,8 @@ def disturbance_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbanceP
     scenario, every_s, design = "none", setting.duration_s, None
     if isinstance(parameters, Disturbed):
         if parameters.hot_design is not None:
-            design = (parameters.hot_design, setting.block)
+            number = setting.block if parameters.hot_set is None else parameters.hot_set
+            design = (parameters.hot_design, number)
         scenario, every_s = parameters.scenario, parameters.move_every_s * setting.time_scale
     return plan_disturbance(
         cast("Scenario", scenario),
