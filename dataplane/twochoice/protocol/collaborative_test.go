@@ -19,7 +19,7 @@ import (
 type transcribed struct {
 	present  float64 // bytes of the writes that arrived and are not stored yet
 	expected map[string]float64
-	told     map[uint64]int // load that a preassignment was made for, by ticket
+	loads    map[uint64]int // load that a preassignment was made for, by ticket
 	seen     map[int]float64
 	chosen   map[int]float64
 	others   map[Node]otherLoad
@@ -102,7 +102,7 @@ func (c *cluster) toAgent(from Peer, to Node, m Message) {
 			if m.Ticket == 0 {
 				name = m.Write.String()
 			} else {
-				l := s.told[m.Ticket]
+				l := s.loads[m.Ticket]
 				s.seen[l]++
 				s.chosen[l] += float64(min(m.Size, 1))
 				delete(s.expected, name)
@@ -135,7 +135,7 @@ func (c *cluster) toAgent(from Peer, to Node, m Message) {
 		}
 		if c.p.Scheduler.Preassigns() { // l' = l + P(l) len_io
 			l := int(own / unit)
-			s.told[mine.Ticket] = l
+			s.loads[mine.Ticket] = l
 			s.expected[fmt.Sprint(mine.Ticket)] = s.p(l) * float64(m.Size)
 		}
 	})
