@@ -497,16 +497,16 @@ def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
     return {name: text for name, text in facts.items() if absent.get(name) != text}
 
 
-def format_value(value: float | None, unit: str) -> str:
+def format_value(value: float | None, unit: str, more: int = 0) -> str:
     """Format a claim's value for people: percent for relative changes, x for ratios, times with
-    their unit."""
+    their unit. `more`: digits to add."""
     if value is None:
         return "–"
     if unit in ("relative change", "relative loss", SHARE, CHANGE) or "- 1" in unit:
-        return f"{100 * value:.1f} %"
+        return f"{100 * value:.{1 + more}f} %"
+    text = f"{value:,.{more}f}" if abs(value) >= 1000 else f"{value:.{2 + more}f}"
     if unit == "ratio":
-        return f"{value:,.0f}x" if abs(value) >= 1000 else f"{value:.2f}x"
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}"
+        return f"{text}x"
     return f"{text} {unit}" if unit in ("s", "ms", "%") else text
 
 
@@ -521,7 +521,11 @@ def format_change(value: float, unit: str) -> str:
 
 
 def format_interval(interval: tuple[float, float] | None, unit: str) -> str:
-    """Format a confidence interval like `format_value`."""
+    """Format a confidence interval like `format_value`, with digits that tell its ends apart."""
     if interval is None:
         return "–"
-    return f"{format_value(interval[0], unit)} … {format_value(interval[1], unit)}"
+    for more in range(5):
+        low, high = (format_value(value, unit, more) for value in interval)
+        if low != high:
+            break
+    return f"{low} … {high}"

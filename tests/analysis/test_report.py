@@ -10,7 +10,7 @@ import pytest
 from synthetic import write_campaign, write_run
 
 from analysis.core import style
-from analysis.core.report import Report, build, notes_of, shared_notes
+from analysis.core.report import Report, build, format_interval, notes_of, shared_notes
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 from tests.errors import raises
@@ -121,3 +121,18 @@ def test_unknown_campaigns_and_figures_are_refused(tmp_path):
         build(tmp_path, "dlr-full")
     with raises(UserError, where="figure 2", allowed="1a"):
         build(tmp_path, "dlr-quick", only="2")
+
+
+@pytest.mark.parametrize(
+    ("interval", "unit", "shown"),
+    [
+        ((1.0301, 1.0304), "ratio", "1.0301x … 1.0304x"),
+        ((0.0, 1e-4), "share", "0.00 % … 0.01 %"),
+        ((0.54, 1.0), "share", "54.0 % … 100.0 %"),
+        (None, "s", "–"),
+    ],
+)
+def test_an_interval_never_looks_as_if_it_had_no_width(
+    interval: tuple[float, float] | None, unit: str, shown: str
+) -> None:
+    assert format_interval(interval, unit) == shown
