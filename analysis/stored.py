@@ -38,17 +38,20 @@ _HARDWARE = ("processor", "cpu_model", "cpus", "processors", "memory_bytes", "ma
 
 @dataclass(frozen=True)
 class FigureClaims:
-    """A figure and its claims; `entry` is None for claims without a figure, such as a table's."""
+    """A figure and its claims; `entry` is None for claims without a figure, such as a table's.
+    `elsewhere`: the figure is drawn from runs of another kind."""
 
     id: str
     part: Part
     entry: FigureEntry | None
     claims: tuple[Claim, ...]
+    elsewhere: bool = False
 
     @property
     def folder(self) -> str:
         """Name of its folder."""
-        return self.id.lower().replace(" ", "-")
+        name = f"{self.id}-{self.part.kind}" if self.elsewhere else self.id
+        return name.lower().replace(" ", "-")
 
     def is_fed(self, planned: Iterable[str]) -> bool:
         """Return True if a cell that was planned for these figures is for this one."""
@@ -60,6 +63,7 @@ def figures_of(chosen: Paper) -> list[FigureClaims]:
     """Return a paper's figures with their claims. A claim about a panel (``4b``) belongs to the
     whole figure if no figure has the panel's name; figures of another ground are ``4-local``."""
     found = []
+    drawn = {entry.id for entry in chosen.figures}
     for part in chosen.parts:
         entries = {entry.id: entry for entry in part.figures}
         claims: dict[str, list[Claim]] = {name: [] for name in entries}
@@ -69,7 +73,10 @@ def figures_of(chosen: Paper) -> list[FigureClaims]:
                 place = next((one for one in tried if one in entries), name)
                 claims.setdefault(place, []).append(claim)
         found += [
-            FigureClaims(name, part, entries.get(name), tuple(its)) for name, its in claims.items()
+            FigureClaims(
+                name, part, entries.get(name), tuple(its), name in drawn and name not in entries
+            )
+            for name, its in claims.items()
         ]
     return found
 
