@@ -43,8 +43,10 @@ def write_run(
     ground: str = "local",
     with_samples: bool = True,
     calibration: Mapping[str, Any] | None = None,
+    controller: Mapping[str, float] | None = None,
 ) -> Path:
-    """Write one attempt's folder and return it. `throughput` is in MB/s."""
+    """Write one attempt's folder and return it. `throughput` is in MB/s; `controller` has further
+    numbers of the journal."""
     defaults = {
         "object_size": 4 * 2**20,
         "concurrency": 16,
@@ -69,7 +71,7 @@ def write_run(
         whole=[op],
         steady=[op],
         pressure_mean=dict(pressures or {"osd0": 90.0, "osd1": 5.0}),
-        controller={"sense_s": 0.02, "decide_s": 0.001, "act_s": 0.05},
+        controller={"sense_s": 0.02, "decide_s": 0.001, "act_s": 0.05, **(controller or {})},
         inert=inert,
     )
     folder = written(

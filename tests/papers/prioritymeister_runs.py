@@ -83,9 +83,10 @@ def extra_of(cell: PmCell, block: int, within: Within) -> dict[str, float]:
             found[f"{name}_level_network-out"] = float(2 if name == "K" else 1)
             found[f"{name}_planned"] = float(within(cell, name) >= 0.999)
             if cell.mode == "hold" and cell.as_planned:
-                found[f"{name}_bound_ratio"] = 0.4 + 0.01 * block
+                found[f"{name}_bound_ratio"] = 0.92 + 0.01 * block
     if cell.scenario in ("disk", "burst"):
         found |= {"L_requests": 500.0, "L_bytes_s": 4e7, "L_required_bytes_s": 3e7}
+        found |= {"utilisation s0:disk": 0.9, "utilisation s0->switch": 0.2}
     return found
 
 
@@ -94,7 +95,22 @@ def run_of(cell: PmCell, block: int, extra: dict[str, float], ground: str) -> Lo
     parameters = cell.model_dump(mode="json")
     run = record("pm-quick", block, "prioritymeister", parameters, ground=ground, site="modelled")
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
-    return LoadedRun(run, summary, Path("nowhere") / run.run_id)
+    loaded = LoadedRun(run, summary, Path("nowhere") / run.run_id)
+    if getattr(cell, "burst", None) == "B":
+        loaded.kept.update(over_time(cell.seconds, 60.0 + block))
+    return loaded
+
+
+def over_time(seconds: float, missed: float, calm: float = 4.0) -> dict[str, list[list[float]]]:
+    """Return requests and misses of B in ten seconds each: in a tenth of them a burst of 100
+    requests, of which some are `missed`, else 50 and `calm`."""
+    t_s = np.arange(0.0, seconds, 10.0)
+    burst = np.arange(len(t_s)) % 10 == 0
+    counts = {"requests": (100.0, 50.0), "misses": (missed, calm)}
+    return {
+        f"{name} of B": [t_s.tolist(), np.where(burst, high, low).tolist()]
+        for name, (high, low) in counts.items()
+    }
 
 
 def cells(name: str, without: Collection[str] = ()) -> Iterator[PmCell]:

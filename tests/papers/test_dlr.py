@@ -31,6 +31,7 @@ from analysis.papers.dlr.scale import (
     usual,
     words,
 )
+from analysis.papers.dlr.statements import STATEMENTS
 from schemas.claim import ClaimResult
 from tests.analysis.synthetic import evidence_of, write_campaign, write_run
 from tests.drawing import texts_by_figure, texts_of
@@ -48,7 +49,7 @@ class JudgedCampaign(dict[str, ClaimResult]):
         self._evidence = evidence_of(campaign)
 
     def __missing__(self, name: str) -> ClaimResult:
-        (claim,) = (claim for claim in CLAIMS if claim.id == name)
+        (claim,) = (claim for claim in (*CLAIMS, *STATEMENTS) if claim.id == name)
         self[name] = evaluate(claim, self._evidence)
         return self[name]
 
@@ -57,7 +58,7 @@ def test_the_14_numbers_of_the_abstract_and_sections_3_and_5_are_claims() -> Non
     degradation = [0.54, 2.2, 0.55, 2.3]
     gains = [0.45, 0.65, 0.30, 0.41, 0.09, 0.19, 0.08, 0.16]
     assert [claim.paper_value for claim in STATED] == [*degradation, *gains, 0.98, 0.96]
-    every = (*CLAIMS, *SCALE_CLAIMS)
+    every = (*CLAIMS, *STATEMENTS, *SCALE_CLAIMS)
     assert len({claim.id for claim in every}) == len(every)
     assert all(not claim.sized and claim.paper_value is None for claim in SCALE_CLAIMS)
 
@@ -209,6 +210,84 @@ def test_the_statements_of_section_5_d_are_claims(tmp_path: Path) -> None:
     ):
         assert results[name].effect == "confirmed", name
         assert results[name].stated
+
+
+def affinities(scenario: str, good: bool, block: int) -> pd.DataFrame:
+    """Return samples of a run in which OSD 0 is disturbed, under interference until 12 s. If `good`
+    its affinity falls twice and rises afterwards, and it is primary of few PGs."""
+    rows: list[tuple[float, str, str, float]] = []
+    for t_s, osd in itertools.product(range(-7, 30), range(2)):
+        hot = osd == 0 and (scenario == "heterogeneity" or t_s < 12)
+        falls = (osd == 0) == (good or scenario == "interference")
+        affinity = 0.8 if falls and t_s > -4 else 1.0
+        if falls and good and t_s > 0:
+            affinity = 0.1 if scenario == "heterogeneity" or t_s < 14 else 1.0
+        primaries = (20.0 if good else 90.0) + block if affinity < 1 else 64.0
+        values = {"primary_affinity": affinity, "primaries": primaries}
+        rows += [(float(t_s), f"osd.{osd}", metric, value) for metric, value in values.items()]
+        rows.append((float(t_s), f"osd{osd}", "hot", float(hot)))
+    return pd.DataFrame(rows, columns=["t_s", "node", "metric", "value"])
+
+
+def write_statement(campaign: Path, name: str, good: bool, block: int) -> None:
+    """Write a block's runs that support a claim, or contradict it if not `good`."""
+    scenario = "interference" if name in ("affinity-steps-down", "affinity-rises-after") else ""
+    scenario = scenario or ("interference" if "interference" in name else "heterogeneity")
+    cell: Cell = {"op": "seq", "scenario": scenario, "controller": "dlr"}
+    speed = 100.0 + block
+    if name.startswith("affinity"):
+        folder = write_run(campaign, cell, block, speed, with_samples=False)
+        affinities(scenario, good, block).to_parquet(folder / "samples.parquet")
+    elif name.startswith(("gain-in-time", "dlr-up-to")):
+        factor = 1.5 if good else 0.6
+        for op in ("seq", "rand"):
+            write_run(campaign, cell | {"op": op, "controller": "default"}, block, speed)
+            write_run(campaign, cell | {"op": op}, block, speed * factor + 0.1 * block)
+    elif name.startswith("iowait-quick"):
+        for size, sense_s in ((2**18, 0.02), (2**24, 0.021 if good else 0.08)):
+            journal = {"sense_s": sense_s * (1 + 0.01 * block * (size > 2**20))}
+            sized = cell | {"object_size": size}
+            write_run(campaign, sized, block, speed, controller=journal)
+    elif name.startswith("iowait"):
+        loss = 25.0 if good else -5.0
+        for step, mix in enumerate("ABCDE"):
+            mixed = cell | {"scenario": "mix", "mix": mix, "controller": "default"}
+            pressures = {"osd0": 5.0 + 20 * step}
+            write_run(campaign, mixed, block, 110 + block - loss * step, pressures=pressures)
+    elif name.startswith("threshold"):
+        for theta, value in ((0.1, 1.0), (0.2, 1.2 if good else 0.8)):
+            swept = cell | {"op": name.split("-")[-1], "controller_parameters": {"theta_i": theta}}
+            write_run(campaign, swept, block, speed * value + 0.1 * block)
+    else:
+        journal = {"bytes_moved": 1e6 if good else 0.0}
+        write_run(campaign, cell | {"controller": "reweight"}, block, speed, controller=journal)
+
+
+@pytest.mark.parametrize("effect", ["confirmed", "contradicted"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("dlr-up-to-throughput", "dlr-up-to-latency"),
+        *("iowait-tracks-performance", "iowait-50-drastic", "iowait-quick"),
+        *("threshold-0.2-best-rand", "threshold-0.2-best-write"),
+        *("affinity-sets-primaries", "affinity-hot-below-calm"),
+        *("affinity-steps-down", "affinity-rises-after"),
+        *("gain-in-time-heterogeneity-seq", "gain-in-time-interference-rand"),
+        "reweight-moves-data",
+    ],
+)
+def test_runs_decide_each_further_statement(tmp_path: Path, name: str, effect: str) -> None:
+    for block in range(6):
+        write_statement(tmp_path / "dlr-full", name, effect == "confirmed", block)
+    result = JudgedCampaign(tmp_path / "dlr-full")[name]
+    assert (result.effect, result.n) == (effect, 30 if "tracks" in name else 6)
+
+
+def test_statements_that_no_cell_shows_are_not_run(tmp_path: Path) -> None:
+    results = JudgedCampaign(write_campaign(tmp_path))
+    for name in ("dlr-moves-no-data", "reads-from-primary", "interval-short-noisy"):
+        assert results[name].effect == "not run" and results[name].unreachable is None
+    assert results["ranking-small-services"].unreachable is not None
 
 
 def test_a_shortened_cell_does_not_get_into_another_figure(tmp_path: Path) -> None:

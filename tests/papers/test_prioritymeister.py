@@ -38,7 +38,7 @@ from analysis.papers.prioritymeister.runs import (
     unproven_text,
     varied,
 )
-from analysis.papers.prioritymeister.statements import STATEMENTS, TAIL_LOCAL
+from analysis.papers.prioritymeister.statements import OPEN, STATEMENTS, TAIL_LOCAL
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.session import typed_cells
 from schemas.cells.prioritymeister import PM, PmCell
@@ -51,7 +51,7 @@ from tests.papers.prioritymeister_runs import all_runs, as_in_the_paper, extra_o
 
 OF_FIGURES = (
     *(claim for claim in CLAIMS if claim not in CAUSES),
-    *(claim for claim in STATEMENTS if claim.unreachable is None),
+    *(claim for claim in STATEMENTS if claim.unreachable is None and claim not in OPEN),
 )
 KEPT = {"late_s": 2e-4, "behind_s": 0.01, "allowed_s": 0.02, "network_kept": 1.0, "unanswered": 0.0}
 
@@ -174,6 +174,58 @@ def test_suspected_causes_are_compared_with_a_figures_own_cells(tmp_path: Path) 
     with style.recorded(pdf=False) as shown:
         causes(evidence_of(*permuted), tmp_path, "why")
     assert len([panel for panel in shown["why"] if "lines" in panel]) == 1
+
+
+def stating(name: str, good: bool, block: int) -> LoadedRun:
+    """Return a block's run that supports a claim, or contradicts it if not `good`."""
+    paper = (as_in_the_paper, lambda _, workload: 0.5)
+    found: dict[str, object] = {"scenario": "disk", "slos": "A=400ms B=500ms C=300ms"}
+    if name in ("low-burst-cake", "burst-periods", "before-reacting"):
+        workload = "F" if name == "low-burst-cake" else "B"
+        found = {"scenario": "burst", "policy": "cake", "burst": workload}
+    elif name == "tail-only-ps":
+        found = {
+            "scenario": "network",
+            "policy": "ps",
+            "slos": "C=2000ms I=2000ms J=2000ms K=100ms",
+        }
+    elif name == "tight":
+        found = {"scenario": "disk"}
+    cell = PM.of(**found)
+    extra = extra_of(cell, block, paper[not good])
+    if name == "disk-bottleneck" and not good:
+        extra["utilisation s0->switch"] = 0.95
+    if name == "tight" and not good:
+        extra |= {key: value / 2 for key, value in extra.items() if "_bound_ratio" in key}
+    if name == "p9999":
+        extra |= {key: 1e5 for key in extra if key.endswith("_requests")}
+        extra |= {key: 1.0 for key in extra if good and key.endswith("_within")}
+    run = run_of(cell, block, extra, "sim")
+    if name in ("burst-periods", "before-reacting") and not good:
+        run.kept.update(made_up.over_time(cell.seconds, 5.0 + 0.1 * block))
+    return run
+
+
+@pytest.mark.parametrize("effect", ["confirmed", "contradicted"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("low-burst-cake", "burst-periods", "before-reacting", "disk-bottleneck"),
+        *("tail-only-ps", "tight", "p9999"),
+    ],
+)
+def test_runs_decide_each_further_statement(name: str, effect: str) -> None:
+    (claim,) = (one for one in STATEMENTS if one.id == f"pm-{name}")
+    six = evidence_of(*(stating(name, effect == "confirmed", block) for block in range(6)))
+    result = evaluate(claim, six)
+    assert (result.effect, result.n) == (effect, 6)
+
+
+def test_statements_that_no_cell_shows_are_not_run() -> None:
+    runs = evidence_of(*(simulated(block, slos="A=400ms B=500ms C=300ms") for block in range(2)))
+    found = [evaluate(claim, runs) for claim in OPEN]
+    assert {one.effect for one in found} == {"not run"}
+    assert all(one.note and one.unreachable is None for one in found)
 
 
 # Selection of runs.

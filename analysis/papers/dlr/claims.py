@@ -39,6 +39,7 @@ from analysis.papers.dlr.runs import BLOCKS, BOUNDARY, OPS, metric_of, select, s
 from schemas.claim import SHARE
 
 Cells = Mapping[str, object]
+READING = {"seq": "sequential read", "rand": "random read", "write": "write"}
 HETEROGENEITY: Cells = {"scenario": "heterogeneity"}
 INTERFERENCE: Cells = {"scenario": "interference"}
 CALM: Cells = {"scenario": "none", "controller": "default"}
@@ -85,7 +86,7 @@ def _ratio(
     )
 
 
-def _gain(
+def gain(
     scenario: Cells, op: str, what: str, controller: str = "dlr", against: str = "default"
 ) -> Pair:
     """Compute throughput: T/T_baseline - 1, or latency: 1 - L/L_baseline."""
@@ -103,7 +104,7 @@ def _degradation(scenario: Cells, what: str) -> Compute:
     return extreme(options, "largest")
 
 
-def _on_papers_store(compute: Callable[[Cells], Compute]) -> Compute:
+def on_papers_store(compute: Callable[[Cells], Compute]) -> Compute:
     """Compute on FileStore, the paper's store, where reweight-by-utilization sees fio's files; on
     BlueStore if none ran there. The note names the store."""
 
@@ -141,16 +142,14 @@ def _against_reweight(what: str) -> Compute:
         ]
         return extreme(options, "largest")
 
-    return _on_papers_store(on)
+    return on_papers_store(on)
 
 
 def _gain_on_papers_store(
     scenario: Cells, op: str, what: str, controller: str, against: str
 ) -> Compute:
-    """Compute a gain (see `_gain`) on the paper's store, see `_on_papers_store`."""
-    return _on_papers_store(
-        lambda store: _gain({**scenario, **store}, op, what, controller, against)
-    )
+    """Compute a gain (see `gain`) on the paper's store, see `on_papers_store`."""
+    return on_papers_store(lambda store: gain({**scenario, **store}, op, what, controller, against))
 
 
 SHAPES_NEEDED, COUNTS_NEEDED = 3, 2
@@ -163,7 +162,7 @@ def _over_shapes(op: str, what: str) -> Compute:
     if the gain is positive on every shape."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
-        calibrated = _gain(HETEROGENEITY, op, what)
+        calibrated = gain(HETEROGENEITY, op, what)
         found = calibrated(evidence)
         logs = shape_logs(evidence.table, op, what)
         disks, counts = ({shape[place] for shape in logs} for place in (0, 1))
@@ -220,7 +219,7 @@ def block_ratios(table: pd.DataFrame, op: str, what: str, cells: Cells) -> list[
 FAR_LESS = 0.1
 """Largest share of the control interval that is far less than it."""
 
-_claim = partial(declared, paper="dlr", unit="relative change", baseline="default", no_effect=0.0)
+claim = partial(declared, paper="dlr", unit="relative change", baseline="default", no_effect=0.0)
 
 
 def _degradation_claims(
@@ -228,7 +227,7 @@ def _degradation_claims(
 ) -> Iterator[Claim]:
     """Yield figure 1's claims about a scenario: loss of throughput and ratio of latencies."""
     name = str(scenario["scenario"])
-    stated = partial(_claim, baseline="no-disturbance", family=name)
+    stated = partial(claim, baseline="no-disturbance", family=name)
     yield stated(
         f"{name}-throughput",
         f"1{panels[0]}",
@@ -255,19 +254,19 @@ def _gain_claims(scenario: Cells, figure: str, *numbers: tuple[str, str, float])
         latency = what == "latency"
         reading = {"seq": "sequential", "rand": "random"}[op]
         noun = "IOPS" if op == "rand" and not latency else what
-        yield _claim(
+        yield claim(
             f"dlr-{name}-{op}-{what}",
             f"{figure}{'b' if latency else 'a'}",
             f"DLR {'lowers' if latency else 'raises'} {reading} read {noun} under {name} against "
             "default Ceph",
-            _over_shapes(op, what) if scenario is HETEROGENEITY else _gain(scenario, op, what),
+            _over_shapes(op, what) if scenario is HETEROGENEITY else gain(scenario, op, what),
             value=value,
             family=f"dlr-{name}",
             depends_on=(f"dlr-{name}-{op}-throughput",) if latency else (),
         )
 
 
-def _load_hurts(scenario: str, column: str, op: str = "seq") -> Compute:
+def load_hurts(scenario: str, column: str, op: str = "seq") -> Compute:
     """Compute the rank correlation of a run's pressure (mean or spread over nodes) with its
     throughput, relative to its block's mean: differences between blocks are not caused by load."""
 
@@ -287,12 +286,13 @@ def _load_hurts(scenario: str, column: str, op: str = "seq") -> Compute:
     return compute
 
 
-def _threshold(theta: str, *, chosen: bool) -> Rows:
+def _threshold(theta: str, op: str, *, chosen: bool) -> Rows:
     """Select DLR's runs of figure 5 with the paper's thresholds, or those with another `theta`. The
     runs with theta_i = 0.2 have the paper's value of all three."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
         found = table[(table["controller"] == "dlr") & table["variant"].notna()]
+        found = found[found["op"] == op]
         given = found["variant"].map(json.loads)
         papers = given.map(lambda one: one == {"theta_i": 0.2}).astype(bool)  # no rows: no dtype
         others = given.map(lambda one: list(one) == [theta]).astype(bool) & ~papers
@@ -301,13 +301,13 @@ def _threshold(theta: str, *, chosen: bool) -> Rows:
     return rows
 
 
-def _best(theta: str) -> Pair:
+def best(theta: str, op: str = "seq") -> Pair:
     """Compare DLR with the paper's thresholds with the mean of other values of `theta`."""
     return Pair(
-        _threshold(theta, chosen=True),
-        _threshold(theta, chosen=False),
-        "throughput_mb_s",
-        f"no block has the paper's thresholds and another {theta}",
+        _threshold(theta, op, chosen=True),
+        _threshold(theta, op, chosen=False),
+        metric_of(op, "throughput"),
+        f"no block has the paper's thresholds and another {theta} in {READING[op]}s",
         keys=BLOCKS,
         function=lambda r: r - 1,
     )
@@ -350,7 +350,7 @@ def _every(
             return NotRun(f"fewer than three values of {column}")
         fixed = {**scenario, "duration_s": rows["duration_s"].iloc[0]}
         options = [
-            (name(int(one)), _gain({**fixed, column: one}, op, "throughput", "dlr", against))
+            (name(int(one)), gain({**fixed, column: one}, op, "throughput", "dlr", against))
             for one in values
         ]
         return extreme(options, "least")(evidence)
@@ -447,7 +447,7 @@ STATED: tuple[Claim, ...] = (
         ("seq", "latency", 0.08),
         ("rand", "latency", 0.16),
     ),
-    _claim(
+    claim(
         "dlr-reweight-throughput",
         "6a, 8a",
         "DLR's throughput exceeds that of reweight-by-utilization by up to 98 %",
@@ -456,7 +456,7 @@ STATED: tuple[Claim, ...] = (
         family="dlr-reweight",
         baseline="reweight",
     ),
-    _claim(
+    claim(
         "dlr-reweight-latency",
         "6b, 8b",
         "Latency of reweight-by-utilization exceeds DLR's by up to 96 %",
@@ -472,11 +472,11 @@ STATED: tuple[Claim, ...] = (
 
 SHAPES: tuple[Claim, ...] = (
     *(
-        _claim(
+        claim(
             name,
             figure,
             f"Throughput falls as the {quantity} rises",
-            _load_hurts(scenario, column),
+            load_hurts(scenario, column),
             unit=RANK,
             baseline=None,
             larger=False,
@@ -492,38 +492,38 @@ SHAPES: tuple[Claim, ...] = (
             ),
         )
     ),
-    _claim(
+    claim(
         "threshold-0.2-best",
         "5",
         "theta_i = 0.2 gives better throughput than other settings",
-        _best("theta_i"),
+        best("theta_i"),
         baseline="other-theta",
     ),
     *(
-        _claim(
+        claim(
             f"{name}-best",
             "5",
             f"{theta} = {value} gives better throughput than other settings (the paper chooses it "
             "by figure 3, and states no comparison)",
-            _best(theta),
+            best(theta),
             baseline="other-theta",
             stated=False,
         )
         for name, theta, value in (("theta-h-50", "theta_h", 50), ("theta-l-20", "theta_l", 20))
     ),
-    _claim(
+    claim(
         "write-small-gain",
         "6a",
         "DLR improves write throughput slightly under heterogeneity",
-        _gain(HETEROGENEITY, "write", "throughput"),
+        gain(HETEROGENEITY, "write", "throughput"),
     ),
-    _claim(
+    claim(
         "every-object-size",
         "10",
         "DLR beats default Ceph in sequential reads at every object size",
         _every("object_size", _size_text),
     ),
-    _claim(
+    claim(
         "overhead",
         "11",
         "DLR's monitor and controller take far less than the control interval (read as less than "
@@ -537,17 +537,16 @@ SHAPES: tuple[Claim, ...] = (
 )
 """Statements of the paper without a number."""
 
-_READING = {"seq": "sequential read", "rand": "random read", "write": "write"}
 MUCH = 0.1
 """Gain from which an improvement is much (section V-C: reweight does not show much)."""
 
 SENTENCES: tuple[Claim, ...] = (
     # Sections III-A and III-B, figure 1: every mode of the benchmark suffers.
     *(
-        _claim(
+        claim(
             f"loss-{scenario['scenario']}-{op}",
             panel,
-            f"{str(scenario['scenario']).capitalize()} lowers {_READING[op]} throughput",
+            f"{str(scenario['scenario']).capitalize()} lowers {READING[op]} throughput",
             _ratio(
                 op,
                 "throughput",
@@ -564,11 +563,11 @@ SENTENCES: tuple[Claim, ...] = (
     ),
     # Section IV-B: "similar results for other Rados benchmarks".
     *(
-        _claim(
+        claim(
             f"mean-pressure-hurts-{op}",
             f"3-{op}",
-            f"{_READING[op].capitalize()} throughput falls as the OSD nodes' mean %iowait rises",
-            _load_hurts("mix", "pressure_mean", op),
+            f"{READING[op].capitalize()} throughput falls as the OSD nodes' mean %iowait rises",
+            load_hurts("mix", "pressure_mean", op),
             unit=RANK,
             baseline=None,
             larger=False,
@@ -578,10 +577,10 @@ SENTENCES: tuple[Claim, ...] = (
     ),
     # Section V-C.
     *(
-        _claim(
+        claim(
             f"dlr-beats-reweight-{scenario['scenario']}-{op}",
             panel,
-            f"DLR outperforms reweight-by-utilization in {_READING[op]}s under "
+            f"DLR outperforms reweight-by-utilization in {READING[op]}s under "
             f"{scenario['scenario']}",
             _gain_on_papers_store(scenario, op, "throughput", "dlr", "reweight"),
             baseline="reweight",
@@ -594,10 +593,10 @@ SENTENCES: tuple[Claim, ...] = (
         for op in ops
     ),
     *(
-        _claim(
+        claim(
             f"reweight-not-much-{op}",
             "6a",
-            f"reweight-by-utilization does not improve {_READING[op]}s much under heterogeneity "
+            f"reweight-by-utilization does not improve {READING[op]}s much under heterogeneity "
             f"(read as less than {MUCH:.0%})",
             _gain_on_papers_store(HETEROGENEITY, op, "throughput", "reweight", "default"),
             no_effect=MUCH,
@@ -606,7 +605,7 @@ SENTENCES: tuple[Claim, ...] = (
         )
         for op in ("seq", "rand")
     ),
-    _claim(
+    claim(
         "write-little-affected",
         "6a",
         "Primary affinity does not have much impact on writes (read as less than 10 %)",
@@ -625,10 +624,10 @@ SENTENCES: tuple[Claim, ...] = (
     ),
     # Section V-D.
     *(
-        _claim(
+        claim(
             f"interference-hurts-less-{op}",
             "1c",
-            f"Interference degrades {_READING[op]}s less than heterogeneity does",
+            f"Interference degrades {READING[op]}s less than heterogeneity does",
             _ratio(
                 op,
                 "throughput",
@@ -643,10 +642,10 @@ SENTENCES: tuple[Claim, ...] = (
         for op in ("seq", "rand")
     ),
     *(
-        _claim(
+        claim(
             f"dlr-gains-less-interference-{op}",
             "8a",
-            f"DLR's gain over default Ceph in {_READING[op]}s is smaller under interference than "
+            f"DLR's gain over default Ceph in {READING[op]}s is smaller under interference than "
             "under heterogeneity",
             Pair(
                 _gains(INTERFERENCE, op),
@@ -663,11 +662,11 @@ SENTENCES: tuple[Claim, ...] = (
         for op in ("seq", "rand")
     ),
     *(
-        _claim(
+        claim(
             f"reweight-worse-{op}-{what}",
             f"8{'b' if what == 'latency' else 'a'}",
             "reweight-by-utilization is much worse than default Ceph under interference: "
-            f"{_READING[op]} {what}",
+            f"{READING[op]} {what}",
             _gain_on_papers_store(INTERFERENCE, op, what, "reweight", "default"),
             larger=False,
             family="reweight-worse",
@@ -677,7 +676,7 @@ SENTENCES: tuple[Claim, ...] = (
     ),
     # Section V-E, figure 10.
     *(
-        _claim(
+        claim(
             name,
             figure,
             statement,
@@ -708,7 +707,7 @@ SENTENCES: tuple[Claim, ...] = (
                 (
                     f"every-object-size-{op}",
                     f"10-{op}",
-                    f"DLR beats default Ceph in {_READING[op]}s at every object size",
+                    f"DLR beats default Ceph in {READING[op]}s at every object size",
                     _every("object_size", _size_text, op),
                     "default",
                 )
@@ -724,7 +723,7 @@ SENTENCES: tuple[Claim, ...] = (
             ),
         )
     ),
-    _claim(
+    claim(
         "small-objects-slow",
         "10",
         "Throughput is low for small objects (256 KiB against 4 MiB)",
@@ -734,7 +733,7 @@ SENTENCES: tuple[Claim, ...] = (
         no_effect=1.0,
         larger=False,
     ),
-    _claim(
+    claim(
         "large-objects-drop",
         "10",
         "Throughput drops for large objects (16 MiB against 4 MiB)",
@@ -744,7 +743,7 @@ SENTENCES: tuple[Claim, ...] = (
         no_effect=1.0,
         larger=False,
     ),
-    _claim(
+    claim(
         "large-objects-latency",
         "10",
         "Latency increases drastically for large objects (16 MiB against 4 MiB; more than in "
@@ -778,7 +777,7 @@ SENTENCES: tuple[Claim, ...] = (
 _OVER_DLR = ("dlr-pg", "dlr-auto")
 BEYOND: tuple[Claim, ...] = (
     *(
-        _claim(
+        claim(
             f"{controller}-beats-dlr",
             "6a, 8a",
             f"{controller} raises read throughput over DLR, over both scenarios and reads",
@@ -796,11 +795,11 @@ BEYOND: tuple[Claim, ...] = (
         for controller in _OVER_DLR
     ),
     *(
-        _claim(
+        claim(
             f"{controller}-beats-dlr-{scenario['scenario']}-{op}",
             figure,
             f"{controller} raises {op} throughput over DLR under {scenario['scenario']}",
-            _gain(scenario, op, "throughput", controller, "dlr"),
+            gain(scenario, op, "throughput", controller, "dlr"),
             baseline="dlr",
             stated=False,
         )

@@ -25,13 +25,16 @@ from analysis.papers.dlr.claims import CLAIMS, block_ratios, shape_logs
 from analysis.papers.dlr.runs import (
     BLOCKS,
     BOUNDARY,
+    INTERVALS,
     OP_NAMES,
     OPS,
     metric_of,
     select,
+    sixths,
     sweep,
     tabulate,
 )
+from analysis.papers.dlr.statements import STATEMENTS
 from schemas.cells.dlr import Bench
 
 if TYPE_CHECKING:
@@ -472,7 +475,6 @@ def threads(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         return style.save(drawn, folder, name)
 
 
-INTERVALS = 6  # the paper's 180 s in intervals of 30 s
 STEP_PARTS = ("sense_s", "decide_s", "act_s")
 
 
@@ -557,7 +559,7 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
         for controller, look in _looks(_controllers(rows)).items():
             mine = select(rows, controller=controller)
             each = [evidence.runs[int(index)] for index in mine["index"]]
-            parts = [run.reduced("sixths of the benchmark", _parts) for run in each]
+            parts = [sixths(run) for run in each]
             kept = np.array([values for values in parts if values is not None])
             if len(kept):
                 found = {part + 1: mean(kept[:, part].tolist()) for part in range(INTERVALS)}
@@ -574,21 +576,6 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
         axes[0].set_ylabel("Throughput (MB/s)")
         style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
-
-
-def _parts(loaded: LoadedRun) -> list[float] | None:
-    """Return mean throughput in each part of the benchmark's duration. Later requests are left out:
-    the benchmark had ended, and fewer and fewer requests were in flight."""
-    t_s, values = loaded.series("throughput_mb_s", "client")
-    spans = np.diff(t_s, prepend=0.0)  # a sample's time is its end
-    share = (t_s - spans / 2) / (loaded.run.parameters["duration_s"] * loaded.run.time_scale)
-    used = (spans > 0) & (share < 1) & ~np.isnan(values)
-    part, spans, values = (share[used] * INTERVALS).astype(int), spans[used], values[used]
-    seconds = np.bincount(part, weights=spans, minlength=INTERVALS)
-    if not seconds.all():
-        return None
-    means = np.bincount(part, weights=values * spans, minlength=INTERVALS) / seconds
-    return [float(mean) for mean in means]
 
 
 def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
@@ -774,4 +761,4 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-PARTS = (Part(CLAIMS, FIGURES, models=(Bench,), sized=False, tabulate=tabulate),)
+PARTS = (Part((*CLAIMS, *STATEMENTS), FIGURES, models=(Bench,), sized=False, tabulate=tabulate),)

@@ -57,6 +57,7 @@ _MISSING = {
     "9": "no block of the scenario network with given SLOs under all policies compared",
     "10": "no block of the scenario disk with given SLOs and both estimators",
     "11": "no block with given SLOs in all six permutations",
+    "bounds": "no run of pm (hold) with a bound in its plan",
     "levels": "no block of the scenario levels with k = 1.25",
     "settings": "no block of the scenario disk with several k",
     "table2": "no cell of the scenario table2",
@@ -88,7 +89,7 @@ def _counted(values: Sequence[float]) -> Estimate:
     return found.map(lambda place: place * runs.PERMUTATIONS)
 
 
-def _mean(figure: str, rows: Rows, value: runs.Value, of: Mean) -> Compute:
+def mean_over_blocks(figure: str, rows: Rows, value: runs.Value, of: Mean) -> Compute:
     """Compute the mean of a value over blocks; the note lists the blocks."""
 
     def listed(found: pd.DataFrame) -> str:
@@ -286,7 +287,7 @@ SENSITIVE = (
         "orders",
         "11",
         "PM meets all SLOs in all six permutations",
-        _mean("11", permuted("pm"), runs.orders_met, _counted),
+        mean_over_blocks("11", permuted("pm"), runs.orders_met, _counted),
         value=runs.PERMUTATIONS,
         unit=ORDERS,
         kind="count",
@@ -296,7 +297,7 @@ SENSITIVE = (
         "orders-byslo",
         "11",
         "bySLO meets all SLOs in 5 of the 6 permutations",
-        _mean("11", permuted("byslo"), runs.orders_met, _counted),
+        mean_over_blocks("11", permuted("byslo"), runs.orders_met, _counted),
         value=ORDERS_BYSLO,
         unit=ORDERS,
         kind="count",
@@ -336,7 +337,8 @@ def shape_of(workload: str, gaps: str) -> str:
     return "balanced" if workload == "F" else gaps
 
 
-def _burst(workload: str, variant: str, gaps: str) -> Rows:
+def burst(workload: str, variant: str, gaps: str = "balanced") -> Rows:
+    """Select rows of figure 7 of a workload under a policy, with a shape of the gaps."""
     return runs.of("burst", variant, burst=workload, gaps=shape_of(workload, gaps), k=K)
 
 
@@ -344,7 +346,7 @@ def misses(
     name: str, statement: str, more_side: tuple[str, str], less_side: tuple[str, str], *, over: str
 ) -> Claim:
     """Return a claim of figure 7 that of two (workload, policy) the first misses more SLOs."""
-    sides = [_burst(workload, policy, "balanced") for workload, policy in (more_side, less_side)]
+    sides = [burst(workload, policy, "balanced") for workload, policy in (more_side, less_side)]
     return more(name, "7", statement, sides, runs.missed_share, over=over)
 
 
@@ -360,7 +362,7 @@ def _bursts(gaps: str, words: str) -> Sequence[Claim]:
             f"cake-96-{gaps}",
             "7",
             f"Cake drops below 96 % of the requests at C_A^2 = 40 ({words})",
-            _mean("7", _burst("H", "cake", gaps), runs.missed_share, fraction),
+            mean_over_blocks("7", burst("H", "cake", gaps), runs.missed_share, fraction),
             value=1 - CAKE_SHARE,
             rule="at_least",
             no_effect=ALLOWED,
@@ -370,15 +372,15 @@ def _bursts(gaps: str, words: str) -> Sequence[Claim]:
             "cake-grows",
             "7",
             "Cake does worse as burstiness grows from C_A^2 = 1 to 40",
-            _burst("H", "cake", gaps),
-            _burst("F", "cake", gaps),
+            burst("H", "cake", gaps),
+            burst("F", "cake", gaps),
             over="ca2-1",
         ),
         always(
             f"pm-p99-{gaps}",
             "7",
             f"PM meets the SLO at the 99th percentile up to C_A^2 = 40 ({words})",
-            {workload: _burst(workload, "pm", gaps) for workload in ("F", "G", "H")},
+            {workload: burst(workload, "pm", gaps) for workload in ("F", "G", "H")},
             runs.all_met(99.0),
         ),
         *(
@@ -386,8 +388,8 @@ def _bursts(gaps: str, words: str) -> Sequence[Claim]:
                 name,
                 figure,
                 statement,
-                _burst(workload, "cake", gaps),
-                _burst(workload, "pm", gaps),
+                burst(workload, "cake", gaps),
+                burst(workload, "pm", gaps),
                 over="pm",
             )
             for name, figure, workload, statement in (
@@ -404,7 +406,7 @@ BURSTS = (
         "cake-low",
         "7",
         "Cake meets the 99th percentile for the low burstiness trace (F)",
-        _burst("F", "cake", "balanced"),
+        burst("F", "cake", "balanced"),
         runs.all_met(99.0),
     ),
     *_bursts("balanced", "gaps of balanced means: in a burst up to twice the mean rate"),
@@ -572,7 +574,7 @@ def _bounds(evidence: Evidence) -> Measured | NotRun:
         f"the longest latency was at most {ratio.max():.3g} of its bound, the median "
         f"{ratio.median():.3g}"
     )
-    missing = lacking or "no run of pm (hold) with a bound in its plan"
+    missing = lacking or _MISSING["bounds"]
     found = share(by_block(rows, "held")["held"].eq(1.0).tolist()) if len(rows) else None
     return result(found, rows, missing, f"{text}; {lacking}" if lacking else text)
 

@@ -529,7 +529,7 @@ def _course(axes: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
             ("misses", colour, f"{label(variant)}: SLO violations"),
         ):
             if metric == "misses" or variant == "cake":
-                axes.plot(*_counted(loaded, metric, workload), color=hue, label=text)
+                axes.plot(*runs.counted(loaded, metric, workload), color=hue, label=text)
         percent = 100 * (1 - float(row["within"]))
         text = f"{label(variant)}: {percent:.2f} % of the second half"
         _note(axes, text, (0.02, height), colour)
@@ -539,17 +539,6 @@ def _course(axes: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
     axes.set_ylim(-0.02 * top, top)  # a line of zeros is visible above the axis
     axes.set_xlabel("Time (s); counted from the dotted line on")
     axes.set_ylabel("Requests in 10 s")
-
-
-def _counted(loaded: LoadedRun, metric: str, workload: str) -> list[list[float]]:
-    """Return times (s) and counts of a workload in ten seconds each."""
-
-    def counts(run: LoadedRun) -> list[list[float]]:
-        t_s, values = run.series(metric, workload)
-        order = np.argsort(t_s, kind="stable")
-        return [t_s[order].tolist(), values[order].tolist()]
-
-    return loaded.reduced(f"{metric} of {workload}", counts)
 
 
 def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:

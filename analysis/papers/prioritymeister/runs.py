@@ -86,6 +86,8 @@ STATED: dict[str, tuple[float | None, float | None, float | None]] = {
 """Table 2: storage load, network load and C_A^2 by workload; E's storage load is "> 100 %"."""
 COLUMNS = ("storage", "network", "scv")
 MORE_THAN = ("E", "storage")
+_BUSY = "utilisation "
+"""Beginning of the names of busy shares in a summary."""
 BROKEN = 1 + 1e-6
 """Ratio of the longest latency to the proven bound above which the bound is broken."""
 PERMUTATIONS = 6
@@ -97,7 +99,8 @@ Value = Callable[[pd.DataFrame], pd.Series]
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """Return one row for each workload of a run: the run's origin, ``variant`` (the policy, with
-    pm's mode), the cell's parameters, ``workload``, `NUMBERS`, and ``usual``.
+    pm's mode), the cell's parameters, ``workload``, `NUMBERS`, ``usual``, and ``busiest``: 1 if the
+    run's disk was busier than every link, else 0.
 
     ``usual`` is True if the row feeds the figures: it has `STANDARD` parameters. If the traces of
     runs differ in length (a quick and a full campaign), the longest of each scenario count, those
@@ -114,11 +117,12 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "variant": BEST_EFFORT if best_effort else parameters["policy"],
             **PM.row(parameters),
             "usual": _is_standard(parameters),
+            "busiest": _disk_is_busiest(numbers),
         }
         for name in sorted({key.split("_")[0] for key in numbers if key.endswith("_requests")}):
             own = {column: numbers.get(f"{name}_{column}") for column in NUMBERS}
             rows.append({**common, "workload": name, **own, **_never_answered(own)})
-    columns = [*ORIGIN, "variant", *PM.fields, "usual", "workload", *NUMBERS]
+    columns = [*ORIGIN, "variant", *PM.fields, "usual", "busiest", "workload", *NUMBERS]
     found = pd.DataFrame(rows, columns=columns)
     if not rows:
         return found
@@ -128,6 +132,14 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     found = found.sort_values(["run_id"], kind="stable")
     found = found.drop_duplicates([*PM.fields, "seed", "workload"])
     return found.sort_values(["index", "workload"]).reset_index(drop=True)
+
+
+def _disk_is_busiest(numbers: Mapping[str, float]) -> float | None:
+    """Return 1 if a run's disk was busier than every link, else 0; None if unknown. A modelled
+    disk's number is ``utilisation s0:disk``, a link's has ``->``."""
+    links = [value for name, value in numbers.items() if _BUSY in name and "->" in name]
+    disk = numbers.get(f"{_BUSY}s0:disk")
+    return None if disk is None or not links else float(disk > max(links))
 
 
 def _never_answered(own: Mapping[str, float | None]) -> dict[str, float]:
@@ -376,9 +388,14 @@ def corrected(rows: pd.DataFrame) -> pd.Series:
     return missed["pm"].astype(float).groupby(level="seed").min()
 
 
-def only_the_tail(rows: pd.DataFrame) -> pd.Series:
-    """Return 1 for blocks that meet all SLOs at the 99th but not the 99.9th percentile, else 0."""
-    return all_met(99.0)(rows) - all_met()(rows)
+def only_above(percent: float) -> Value:
+    """Compute 1 for a block that meets all SLOs at a percentile but not at the 99.9th, else 0."""
+    return lambda rows: all_met(percent)(rows) - all_met()(rows)
+
+
+def largest_of_bound(rows: pd.DataFrame) -> pd.Series:
+    """Return the largest ratio of a longest latency to its proven bound."""
+    return rows["bound_ratio"].astype(float).groupby(rows["seed"]).max()
 
 
 def only_k_met(rows: pd.DataFrame) -> pd.Series:
@@ -400,6 +417,44 @@ def copy_done(rows: pd.DataFrame) -> pd.Series:
     """Return the share of copies with at least the required throughput."""
     found = rows[rows["bytes_s"].notna()]
     return by_seed(found, found["bytes_s"] >= found["required_bytes_s"])
+
+
+# Requests and SLO misses over time (figure 1).
+
+PERIOD = 0.1
+"""Share of missed SLOs from which ten seconds are a period of significant violations."""
+BUSY = 0.9
+"""Quantile of the requests in ten seconds above which these are a burst."""
+WINDOWS = ("period", "in_bursts")
+"""Numbers of `windows`."""
+
+
+def counted(loaded: LoadedRun, metric: str, workload: str) -> list[list[float]]:
+    """Return times (s) and counts of a workload in ten seconds each."""
+
+    def counts(run: LoadedRun) -> list[list[float]]:
+        t_s, values = run.series(metric, workload)
+        order = np.argsort(t_s, kind="stable")
+        return [t_s[order].tolist(), values[order].tolist()]
+
+    return loaded.reduced(f"{metric} of {workload}", counts)
+
+
+def windows(loaded: LoadedRun, workload: str) -> tuple[float, float]:
+    """Return 1 if the counted half of a run has a `PERIOD` of significant violations, else 0, and
+    the share of its misses in the busiest tenth of its windows over the share of its requests there
+    (NaN without a miss)."""
+    sides = [
+        pd.Series(values, index=t_s, dtype=float)
+        for t_s, values in (counted(loaded, one, workload) for one in ("requests", "misses"))
+    ]
+    both = pd.concat(sides, axis=1, keys=["requests", "misses"]).fillna(0.0)
+    both = both[both.index >= loaded.run.parameters["seconds"] / 2]
+    period = float((both["misses"] > PERIOD * both["requests"]).any())
+    if not both["misses"].sum():
+        return period, math.nan
+    bursts = both[both["requests"] >= both["requests"].quantile(BUSY)].sum() / both.sum()
+    return period, float(bursts["misses"] / bursts["requests"])
 
 
 # Settings that a policy meets, and Table 2.

@@ -3,18 +3,25 @@ run here can support, with the reason."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
-from analysis.core.claims import Claim, unreachable
+import pandas as pd
+
+from analysis.core.claims import Claim, Evidence, Measured, NotRun, unreachable
+from analysis.core.stats import amount, fraction
 from analysis.papers.prioritymeister import runs
 from analysis.papers.prioritymeister.claims import (
+    ALLOWED,
     OTHERS,
     alone,
     always,
+    burst,
     claim,
     disk,
     flooded,
     label,
+    mean_over_blocks,
     misses,
     more,
     network,
@@ -34,6 +41,14 @@ _ON_DISK: tuple[Claim, ...] = (
         (disk("pm"), disk("cake")),
         runs.workloads_met,
         over="cake",
+    ),
+    always(
+        "disk-bottleneck",
+        "5",
+        "In figure 5 the storage is the bottleneck (section 6.1): the disk is busier than every "
+        "link under PM",
+        disk("pm"),
+        runs.column("busiest"),
     ),
     always(
         "c-last",
@@ -125,7 +140,7 @@ _BURSTS: tuple[Claim, ...] = (
         "At C_A^2 = 40 it is not possible to meet the SLO at the tail: PM meets it at the 99th "
         "percentile and misses it at the 99.9th",
         runs.of("burst", "pm", burst="H", gaps="balanced", k=2.0),
-        runs.only_the_tail,
+        runs.only_above(99.0),
     ),
     more(
         "upper-helps",
@@ -139,6 +154,56 @@ _BURSTS: tuple[Claim, ...] = (
         runs.missed_share,
         over="upper-4",
         why="no block of Cake with the upper bounds 1.2 and 4",
+    ),
+)
+
+_bursty = burst("B", "cake")
+TIGHT = 0.9
+"""Share of a tight bound that the longest latency reaches."""
+
+
+def _over_time(one: Claim) -> Claim:
+    """Return a claim about the bursty trace's runs under Cake, with the columns `runs.WINDOWS`."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        rows = runs.latency(_bursty(evidence.table))
+        found = [runs.windows(evidence.runs[int(index)], "B") for index in rows["index"]]
+        made = pd.DataFrame(found, columns=list(runs.WINDOWS), index=rows.index, dtype=float)
+        return one.compute(Evidence(rows.join(made), evidence.runs))
+
+    return replace(one, compute=compute)
+
+
+_IN_TIME: tuple[Claim, ...] = (
+    claim(
+        "low-burst-cake",
+        "1",
+        "With little burstiness (F) Cake meets its SLO with infrequent violations (section 1, read "
+        "as less than 1 % of the requests)",
+        mean_over_blocks("1", burst("F", "cake"), runs.missed_share, fraction),
+        no_effect=ALLOWED,
+        larger=False,
+    ),
+    _over_time(
+        always(
+            "burst-periods",
+            "1",
+            "On the bursty trace (B) Cake has periods of significant SLO violations (section 1, "
+            f"read as ten seconds with more than {runs.PERIOD:.0%} of the requests)",
+            lambda table: table,
+            runs.column("period"),
+        )
+    ),
+    _over_time(
+        claim(
+            "before-reacting",
+            "1",
+            "Bursts cause many SLO violations before Cake can react (section 1, read as more of "
+            "the violations than of the requests in the busiest tenth of the time)",
+            mean_over_blocks("1", lambda table: table, runs.column("in_bursts"), amount),
+            unit="ratio",
+            no_effect=1.0,
+        )
     ),
 )
 
@@ -172,6 +237,14 @@ _LINKS: tuple[Claim, ...] = (
         network("egress", "byslo"),
         runs.only_k_met,
     ),
+    always(
+        "tail-only-ps",
+        "9",
+        "Without network QoS (ps) workloads start missing their SLOs at the tail: all are met at "
+        "the 90th percentile and not at the 99.9th",
+        network("egress", "ps"),
+        runs.only_above(90.0),
+    ),
     within(
         "ingress-similar",
         "9",
@@ -189,6 +262,89 @@ _LINKS: tuple[Claim, ...] = (
         tolerance=0.1,
     ),
 )
+
+_BOUND: tuple[Claim, ...] = (
+    claim(
+        "tight",
+        "bounds",
+        "The worst-case bound is tight (section 4.4, read as: some latency of a block is at least "
+        f"{TIGHT:.0%} of its bound)",
+        mean_over_blocks("bounds", runs.proven, runs.largest_of_bound, amount),
+        unit="ratio",
+        baseline="bound",
+        no_effect=TIGHT,
+    ),
+)
+
+
+def _long(table: pd.DataFrame) -> pd.DataFrame:
+    """Return figure 5's rows under PM of runs with ten requests beyond the 99.99th percentile."""
+    found = runs.latency(disk("pm")(table))
+    least = found["requests"].astype(float).groupby(found["run_id"]).transform("min")
+    return found[least >= 1e4 * runs.BEYOND]
+
+
+def _lacking(one: Claim, why: str) -> Claim:
+    """Return a claim with another reason why it has no support."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        found = one.compute(evidence)
+        return NotRun(why) if isinstance(found, NotRun) else found
+
+    return replace(one, compute=compute)
+
+
+def _missing(name: str, figure: str, statement: str, why: str) -> Claim:
+    """Return a claim that lacks cells or numbers, for the reason `why`."""
+    return claim(name, figure, statement, lambda _: NotRun(why))
+
+
+OPEN: tuple[Claim, ...] = (
+    _lacking(
+        always(
+            "p9999",
+            "5",
+            "PM meets all SLOs at the 99.99th percentile too (section 1)",
+            _long,
+            runs.all_met(99.99),
+        ),
+        "no cell of figure 5 has 100,000 requests of each workload in the half that counts",
+    ),
+    _missing(
+        "limits-alone",
+        "5",
+        "Rate limiting alone is insufficient (section 1)",
+        "no cell has PM's rate limits and one priority for all workloads",
+    ),
+    _missing(
+        "stages-mixed",
+        "9",
+        "Different priorities at each stage let more workloads meet their SLOs than one priority "
+        "throughout (sections 1 and 4.3)",
+        "no cell has PM with one priority of a workload at all stages",
+    ),
+    _missing(
+        "search-quick",
+        "levels",
+        "The search for priorities is quick, polynomial in the number of workloads (sections 1 and "
+        "4.3)",
+        "no cell varies the number of workloads, and no run counts the bounds of its search",
+    ),
+    _missing(
+        "unhindered",
+        "4",
+        "A workload that keeps to its trace is not held back by any (r, b) pair of its border "
+        "(sections 3.2 and 4.1)",
+        "no run counts the requests that token buckets hold back",
+    ),
+    _missing(
+        "closed-masks",
+        "5",
+        "Closed-loop replay masks many of the high tail latencies (section 5.1)",
+        "no cell replays A, B and C in a closed loop",
+    ),
+)
+"""Statements that a campaign could show but no cell does."""
 
 _unreachable = partial(unreachable, prefix="pm", paper="prioritymeister")
 _NOT_HERE: tuple[Claim, ...] = (
@@ -219,7 +375,10 @@ _NOT_HERE: tuple[Claim, ...] = (
 )
 
 STATEMENTS: tuple[Claim, ...] = tuple(
-    map(with_explanation, (*_ON_DISK, *_BURSTS, *_MISBEHAVING, *_LINKS, *_NOT_HERE))
+    map(
+        with_explanation,
+        (*_IN_TIME, *_ON_DISK, *_BURSTS, *_MISBEHAVING, *_LINKS, *_BOUND, *OPEN, *_NOT_HERE),
+    )
 )
 """Statements about simulated runs, and those that no run supports."""
 
