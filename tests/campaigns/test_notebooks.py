@@ -281,7 +281,7 @@ def test_the_figures_notebook_draws_from_runs(tmp_path):
     executed = executed_in(tmp_path, "figures", artifacts=str(tmp_path / "artifacts"))
     shown = outputs(executed)
     assert "image/png" in shown
-    assert "verdict" in shown
+    assert "effect" in shown
 
 
 def simulated_pm(artifacts: Path) -> None:
@@ -310,7 +310,7 @@ def test_the_figures_notebook_draws_or_names_the_missing_runs(paper, write, tabl
     assert pictures > 2
     assert pictures == shown.count("**Figure ") - shown.count("Missing: ")
     assert table in shown
-    assert "verdict" in shown
+    assert "effect" in shown
 
 
 @pytest.mark.slow
