@@ -24,7 +24,7 @@ from analysis.core.claims import Claim, Evidence, evaluate
 from analysis.core.evidence import quotient
 from analysis.core.report import build
 from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS
-from analysis.papers.ursa.figures import LIVE, LIVE_FIGURES, PLANNER
+from analysis.papers.ursa.figures import LIVE, LIVE_FIGURES, PLANNER, SIMULATED
 from analysis.papers.ursa.runs import (
     INSTANCE,
     cells,
@@ -70,8 +70,14 @@ STATED = {
     "ursa-time-two-minutes": 120.0,
     "ursa-time-130": 130.0,
     "ursa-same-moves": 1.0,
+    "ursa-variables-exact": 3e11,
+    "ursa-variables-two-phase": 12e6,
+    "ursa-third-left-small": 1 / 3,
+    "ursa-divide-cost": 1.0,
+    "ursa-deviation-slightly": 1.0,
 }
-"""Numbers about the planner in the abstract and sections 1, 2.1, 5.1 and 7, or read from them."""
+"""Numbers about the planner in the abstract and sections 1, 2.1, 3, 5.1 and 7, or read from
+them."""
 
 
 def planner(campaign: Path) -> Evidence:
@@ -83,14 +89,14 @@ def judged(claims: tuple[Claim, ...], evidence: Evidence) -> dict[str, ClaimResu
 
 
 def test_every_number_of_section_5_1_is_a_claim() -> None:
-    stated = {c.id: c.paper_value for c in PLANNER_CLAIMS if c.paper_value is not None}
+    stated = {c.id: c.paper_value for c in PLANNER.claims if c.paper_value is not None}
     ours = {f"{name}-hotbed" for name in STATED}
     assert {name: value for name, value in stated.items() if name not in ours} == STATED
-    assert all(claim.paper == "ursa" and not claim.machines for claim in PLANNER_CLAIMS)
+    assert all(claim.paper == "ursa" and not claim.machines for claim in PLANNER.claims)
 
 
 def test_figures_3_and_7_to_11_are_computed_from_pairs_of_one_instance(tmp_path: Path) -> None:
-    results = judged(PLANNER_CLAIMS, planner(write_all(tmp_path)))
+    results = judged(PLANNER.claims, planner(write_all(tmp_path)))
     expected = {
         "ursa-third-left": (1 / 3, 6, "confirmed"),
         "ursa-all-removed": (1.0, 60, "confirmed"),
@@ -118,11 +124,79 @@ def test_figures_3_and_7_to_11_are_computed_from_pairs_of_one_instance(tmp_path:
             6,
             "confirmed",
         ),
+        "ursa-variables-exact": (3e11, 6, "confirmed"),
+        "ursa-third-left-small": (1 / 3, 6, "confirmed"),
+        "ursa-divide-cost": (1.0, 6, "confirmed"),
+        "ursa-scaling-opt": (1.0, 6, "inconclusive"),
+        "ursa-sa-deviation-small-none": (0.8, 6, "confirmed"),
+        "ursa-deviation-slightly": (0.9 / 0.8, 6, "contradicted"),
     }
     for name, (value, n, verdict) in expected.items():
         found = results[name]
         assert found.measured == pytest.approx(value), name
         assert (found.n, found.effect, found.ground) == (n, verdict, "sim"), name
+
+
+SMALL = "0.1K-0.1M"
+NONE_ILP = ("100-100K", "alp", {"divide": "none", "program": "ilp"})
+NEAR, FAR = ((SMALL, "alp", {"first_radius": radius}) for radius in (0.1, 0.4))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "smaller", "larger"),
+    [
+        ("divide-time", "decision_s", ("100-100K", "alp", {"program": "ilp"}), NONE_ILP),
+        ("relax-time", "decision_s", ("100-100K", "alp", {"divide": "none"}), NONE_ILP),
+        ("faster-none-ilp", "decision_s", ("100-100K", "alp", {}), NONE_ILP),
+        ("time-comparable-sa", "decision_s", (SMALL, "alp", {}), (SMALL, "sa", {})),
+        ("time-comparable-htoc", "decision_s", (SMALL, "alp", {}), (SMALL, "htoc", {})),
+        ("sa-moves", "moves", (SMALL, "alp", {}), (SMALL, "sa", {})),
+        ("sa-deviation-small-htoc", "load_sd_after", (SMALL, "sa", {}), (SMALL, "htoc", {})),
+        ("sa-less-effective", "load_sd_after", (SMALL, "sa", {}), ("10K-10M", "sa", {})),
+        ("scaling-opt", "decision_s", ("10-100", "opt", {}), ("30-900", "opt", {})),
+        ("radius-rounds", "note_programmes", FAR, NEAR),
+        ("radius-time", "s_place", NEAR, FAR),
+        ("radius-cost", "cost", NEAR, FAR),
+        ("joint-cost", "cost", (SMALL, "joint", {}), (SMALL, "alp", {})),
+        ("joint-time", "decision_s", (SMALL, "alp", {}), (SMALL, "joint", {})),
+    ],
+)
+def test_statements_on_plans_can_be_confirmed_and_contradicted(
+    tmp_path: Path, name: str, column: str, smaller: Any, larger: Any
+) -> None:
+    """Sections 3.2, 5.1 and 7: the first plan's number is 20 times smaller, or larger."""
+    effects = []
+    for folder, first, second in (("a", 1.0, 20.0), ("b", 20.0, 1.0)):
+        campaign = tmp_path / f"ursa-{folder}"
+        for block in range(6):
+            noise = 1 + 0.01 * block
+            same = {"decision_s": 1.0, "s_place": 1.0, "note_programmes": 1.0}
+            for size in ("10-100", "30-900"):
+                write_plan(campaign, size, "alp", block, cell={"kind": "s2"}, decision_s=1.0)
+            for (size, method, cell), value in ((smaller, first * noise), (larger, second)):
+                wanted = {"kind": "s2" if size in ("10-100", "30-900", "100-100K") else "s1"} | cell
+                write_plan(campaign, size, method, block, cell=wanted, **same | {column: value})
+        effects.append(judged(PLANNER.claims, planner(campaign))[f"ursa-{name}"].effect)
+    assert effects == ["confirmed", "contradicted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "method", "values"),
+    [
+        ("third-left-small", SMALL, "alp", {"hot_after_swaps": 5.0}),
+        ("divide-cost", "50-50K", "alp", {"cost": 2.0}),
+        ("sa-deviation-small-none", SMALL, "sa", {"load_sd_after": 1.5}),
+    ],
+)
+def test_statements_on_equal_plans_can_be_contradicted(
+    tmp_path: Path, name: str, size: str, method: str, values: dict[str, float]
+) -> None:
+    campaign = tmp_path / "ursa-x"
+    for block in range(6):
+        write_plan(campaign, size, method, block, **values)
+        if size == "50-50K":
+            write_plan(campaign, size, method, block, cell={"divide": "none"}, cost=1.0)
+    assert judged(PLANNER.claims, planner(campaign))[f"ursa-{name}"].effect == "contradicted"
 
 
 def test_a_plan_is_compared_with_plans_for_the_same_instance_alone(tmp_path: Path) -> None:
@@ -223,16 +297,50 @@ def test_figures_4_12_and_13_are_computed_from_pairs_of_one_block(store: Path) -
     assert "never became stable" in str(bound.note)
 
 
+@pytest.mark.parametrize(("name", "controller"), [("stable", "ursa"), ("stable-htoc", "htoc")])
 @pytest.mark.parametrize(
     ("unsettled", "verdict"), [(0, "confirmed"), (1, "inconclusive"), (6, "contradicted")]
 )
 def test_section_5_2_stability_needs_every_run(
-    tmp_path: Path, unsettled: int, verdict: str
+    tmp_path: Path, name: str, controller: str, unsettled: int, verdict: str
 ) -> None:
     folder = tmp_path / "ursa-live-stable"
     for block in range(6):
-        write_open(folder, "ursa", block, settled_s=None if block < unsettled else 40.0)
-    assert judged(LIVE_CLAIMS, live(folder))["ursa-live-stable"].effect == verdict
+        write_open(folder, controller, block, settled_s=None if block < unsettled else 40.0)
+    assert judged(LIVE.claims, live(folder))[f"ursa-live-{name}"].effect == verdict
+
+
+@pytest.mark.parametrize(("first_s", "verdict"), [(0.5, "confirmed"), (50.0, "contradicted")])
+def test_section_5_2_response_times_rise_before_the_call(
+    tmp_path: Path, first_s: float, verdict: str
+) -> None:
+    for block in range(6):
+        write_open(tmp_path / "ursa-live-x", "ursa", block, first_s=first_s * (1 + 0.01 * block))
+    found = judged(LIVE.claims, live(tmp_path / "ursa-live-x"))["ursa-live-rise"]
+    assert (found.effect, found.n) == (verdict, 6)
+    assert found.measured == pytest.approx(5 / first_s, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "less", "more"),
+    [
+        ("clearer", {"osds": 30, "uplink": None}, {"osds": 30}),
+        ("gap-grows", {"osds": 30}, {"osds": 50}),
+    ],
+)
+def test_section_5_2_gains_are_compared_between_stores(
+    tmp_path: Path, name: str, less: Any, more: Any
+) -> None:
+    effects = []
+    for gain in (2.0, 0.5):
+        folder = tmp_path / f"ursa-live-{gain:g}"
+        for block in range(6):
+            for store, settled_s in ((less, 60.0), (more, 60.0 * gain)):
+                write_open(folder, "ursa", block, settled_s=20.0 + block, **store)
+                write_open(folder, "htoc", block, settled_s=settled_s, **store)
+        results = judged((*LIVE.claims, *SIMULATED.claims), live(folder))
+        effects.append(results[f"ursa-live-{name}"].effect)
+    assert effects == ["confirmed", "contradicted"]
 
 
 @pytest.mark.slow

@@ -110,9 +110,11 @@ def write_open(
     scenario: str = "skew",
     rate: float = 24.0,
     p99: float = 3.0,
+    first_s: float = 5.0,
     **values: Any,
 ) -> Path:
-    """Write one finished run of open-loop writes; `values` change numbers of its summary."""
+    """Write one finished run of open-loop writes; `first_s`: response time of the first five
+    seconds; `values` change numbers of its summary."""
     parameters = {
         "op": "open",
         "scenario": scenario,
@@ -164,7 +166,7 @@ def write_open(
         osd_count=osds,
     )
     times = [n / 10 for n in range(1800)]
-    took = [5.0 if t < stable_s else 0.1 for t in times]
+    took = [first_s if t < 5.0 else 5.0 if t < stable_s else 0.1 for t in times]
     requests = pd.DataFrame({"t_s": times, "latency_s": took, "pg": "1.0"})
     requests.to_parquet(folder / "requests.parquet", index=False)
     return folder

@@ -63,18 +63,18 @@ ILP_SIZE = "150-150K"
 TWO_DAYS_S = 2 * 86400.0
 ROOM = 0.01
 
-_PAPERS = large(of(ALP, kind="s1"))
+PAPERS = large(of(ALP, kind="s1"))
 _OURS = large(of(OURS, kind="s1"))
-_HTOC = large(of("htoc", kind="s1"))
-_SA = large(of("sa", kind="s1"))
+HTOC = large(of("htoc", kind="s1"))
+SA = large(of("sa", kind="s1"))
 _RANDOM = large(of(ALP, kind="s1", selection="random"))
 _SECONDS = "this machine's seconds; the paper does not name its machine"
 
 
-_claim = partial(declared, prefix="ursa", paper="ursa", machines=False)
+claim = partial(declared, prefix="ursa", paper="ursa", machines=False)
 
 
-def _over(
+def over(
     treated: Rows,
     baseline: Rows,
     column: str,
@@ -85,13 +85,13 @@ def _over(
     return Pair(treated, baseline, column, why, keys=INSTANCE, note=note)
 
 
-def _at_size(treated: Rows, baseline: Rows, column: str, size: str) -> Compute:
+def at_size(treated: Rows, baseline: Rows, column: str, size: str) -> Compute:
     """Compute treated/baseline at one size."""
     why = f"no instance of {size} was planned for by both with something to move"
-    return _over(at(treated, size), at(baseline, size), column, why)
+    return over(at(treated, size), at(baseline, size), column, why)
 
 
-def _over_sizes(treated: Rows, baseline: Rows, column: str, which: Choice) -> Compute:
+def over_sizes(treated: Rows, baseline: Rows, column: str, which: Choice) -> Compute:
     """Compute treated/baseline at the size that a claim about all of them depends on. The note
     names a side that left nodes hot: a partial plan costs less."""
 
@@ -102,7 +102,7 @@ def _over_sizes(treated: Rows, baseline: Rows, column: str, which: Choice) -> Co
         return "; ".join(texts) or None
 
     why = "no size has instances that both planned for, with something to move"
-    pair = _over(treated, baseline, column, why, partial_plans)
+    pair = over(treated, baseline, column, why, partial_plans)
     return extreme_over(pair, "size", which, order=sizes, intervals=True, text=str)
 
 
@@ -138,15 +138,15 @@ def _at_largest(
 def _series(series: str) -> Compute:
     """Compute a combination's cost over NONE+ILP's, at the size where it is farthest from 1."""
     none = of(ALP, series=COMBINATIONS[0])
-    return _over_sizes(of(ALP, series=series), none, "cost", "farthest")
+    return over_sizes(of(ALP, series=series), none, "cost", "farthest")
 
 
 _TIMES: tuple[Claim, ...] = tuple(
-    _claim(
+    claim(
         f"time-{name}",
         "11b",
         f"ALP decides for 10K nodes and 10M partitions within {words} ({where})",
-        _mean(_PAPERS, "decision_s", LARGEST, _SECONDS, logarithmic=True),
+        _mean(PAPERS, "decision_s", LARGEST, _SECONDS, logarithmic=True),
         value=value,
         rule="at_most",
         unit="s",
@@ -162,19 +162,19 @@ _TIMES: tuple[Claim, ...] = tuple(
 )
 
 _ENDS: tuple[tuple[str, str, Rows, Rule, float], ...] = (
-    ("sa", "SA", _SA, "at_least", 80.0),
-    ("sa", "SA", _SA, "at_most", 300.0),
-    ("htoc", "HtoC", _HTOC, "at_least", 2.0),
-    ("htoc", "HtoC", _HTOC, "at_most", 20.0),
+    ("sa", "SA", SA, "at_least", 80.0),
+    ("sa", "SA", SA, "at_most", 300.0),
+    ("htoc", "HtoC", HTOC, "at_least", 2.0),
+    ("htoc", "HtoC", HTOC, "at_most", 20.0),
 )
 """Ends of the ranges that section 5.1 states: "80-300 times cheaper", "2-20 times cheaper"."""
 
 _COSTS: tuple[Claim, ...] = tuple(
-    _claim(
+    claim(
         f"{method}-cost-{rule.removeprefix('at_')}{suffix}",
         "11a",
         f"{planner} is {rule.replace('_', ' ')} {value:g} times cheaper than {name}",
-        _over_sizes(baseline, ours, "cost", "least" if rule == "at_least" else "largest"),
+        over_sizes(baseline, ours, "cost", "least" if rule == "at_least" else "largest"),
         value=value,
         rule=rule,
         baseline=method,
@@ -182,7 +182,7 @@ _COSTS: tuple[Claim, ...] = tuple(
         family=f"ursa-costs{suffix}",
         tolerance=0.0,
     )
-    for planner, ours, suffix in (("ALP", _PAPERS, ""), ("ALP-fast", _OURS, "-hotbed"))
+    for planner, ours, suffix in (("ALP", PAPERS, ""), ("ALP-fast", _OURS, "-hotbed"))
     for method, name, baseline, rule, value in _ENDS
 )
 
@@ -202,19 +202,19 @@ def _worst(top: pd.DataFrame, bottom: pd.DataFrame) -> str:
     return f"largest of an instance {(both['treated'] / both['baseline']).max():.3f}"
 
 
-def _relieved(rows: Rows) -> Rows:
+def relieved(rows: Rows) -> Rows:
     """Select plans that leave no node hot: a partial plan costs less and says nothing."""
     return where(rows, lambda found: found["hot_after"] == 0)
 
 
 _OPTIMUM: tuple[Claim, ...] = tuple(
-    _claim(
+    claim(
         f"optimum{suffix}",
         "10a",
         f"{planner} costs about as much as the exact optimum on small instances (kind S2; read as "
         "within 5 %)",
-        _over(
-            _relieved(of(method)),
+        over(
+            relieved(of(method)),
             _proven,
             "cost",
             "no instance was planned for by both with something to move",
@@ -232,7 +232,7 @@ _OPTIMUM: tuple[Claim, ...] = tuple(
 
 def _objects(table: pd.DataFrame) -> pd.DataFrame:
     """Return plans by ALP, with the number of objects."""
-    found = _PAPERS(table)
+    found = PAPERS(table)
     return found.assign(objects=found["partitions"] * found["replicas"])
 
 
@@ -243,30 +243,31 @@ def _hotbed_bounded(table: pd.DataFrame) -> pd.DataFrame:
 
 
 _DEVIATION: tuple[Claim, ...] = (
-    _claim(
+    claim(
         "sa-deviation-small",
         "11d",
         f"SA ends with a smaller deviation of the nodes' loads than ALP at {SMALLEST}",
-        _at_size(_SA, _PAPERS, "load_sd_after", SMALLEST),
+        at_size(SA, PAPERS, "load_sd_after", SMALLEST),
         baseline="alp",
         larger=False,
+        family="ursa-sa-lowest",
     ),
     *(
-        _claim(
+        claim(
             f"{method}-deviation-{size.partition('-')[0].lower()}",
             "11d",
             f"{name} ends with a slightly smaller deviation of the nodes' loads than SA at {size}",
-            _at_size(rows, _SA, "load_sd_after", size),
+            at_size(rows, SA, "load_sd_after", size),
             baseline="sa",
             larger=False,
         )
-        for method, name, rows in (("alp", "ALP", _PAPERS), ("htoc", "HtoC", _HTOC))
+        for method, name, rows in (("alp", "ALP", PAPERS), ("htoc", "HtoC", HTOC))
         for size in ("5K-5M", LARGEST)
     ),
 )
 
 PLANNER_CLAIMS: tuple[Claim, ...] = (
-    _claim(
+    claim(
         "input-variation",
         "3",
         "The load of servers varies by about 10 times (inputs, 5 % to 95 % of the nodes' load over "
@@ -278,7 +279,7 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         ),
         value=10.0,
     ),
-    _claim(
+    claim(
         "size",
         "11",
         "Plans for ten thousand nodes and thirty million objects",
@@ -289,12 +290,12 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         kind="exact",
         tolerance=0.0,
     ),
-    _claim(
+    claim(
         "third-left",
         "7a",
         "About one third of the hot spots are left after swaps alone",
         _at_largest(
-            _PAPERS,
+            PAPERS,
             lambda rows: rows["hot_after_swaps"] / rows["hot_before"].where(rows["hot_before"] > 0),
             "no plan was made",
             fraction,
@@ -304,7 +305,7 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         baseline=None,
         larger=False,
     ),
-    _claim(
+    claim(
         "all-removed",
         "7b",
         "Swaps and migrations remove every hot spot",
@@ -320,21 +321,21 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         no_effect=0.5,
         tolerance=0.0,
     ),
-    _claim(
+    claim(
         "selection-cost",
         "8a",
         "Random objects cost more than highest-load-first at every size",
-        _over_sizes(_RANDOM, _PAPERS, "cost", "least"),
+        over_sizes(_RANDOM, PAPERS, "cost", "least"),
         baseline="highest-load-first",
     ),
-    _claim(
+    claim(
         "selection-moves",
         "8b",
         "Random objects take more migrations than highest-load-first at every size",
-        _over_sizes(_RANDOM, _PAPERS, "moves", "least"),
+        over_sizes(_RANDOM, PAPERS, "moves", "least"),
         baseline="highest-load-first",
     ),
-    _claim(
+    claim(
         "speedup-same-cost",
         "9a",
         "Divided or not, LP or ILP: the cost is the same or almost the same (read as within 5 %)",
@@ -345,18 +346,18 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         tolerance=0.05,
     ),
     *(
-        _claim(
+        claim(
             f"speedup-time-{series.lower().replace('+', '-')}",
             "9b",
             f"DC+LP decides faster than {series} at {ILP_SIZE}",
-            _at_size(of(ALP, series=series), of(ALP), "decision_s", ILP_SIZE),
+            at_size(of(ALP, series=series), of(ALP), "decision_s", ILP_SIZE),
             baseline="dc+lp",
             family="ursa-speedup-time",
         )
         for series in COMBINATIONS[:3]
     ),
     *(
-        _claim(
+        claim(
             f"ilp-two-days-{series.partition('+')[0].lower()}",
             "9b",
             f"{series} takes more than two days at {ILP_SIZE}",
@@ -372,52 +373,52 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         for series in COMBINATIONS[:2]
     ),
     *_OPTIMUM,
-    _claim(
+    claim(
         "optimum-time",
         "10b",
         "OPT takes longer than ALP on small instances, where both are slowest apart",
-        _over_sizes(of("opt"), of(ALP, kind="s2"), "decision_s", "largest"),
+        over_sizes(of("opt"), of(ALP, kind="s2"), "decision_s", "largest"),
         baseline="alp",
     ),
     *_COSTS,
     *_TIMES,
-    _claim(
+    claim(
         "time-htoc",
         "11b",
         f"ALP takes longer to decide than HtoC at {LARGEST} (a winner except in running time)",
-        _at_size(_PAPERS, _HTOC, "decision_s", LARGEST),
+        at_size(PAPERS, HTOC, "decision_s", LARGEST),
         baseline="htoc",
     ),
-    _claim(
+    claim(
         "same-moves",
         "11c",
         "ALP and HtoC make the same number of migrations (read as within 5 %)",
-        _over_sizes(_PAPERS, _HTOC, "moves", "farthest"),
+        over_sizes(PAPERS, HTOC, "moves", "farthest"),
         value=1.0,
         rule="within",
         baseline="htoc",
         tolerance=0.05,
     ),
     *_DEVIATION,
-    _claim(
+    claim(
         "hotbed-cost",
         "11a",
         f"ALP-fast costs less than ALP at {LARGEST}",
-        _at_size(_OURS, _PAPERS, "cost", LARGEST),
+        at_size(_OURS, PAPERS, "cost", LARGEST),
         baseline="alp",
         larger=False,
         stated=False,
     ),
-    _claim(
+    claim(
         "hotbed-time",
         "11b",
         f"ALP-fast decides faster than ALP at {LARGEST}",
-        _at_size(_OURS, _PAPERS, "decision_s", LARGEST),
+        at_size(_OURS, PAPERS, "decision_s", LARGEST),
         baseline="alp",
         larger=False,
         stated=False,
     ),
-    _claim(
+    claim(
         "hotbed-gap",
         "11a",
         f"ALP-fast stays within 1 % of the least cost for its objects at {LARGEST} (certified)",
@@ -430,21 +431,22 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def _slower(baseline: str, network: str, osds: int) -> Compute:
-    """Compute the ratio of the baseline's settling time to ursa's. A settling time counts as at
-    least a second, the width of a window: a store that is stable when the controller is called has
-    settled in no time."""
+def at_least_a_second(rows: Rows) -> Rows:
+    """Count a settling time as at least a second, the width of a window: a store that is stable
+    when the controller is called has settled in no time."""
+    return lambda table: (it := rows(table)).assign(censored_s=it["censored_s"].clip(lower=1.0))
 
-    def positive(rows: Rows) -> Rows:
-        return lambda table: (it := rows(table)).assign(censored_s=it["censored_s"].clip(lower=1.0))
+
+def _slower(baseline: str, network: str, osds: int) -> Compute:
+    """Compute the ratio of the baseline's settling time to ursa's."""
 
     def bound(top: pd.DataFrame, _: pd.DataFrame) -> str | None:
         never = "some runs of the baseline never became stable: they count with their observed time"
         return never if top["settled_s"].isna().any() else None
 
     return Pair(
-        positive(controlled_by(baseline, network, osds)),
-        positive(controlled_by("ursa", network, osds)),
+        at_least_a_second(controlled_by(baseline, network, osds)),
+        at_least_a_second(controlled_by("ursa", network, osds)),
         "censored_s",
         f"no block has ursa and {baseline}, {network}, with {osds} OSDs",
         keys=LIVE_BLOCK,
@@ -480,19 +482,24 @@ def _answered(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["scenario"] == "single"].dropna(subset=["latency_p99_s"])
 
 
-def _under_ursa(table: pd.DataFrame) -> pd.DataFrame:
-    """Return ursa's runs under the skewed load."""
-    rows = rebalancing(table)
-    return rows[rows["controller"] == "ursa"]
+def stable(controller: str) -> Compute:
+    """Compute the share of a controller's runs under the skewed load that become stable."""
+
+    def under(table: pd.DataFrame) -> pd.DataFrame:
+        rows = rebalancing(table)
+        return rows[rows["controller"] == controller]
+
+    why = f"no run of {controller} under a skewed load"
+    return share_of(under, lambda rows: rows["settled_s"].notna(), why)
 
 
-_on_store = partial(declared, prefix="ursa-live", paper="ursa", baseline="htoc")
+on_store = partial(declared, prefix="ursa-live", paper="ursa", baseline="htoc")
 
 
 def _moves(figure: str, *stores: int) -> Iterator[Claim]:
     """Yield the claims about number and cost of moves on stores with these numbers of OSDs."""
     for osds in stores:
-        yield _on_store(
+        yield on_store(
             f"migrations-{osds}",
             figure,
             f"Controlled, {osds} OSDs: ALP and HtoC move similarly often (first decisions)",
@@ -502,7 +509,7 @@ def _moves(figure: str, *stores: int) -> Iterator[Claim]:
             tolerance=0.1,
         )
     for osds in stores:
-        yield _on_store(
+        yield on_store(
             f"cost-{osds}",
             figure,
             f"Controlled, {osds} OSDs: ALP's moves cost less distance than HtoC's",
@@ -512,7 +519,7 @@ def _moves(figure: str, *stores: int) -> Iterator[Claim]:
 
 
 LIVE_CLAIMS: tuple[Claim, ...] = (
-    _on_store(
+    on_store(
         "knee",
         "4",
         "Response times rise far when a node's load exceeds its capacity",
@@ -526,7 +533,7 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
         baseline=None,
     ),
     *(
-        _on_store(
+        on_store(
             f"{network.lower()}-seconds",
             "12",
             f"{network}, 30-900: ALP is stable about {value:g} s earlier than HtoC",
@@ -539,7 +546,7 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
         for network, value in ((RANDOM, 30.0), (CONTROLLED, 140.0))
     ),
     *(
-        _on_store(
+        on_store(
             f"settling-{osds}",
             "13",
             f"Controlled, {osds} OSDs: ALP settles faster than HtoC (how many times)",
@@ -548,7 +555,7 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
         for osds in (10, 30)
     ),
     *(
-        _on_store(
+        on_store(
             f"settling-random-{osds}",
             "12",
             f"Random, {osds} OSDs: ALP settles no later than HtoC (how many times faster)",
@@ -558,7 +565,7 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
     ),
     *_moves("13", 10, 30),
     *(
-        _on_store(
+        on_store(
             f"{baseline}-{osds}",
             "12",
             f"Controlled, {osds} OSDs: {words} takes longer to become stable than Ursa",
@@ -572,27 +579,24 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
         )
         for osds in (10, 30)
     ),
-    _on_store(
+    on_store(
         "stable",
         "12",
         f"After Ursa's rebalancing 99 % of the writes are answered within {STABLE_S:g} s, for "
         f"{HOLD_S:g} s on end (share of runs)",
-        share_of(
-            _under_ursa,
-            lambda rows: rows["settled_s"].notna(),
-            "no run of ursa under a skewed load",
-        ),
+        stable("ursa"),
         value=1.0,
         rule="at_least",
         tolerance=0.0,  # in every run
         unit=SHARE,
         no_effect=0.5,
         baseline=None,
+        family="ursa-live-stable",
     ),
 )
 
 SIMULATED_CLAIMS: tuple[Claim, ...] = (
-    _on_store(
+    on_store(
         "settling-50",
         "13-sim",
         "Controlled, 50-2500: ALP settles two times faster than HtoC",

@@ -44,6 +44,11 @@ from analysis.papers.ursa.runs import (
     rebalancing,
     sizes,
 )
+from analysis.papers.ursa.statements import (
+    LIVE_STATEMENTS,
+    PLANNER_STATEMENTS,
+    SIMULATED_STATEMENTS,
+)
 from schemas.cells.dlr import OpenLoopWrites
 from schemas.cells.ursa import INPUTS
 from schemas.settling import HOLD_S, STABLE_S, WINDOW_S
@@ -680,12 +685,23 @@ SIMULATED_FIGURES: tuple[FigureEntry, ...] = tuple(
     for entry in LIVE_FIGURES
 )
 
-PLANNER = Part(PLANNER_CLAIMS, PLANNER_FIGURES, "ursa", True, tabulate=planner_table, tables=tables)
+PLANNER = Part(
+    (*PLANNER_CLAIMS, *PLANNER_STATEMENTS),
+    PLANNER_FIGURES,
+    "ursa",
+    True,
+    tabulate=planner_table,
+    tables=tables,
+)
 LIVE = Part(
-    LIVE_CLAIMS, LIVE_FIGURES, simulated=False, models=(OpenLoopWrites,), tabulate=live_table
+    (*LIVE_CLAIMS, *LIVE_STATEMENTS),
+    LIVE_FIGURES,
+    simulated=False,
+    models=(OpenLoopWrites,),
+    tabulate=live_table,
 )
 SIMULATED = Part(
-    SIMULATED_CLAIMS,
+    (*SIMULATED_CLAIMS, *SIMULATED_STATEMENTS),
     SIMULATED_FIGURES,
     simulated=True,
     models=(OpenLoopWrites,),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.core.evidence import Rows
+from analysis.core.evidence import Rows, pairs
 from analysis.core.load import ORIGIN, LoadedRun, last_runs, origin
 from schemas.cells.ursa import URSA
 from schemas.settling import HOLD_S, settled_from
@@ -68,6 +68,9 @@ LABELS = {
     **KINDS,
 }
 
+RISE_S = 5.0
+"""Seconds at both ends of the time before the controller is called."""
+
 CONTROLLED, RANDOM = "Controlled", "Random"
 NETWORKS = (RANDOM, CONTROLLED)
 CONTROLLERS = {
@@ -83,7 +86,7 @@ _SETTLED = ("settled_s", "settled_good_s", "settled_strict_s")
 _CENSORED = ("censored_s", "censored_good_s", "censored_strict_s")
 _FROM_SUMMARY = ("called_s", *_SETTLED, "moves", "first_moves", "cost")
 _LATENCIES = ("latency_mean_s", "latency_p99_s")
-_NUMBERS = (*_FROM_SUMMARY, *_CENSORED, *_LATENCIES, "rate", "duration_s")
+_NUMBERS = (*_FROM_SUMMARY, *_CENSORED, *_LATENCIES, "rate", "duration_s", "rise")
 LIVE_COLUMNS = (
     *(*ORIGIN, "size", "time_scale", "network", "osds", "scenario", "controller", "object_size"),
     *_NUMBERS,
@@ -167,6 +170,24 @@ def at(rows: Rows, size: str) -> Rows:
     return lambda table: (found := rows(table))[found["size"] == size]
 
 
+def compared(treated: Rows, baseline: Rows, column: str, keys: Sequence[str]) -> Rows:
+    """Select one row for each key that both sides have, the treated one with two more columns: the
+    ``ratio`` and the ``difference`` of a number of both."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        top = treated(table)
+        both = pairs(top, baseline(table), column, keys)
+        if both.empty:
+            return top.iloc[:0]
+        both = both.assign(
+            ratio=both["treated"] / both["baseline"], difference=both["treated"] - both["baseline"]
+        )
+        kept = both[["ratio", "difference"]].reset_index()
+        return top.drop_duplicates(list(keys)).merge(kept, on=list(keys))
+
+    return rows
+
+
 def sizes(rows: pd.DataFrame) -> list[str]:
     """Return sizes that have runs, the smallest first."""
     known = rows[["nodes", "partitions", "size"]].drop_duplicates()
@@ -178,6 +199,7 @@ def live_table(runs: Sequence[LoadedRun], *, hold_s: float = HOLD_S) -> pd.DataF
 
     ``settled_s`` (stable for `hold_s`) and ``settled_good_s`` (to the end) are computed from the
     recorded requests; ``settled_strict_s`` (no slow write from then on) is from the summary.
+    ``rise``: mean response time in the last `RISE_S` before the call over that in the first.
     ``censored_s`` is the settling time, or the observed time of a run that never settled: a lower
     bound. ``moves`` and ``cost`` cover all decisions of a planning controller, NaN for others.
     """
@@ -205,8 +227,8 @@ def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
     row |= {name: summary.extra.get(name) for name in _FROM_SUMMARY}
     rest = row["duration_s"] - (row["called_s"] or 0.0)
     if row["called_s"] is not None:
-        settled = partial(_settled, called_s=row["called_s"], hold_s=hold_s)
-        row |= loaded.reduced(f"settling, held {hold_s:g} s", settled)
+        settled = partial(_from_requests, called_s=row["called_s"], hold_s=hold_s)
+        row |= loaded.reduced(f"rise, and settling, held {hold_s:g} s", settled)
     for name in _SETTLED:
         censored = row[name] if row[name] is not None else rest
         row[name.replace("settled", "censored")] = censored
@@ -215,8 +237,9 @@ def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
     return row
 
 
-def _settled(loaded: LoadedRun, called_s: float, hold_s: float) -> dict[str, float | None]:
-    """Return settling times from the kept requests; empty if none were kept."""
+def _from_requests(loaded: LoadedRun, called_s: float, hold_s: float) -> dict[str, float | None]:
+    """Return settling times and the rise before the call from the kept requests; empty if none
+    were kept."""
     path = loaded.file("requests.parquet")
     if not path.is_file():
         return {}
@@ -226,7 +249,11 @@ def _settled(loaded: LoadedRun, called_s: float, hold_s: float) -> dict[str, flo
     for name, hold in (("settled_s", hold_s), ("settled_good_s", math.inf)):
         settled = settled_from(starts, took, called_s, hold)
         found[name] = None if settled is None else settled - called_s
-    return found
+    first = requests[requests["t_s"] < RISE_S]["latency_s"].mean()
+    last = requests[requests["t_s"].between(called_s - RISE_S, called_s, "left")][
+        "latency_s"
+    ].mean()
+    return found | {"rise": float(last / first) if first > 0 and last > 0 else None}
 
 
 def _network(calibration: dict[str, Any]) -> str:
