@@ -54,24 +54,26 @@ def test_a_tenant_above_its_share_gets_no_more_and_keeps_nobody_else_from_theirs
     assert modest.lost() == []
 
 
-def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(bed, tmp_path):
+def test_mos_pp_learning_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(
+    bed, tmp_path
+):
     before = bed.agent.call("swift-status")["state"]
     # No Swift answers within a millisecond, so small's SLA is missed in every epoch.
-    parameters = MOS.of(experiment="load", setup="mos-pp", latency_sla_ms=1)
-    options_file = tmp_path / "mos-pp.yaml"
+    parameters = MOS.of(experiment="load", setup="mos-pp-learning", latency_sla_ms=1)
+    options_file = tmp_path / "mos-pp-learning.yaml"
     given = controller_parameters(parameters, MicrostorePool().total)
     options_file.write_text(yaml.safe_dump(given | {"either": False}))
     stored = Stored(bed.client("small"), "controlled")
     greedy = Stored(bed.client("large"), "controlled")
     with stored.load(), greedy.load(threads=6, size=500_000):
         failed = stored.failed
-        bed.hotbed("control", "start", "mos-pp", "--act", "--interval", "2",
+        bed.hotbed("control", "start", "mos-pp-learning", "--act", "--interval", "2",
                    "--parameters", str(options_file))  # fmt: skip
-        until(lambda: bed.steps("mos-pp") >= 6)
+        until(lambda: bed.steps("mos-pp-learning") >= 6)
         stopped = json.loads(bed.hotbed("control", "stop", "--json"))
         assert stored.failed == failed
     assert (stopped["code"], stopped["reason"]) == (0, "stopped")
-    bed.hotbed("control", "log", "mos-pp", "--out", str(tmp_path / "journal.jsonl"))
+    bed.hotbed("control", "log", "mos-pp-learning", "--out", str(tmp_path / "journal.jsonl"))
     journal = read_journal(tmp_path / "journal.jsonl")
     assert all(step["error"] is None for step in journal.steps)
     assert any(step["actions"] for step in journal.steps)
