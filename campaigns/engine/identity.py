@@ -74,7 +74,7 @@ OTHER = "has other code or libraries"
 INSTALL = (
     "install this version of Hotbed with its requirements.lock there (`make setup`) and restart it"
 )
-"""What to do about a worker that is refused."""
+"""Remedy for a worker that is refused."""
 
 
 class WrongWorker(HotbedError):
