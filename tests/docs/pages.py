@@ -49,11 +49,12 @@ class Page:
         return sorted(blocks, key=lambda one: one.line)
 
     def links(self) -> list[tuple[int, str]]:
-        """Return line and target of every link that leads neither to the web nor to a place that a
-        template fills in."""
+        """Return line and target of every link that leads neither to the web nor, in a template, to
+        a place that it fills in."""
         prose = _blocks_and_prose(self.text)[1]
         found = ((prose.count("\n", 0, m.start()) + 1, m[1]) for m in _LINK.finditer(prose))
-        return [(line, target) for line, target in found if not re.search("://|^X", target)]
+        away = "://|^X" if self.name.endswith(".j2") else "://"
+        return [(line, target) for line, target in found if not re.search(away, target)]
 
     def anchors(self) -> set[str]:
         """Return the heading names available to links, as GitHub makes them."""
