@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotbed.claims import claims
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def unpacked(asked: RerunRequest, progress: Progress = _quiet) -> Iterator[Ready
                 do="give --artifacts another folder",
             )
         try:
-            request = again(found.folder, name, asked)
+            request = replace(again(found.folder, name, asked), claims=claims)
             with profiles_of(found.folder):
                 yield Ready(bundled, request, foreign_code(found.manifest))
         except UserError as error:

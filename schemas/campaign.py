@@ -13,6 +13,9 @@ Kind = Literal["dlr", "ursa", "twochoice", "twochoice-objects", "prioritymeister
 FIRST_STAGE = 5
 """Least number of blocks in the first stage of a grid that asks for precision."""
 
+METRIC = "throughput_mb_s"
+"""Metric of a comparison that names none."""
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
@@ -27,7 +30,10 @@ class Precision(Strict):
     (`schemas.precision`).
 
     Attributes:
-        metric: a field of `schemas.run.OpSummary`, or a name in a summary's `extra`.
+        claim: id of a claim of the campaign's paper, computed from the grid's runs: a ratio within
+            blocks, or a share of runs.
+        metric: instead of a claim, a field of `schemas.run.OpSummary` (by default `METRIC`), or a
+            name in a summary's `extra`, with `compare` or `share_of`.
         compare: controllers A and B of one cell each: the metric's ratio A / B within blocks.
         share_of: controller of one cell: the share of blocks in which its metric is 1, not 0.
         half_width: of the interval. Of a ratio relative: 0.1 if the limits are 1.1 times the
@@ -35,7 +41,8 @@ class Precision(Strict):
         max_blocks, max_minutes: largest number of blocks, or longest time of the grid's cells.
     """
 
-    metric: str = "throughput_mb_s"
+    claim: str | None = None
+    metric: str | None = None
     compare: tuple[str, str] | None = None
     share_of: str | None = None
     half_width: float = Field(gt=0, lt=1)
@@ -44,11 +51,13 @@ class Precision(Strict):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Precision:
-        if (self.compare is None) == (self.share_of is None):
-            raise ValueError("give compare (two controllers) or share_of (one), not both")
+        if [self.claim, self.compare, self.share_of].count(None) != 2:
+            raise ValueError("give one of claim, compare (two controllers) and share_of (one)")
+        if self.claim is not None and self.metric is not None:
+            raise ValueError("give claim or metric, not both")
         if (self.max_blocks is None) == (self.max_minutes is None):
             raise ValueError("give max_blocks or max_minutes, not both")
-        if self.compare is None and self.max_blocks is None:
+        if self.share_of is not None and self.max_blocks is None:
             raise ValueError("share_of needs max_blocks: its looks are declared beforehand")
         if self.compare is not None and self.compare[0] == self.compare[1]:
             raise ValueError("compare names the same controller twice")
@@ -56,8 +65,8 @@ class Precision(Strict):
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """Controllers that the metric needs."""
-        return self.compare or (str(self.share_of),)
+        """Controllers that the metric needs; none for a claim."""
+        return self.compare or (() if self.share_of is None else (self.share_of,))
 
 
 class Grid(Strict):

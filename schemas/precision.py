@@ -15,7 +15,9 @@ with at least 95 %, whichever look is the last.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -26,6 +28,20 @@ from schemas.run import OpSummary, Summary
 
 Rule = Literal["two-stage", "looks"]
 Why = Literal["blocks to run", "narrow enough", "budget spent"]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Statistic of a claim, for a grid that asks for the claim's precision.
+
+    Attributes:
+        rule: the claim's stopping rule.
+        by_block: returns the log-ratio, or 1 or 0, of every block that has one, from a campaign's
+            folder and the ids of the grid's runs.
+    """
+
+    rule: Rule
+    by_block: Callable[[Path, Collection[str]], Mapping[int, float]]
 
 
 class Reached(BaseModel):

@@ -1,6 +1,6 @@
 """Algebra of evidence: the few ways in which claims of every paper are computed from runs.
 
-`Pair` compares a number of two sets of runs within blocks; `mean_of` and `share_of` describe one
+`Pair` compares a number of two sets of runs within blocks; `mean_of` and `ShareOf` describe one
 set; `ends` compares a parameter's last value with an earlier one; `extreme` and `extreme_over`
 choose among several comparisons ("up to", "whatever the size") and widen the interval for the
 choice; `mean_over` pools them. Each of them is a `Compute` of a claim. Below them are estimates
@@ -255,22 +255,25 @@ def mean_of(
     return compute
 
 
-def share_of(
-    rows: Rows, holds: Callable[[pd.DataFrame], pd.Series], why: str, unit: str = "runs"
-) -> Compute:
-    """Compute the share of runs for which a condition holds, with the exact binomial interval; the
-    note counts them."""
+@dataclass(frozen=True)
+class ShareOf:
+    """A `Compute`: the share of runs for which a condition holds, with the exact binomial interval;
+    the note counts them. `why` is the reason without a run."""
 
-    def compute(evidence: Evidence) -> Measured | NotRun:
-        found = rows(evidence.table)
+    rows: Rows
+    holds: Callable[[pd.DataFrame], pd.Series]
+    why: str
+    unit: str = "runs"
+
+    def __call__(self, evidence: Evidence) -> Measured | NotRun:
+        """Compute the share from the runs."""
+        found = self.rows(evidence.table)
         if found.empty:
-            return NotRun(why)
-        met = holds(found).astype(bool)
-        note = f"{int(met.sum())} of {len(found)} {unit}"
+            return NotRun(self.why)
+        met = self.holds(found).astype(bool)
+        note = f"{int(met.sum())} of {len(found)} {self.unit}"
         looks = int(found["looks"].max()) if "looks" in found.columns else 1
-        return result(share(met.tolist(), looks), found, why, note)
-
-    return compute
+        return result(share(met.tolist(), looks), found, self.why, note)
 
 
 def ends(

@@ -11,16 +11,18 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from campaigns.engine.estimate import took_s
 from campaigns.engine.plan import Parameters, Plan
 from campaigns.engine.store import RunStore
-from schemas.campaign import Campaign, Grid, Precision
+from schemas.campaign import METRIC, Campaign, Grid, Precision
 from schemas.errors import UserError
 from schemas.precision import (
     Reached,
+    Rule,
+    Statistic,
     binomial_interval,
     declared_looks,
     quantile,
@@ -34,6 +36,10 @@ from schemas.run import Stopping
 Make = Callable[[Campaign, Mapping[str, Sequence[Any]]], Plan]
 """Function that makes the plan of a campaign from typed cells by grid."""
 
+Claims = Callable[[Campaign, str], Statistic]
+"""Function that finds a claim of a campaign's paper by its id. UserError: there is no such claim,
+or no rule for it."""
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -42,6 +48,7 @@ class Blocks:
     Attributes:
         cells, chosen: all cells by grid, and the requested ones.
         make: makes the plan.
+        claims: statistics of the claims that grids name, by grid.
     """
 
     campaign: Campaign
@@ -49,6 +56,7 @@ class Blocks:
     chosen: Mapping[str, Sequence[Any]]
     make: Make
     store: RunStore
+    claims: Mapping[str, Statistic] = field(default_factory=dict)
 
     def plans(self) -> tuple[Plan, Plan, tuple[Reached, ...]]:
         """Return the plan of the requested cells, that of all cells, and the decisions on the grids
@@ -64,7 +72,10 @@ class Blocks:
         )
         while True:
             plan = self.make(current, cells)
-            reached = {grid.name: _decide(grid, plan, self.store) for grid in asking}
+            reached = {
+                grid.name: _decide(grid, plan, self.store, self.claims.get(grid.name))
+                for grid in asking
+            }
             grids = [
                 grid.model_copy(update={"repetitions": reached[grid.name].blocks})
                 if grid.name in reached
@@ -74,12 +85,41 @@ class Blocks:
             if grids == list(current.grids):
                 break
             current = current.model_copy(update={"grids": grids})
-        stopping = {grid.name: _stopping(grid) for grid in asking}
+        stopping = {
+            name: Stopping(first_stage=one.first_stage, looks=one.looks)
+            for name, one in reached.items()
+        }
         planned = tuple(
             replace(cell, stopping=next((stopping[g] for g in cell.grids if g in stopping), None))
             for cell in plan.cells
         )
         return replace(plan, campaign=self.campaign, cells=planned), tuple(reached.values())
+
+
+def statistics_of(
+    campaign: Campaign, cells: Mapping[str, Sequence[Parameters]], claims: Claims | None
+) -> dict[str, Statistic]:
+    """Return the statistic of every grid that asks for the precision of a claim. UserError: see
+    `Claims` and `require_pairs`; or a share has no `max_blocks`, or claims are not known."""
+    require_pairs(campaign, cells)
+    found = {}
+    for grid in campaign.grids:
+        if grid.precision is None or grid.precision.claim is None:
+            continue
+        where = f"campaign {campaign.name}, grid {grid.name}, precision"
+        if claims is None:
+            raise UserError("claims are not known here", where=where, do="use `hotbed run`")
+        try:
+            one = found[grid.name] = claims(campaign, grid.precision.claim)
+        except UserError as error:
+            raise error.at(f"{where}: claim") from error
+        if one.rule == "looks" and grid.precision.max_blocks is None:
+            raise UserError(
+                "a share needs max_blocks: its looks are declared beforehand",
+                where=where,
+                do="give max_blocks instead of max_minutes",
+            )
+    return found
 
 
 def require_pairs(campaign: Campaign, cells: Mapping[str, Sequence[Parameters]]) -> None:
@@ -100,17 +140,26 @@ def require_pairs(campaign: Campaign, cells: Mapping[str, Sequence[Parameters]])
                 )
 
 
-def values_by_block(grid: Grid, plan: Plan, store: RunStore) -> list[float | None]:
-    """Return the log-ratio, or 1 or 0, of every planned block of a grid; None if a cell lacks."""
+def values_by_block(
+    grid: Grid, plan: Plan, store: RunStore, claim: Statistic | None = None
+) -> list[float | None]:
+    """Return the log-ratio, or 1 or 0, of every planned block of a grid; None if a cell lacks.
+    `claim`: the statistic of the claim that the grid names."""
     precision = grid.precision
     assert precision is not None
+    if claim is not None:
+        mine = [cell for cell in plan.cells if grid.name in cell.grids]
+        there = claim.by_block(store.folder, {cell.run_id for cell in mine})
+        return [there.get(block) for block in range(1 + max(cell.block for cell in mine))]
     found: dict[tuple[int, str], float | None] = {}
     for cell in plan.cells:
         if grid.name in cell.grids and cell.parameters.controller in precision.controllers:
             op = cell.parameters.model_dump(mode="json").get("op")
             summary = store.summary(cell.run_id)
             key = (cell.block, cell.parameters.controller)
-            found[key] = None if summary is None else value_of(summary, precision.metric, op)
+            found[key] = (
+                None if summary is None else value_of(summary, precision.metric or METRIC, op)
+            )
     blocks = 1 + max((block for block, _ in found), default=-1)
     sides = [
         [found.get((block, name)) for name in precision.controllers] for block in range(blocks)
@@ -118,9 +167,9 @@ def values_by_block(grid: Grid, plan: Plan, store: RunStore) -> list[float | Non
     return [_value(precision, values) for values in sides]
 
 
-def half_width(precision: Precision) -> float:
+def half_width(precision: Precision, rule: Rule) -> float:
     """Return the half-width on the scale of the values: of a log-ratio, or of a share."""
-    if precision.compare is None:
+    if rule == "looks":
         return precision.half_width
     return math.log1p(precision.half_width)
 
@@ -134,20 +183,16 @@ def _value(precision: Precision, values: Sequence[float | None]) -> float | None
     return math.log(known[0] / known[1]) if min(known) > 0 else None
 
 
-def _stopping(grid: Grid) -> Stopping:
-    assert grid.precision is not None
-    most = grid.precision.max_blocks if grid.precision.compare is None else None
-    looks = 1 if most is None else len(declared_looks(grid.repetitions, most))
-    return Stopping(first_stage=grid.repetitions, looks=looks)
-
-
-def _decide(grid: Grid, plan: Plan, store: RunStore) -> Reached:
+def _decide(grid: Grid, plan: Plan, store: RunStore, claim: Statistic | None) -> Reached:
     precision = grid.precision
     assert precision is not None
-    values = values_by_block(grid, plan, store)
+    values = values_by_block(grid, plan, store, claim)
     most = precision.max_blocks or _affordable(grid, plan, store)
-    rule = share if precision.compare is None else two_stage
-    found = rule(values, grid.repetitions, half_width(precision), most)
+    rule: Rule = "two-stage" if precision.share_of is None else "looks"
+    if claim is not None:
+        rule = claim.rule
+    decide = share if rule == "looks" else two_stage
+    found = decide(values, grid.repetitions, half_width(precision, rule), most)
     return found.model_copy(update={"grid": grid.name})
 
 
@@ -164,8 +209,15 @@ def _affordable(grid: Grid, plan: Plan, store: RunStore) -> int:
 # ---- What is likely to be needed, from stored results -------------------------------------------
 
 
-def sentence(grid: Grid, plan: Plan, store: RunStore, reached: Reached | None) -> str:
-    """Return the sentence of a dry run about the interval of a grid's comparison."""
+def sentence(
+    grid: Grid,
+    plan: Plan,
+    store: RunStore,
+    reached: Reached | None,
+    claim: Statistic | None = None,
+) -> str:
+    """Return the sentence of a dry run about the interval of a grid's comparison, or of its
+    claim."""
     precision = grid.precision
     if precision is None or reached is None:
         return _fixed(grid.repetitions, *variation(grid, plan, store))
@@ -173,18 +225,24 @@ def sentence(grid: Grid, plan: Plan, store: RunStore, reached: Reached | None) -
         return progress(grid, reached)
     first, most = reached.first_stage, reached.most
     known = "how many is not known before runs are stored"
-    if precision.compare is None:
-        there = [value for value in values_by_block(grid, plan, store) if value is not None]
+    values = values_by_block(grid, plan, store, claim)
+    there = [value for value in values if value is not None]
+    if reached.rule == "looks":
         if there:
             met = sum(there) / len(there)
             known = f"about {_likely(met, first, most, precision.half_width)}, by {len(there)} "
             known += f"stored blocks with a share of {met:.2f}"
     else:
-        deviation, pairs = variation(grid, plan, store)
+        if claim is None:
+            deviation, pairs = variation(grid, plan, store)
+        else:
+            pairs = len(there)
+            deviation = statistics.stdev(there) if pairs > 1 else None
         if deviation is not None:
-            likely = int(stein_blocks(deviation, first, half_width(precision), most))
+            wanted = half_width(precision, reached.rule)
+            likely = int(stein_blocks(deviation, first, wanted, most))
             known = f"about {likely}, by {_variation(deviation, pairs)}"
-    return f"{_asked(precision)}: {first} to {most} blocks; {known}"
+    return f"{_asked(precision, reached)}: {first} to {most} blocks; {known}"
 
 
 def progress(grid: Grid, reached: Reached) -> str:
@@ -194,10 +252,10 @@ def progress(grid: Grid, reached: Reached) -> str:
     got = "no interval yet"
     if reached.half_width is not None:
         half, unit = reached.half_width, "points"
-        if precision.compare is not None:
+        if reached.rule == "two-stage":
             half, unit = math.expm1(half), "%"
         got = f"n = {reached.n} gives ±{100 * half:.1f} {unit}"
-    text = f"{_asked(precision)}: {got}, {reached.why}"
+    text = f"{_asked(precision, reached)}: {got}, {reached.why}"
     return f"{text}, {reached.blocks} in all" if reached.why == "blocks to run" else text
 
 
@@ -205,7 +263,7 @@ def variation(grid: Grid, plan: Plan, store: RunStore) -> tuple[float | None, in
     """Return the standard deviation of the grid's paired log-ratios in stored runs, of earlier code
     too, and the number of pairs; None without two pairs. Cells that differ in the controller only
     are compared; with precision, its two controllers."""
-    metric = "throughput_mb_s" if grid.precision is None else grid.precision.metric
+    metric = (None if grid.precision is None else grid.precision.metric) or METRIC
     names = None if grid.precision is None else grid.precision.compare
     values: dict[str, dict[int, float]] = {}
     for run, summary in store.results():
@@ -257,9 +315,10 @@ def _variation(deviation: float, pairs: int) -> str:
     return f"a standard deviation of the log-ratio of {deviation:.2f} ({pairs} stored pairs)"
 
 
-def _asked(precision: Precision) -> str:
-    unit = "points" if precision.compare is None else "%"
-    return f"asks for ±{100 * precision.half_width:g} {unit}"
+def _asked(precision: Precision, reached: Reached) -> str:
+    unit = "points" if reached.rule == "looks" else "%"
+    of = "" if precision.claim is None else f" of {precision.claim}"
+    return f"asks for ±{100 * precision.half_width:g} {unit}{of}"
 
 
 def _likely(met: float, first: int, most: int, asked: float) -> int:

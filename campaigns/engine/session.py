@@ -33,7 +33,7 @@ from campaigns.engine.kind import Computed, Ground, Kind, OnStore, OnTestbed, Pr
 from campaigns.engine.lease import Lease, asked_for, open_lease
 from campaigns.engine.lock import Lock
 from campaigns.engine.plan import Cell, Plan, make_plan
-from campaigns.engine.precision import Blocks, progress, require_pairs, sentence
+from campaigns.engine.precision import Blocks, Claims, progress, sentence, statistics_of
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.store import Ledger, Reserve, RunStore, require_room
 from campaigns.papers.dlr.cell import StoreGround, make_cell
@@ -62,7 +62,8 @@ LEDGER_FILE = "ledger.jsonl"
 
 @dataclass(frozen=True)
 class Request:
-    """Request of the command line: a campaign by name or file, or one made in memory."""
+    """Request of the command line: a campaign by name or file, or one made in memory. `claims`
+    finds the claims that its grids name; without it they may name none."""
 
     campaign: str | Campaign
     figure: str | None = None
@@ -73,6 +74,7 @@ class Request:
     model: Path | None = None  # constants of the ground sim
     extend_lease: bool | None = None  # overrides the campaign's `lease.extend`
     spec: Path | None = None  # replaces the campaign's spec; results get their own folder
+    claims: Claims | None = None
 
 
 def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
@@ -92,7 +94,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         campaign = campaign.model_copy(update={"lease": rules})
     ground = kind.grounds[campaign.ground]
     cells, code_of_cell = _cells(campaign, file, request, spec, trust_code=need_ground)
-    require_pairs(campaign, cells)
+    claims = statistics_of(campaign, cells, request.claims)
     chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
     store = RunStore(request.artifacts.resolve() / campaign.name)
     notebook = resolve(campaign.notebook, file) if campaign.notebook else file
@@ -140,6 +142,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         chosen,
         partial(make_plan, identity=identity, own=code_of_cell, planned_s=planned_s),
         store,
+        claims,
     )
     plan, full_plan, reached = blocks.plans()
     return Prepared(
@@ -289,8 +292,11 @@ def _intervals(prepared: Prepared, kind: Kind[Any]) -> dict[str, str]:
     """Return a sentence about the interval of each planned grid."""
     plan, reached = prepared.plan, {one.grid: one for one in prepared.reached}
     there = {name for cell in plan.cells for name in cell.grids}
+    claims = {} if prepared.blocks is None else prepared.blocks.claims
     return {
-        grid.name: sentence(grid, plan, prepared.store, reached.get(grid.name))
+        grid.name: sentence(
+            grid, plan, prepared.store, reached.get(grid.name), claims.get(grid.name)
+        )
         for grid in prepared.campaign.grids
         if grid.name in there and (kind.resolves or grid.precision is not None)
     }

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hotbed.claims import claims
 from hotbed.exit_codes import end_with
 from hotbed.options import (
     ControllersDirOption,
@@ -76,7 +77,16 @@ def verb(
     from campaigns.engine import session
 
     request = session.Request(
-        campaign, figure, testbed, artifacts, controllers_dir, ground, model, extend_lease, spec
+        campaign,
+        figure,
+        testbed,
+        artifacts,
+        controllers_dir,
+        ground,
+        model,
+        extend_lease,
+        spec,
+        claims,
     )
     helpers = workers_asked(workers, scheduler)
     if dry_run:

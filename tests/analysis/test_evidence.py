@@ -17,12 +17,12 @@ from analysis.core.evidence import (
     Choice,
     Pair,
     Rows,
+    ShareOf,
     ends,
     extreme,
     extreme_over,
     mean_of,
     mean_over,
-    share_of,
 )
 
 positive = st.floats(0.1, 100)
@@ -148,7 +148,7 @@ RUNS = table_of(
         (mean_of(of("new"), "speed", "", factor=2), 40, 6),
         (mean_of(of("new"), "speed", "", blocks=True), (70 / 3 + 50 / 3) / 2, 2),
         (mean_of(of("new"), "speed", "", logarithmic=True), (10 * 20**3 * 40 * 10) ** (1 / 6), 6),
-        (share_of(of("new"), lambda rows: rows["speed"] >= 20, ""), 4 / 6, 6),
+        (ShareOf(of("new"), lambda rows: rows["speed"] >= 20, ""), 4 / 6, 6),
     ],
 )
 def test_numbers_of_one_set_of_runs(compute, value, n):

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,25 +14,31 @@ from typing import Any
 import pytest
 from tiny_campaigns import OneByOne, plan_of, tiny
 
+from analysis.core.claims import Evidence, Measured
 from analysis.core.evidence import quotient
 from analysis.core.load import load_campaign, table
+from analysis.core.papers import paper
+from analysis.core.precision import statistic_of
 from analysis.papers.dlr.runs import BLOCKS
 from campaigns.engine.attempts import InProcess
 from campaigns.engine.display import Progress
 from campaigns.engine.engine import Engine
-from campaigns.engine.job import Outcome
+from campaigns.engine.job import Job, Outcome, Phases
 from campaigns.engine.plan import Cell, Plan
-from campaigns.engine.precision import Blocks, require_pairs, sentence
-from campaigns.engine.provenance import provenance
+from campaigns.engine.precision import Blocks, require_pairs, sentence, statistics_of
+from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.session import Request, dry_run, make_cells, prepare
 from campaigns.engine.store import RunStore
+from campaigns.engine.write_cell import write_cell
 from campaigns.papers.dlr.cell import make_cell
-from schemas.campaign import Campaign
+from schemas.campaign import Campaign, PlannerCampaign
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
 from schemas.precision import Reached, two_stage
-from schemas.run import OpSummary, Summary
+from schemas.run import OpSummary, Run, Summary
 from tests.analysis.synthetic_runs import written
+from tests.campaigns import tiny_kinds
+from tests.errors import raises
 
 ASKS = {"compare": ["dlr", "default"], "half_width": 0.1, "max_blocks": 40}
 GRID: Mapping[str, Any] = {
@@ -53,6 +60,20 @@ def blocks_of(campaign: Campaign, folder: Path) -> Blocks:
     return Blocks(campaign, cells, cells, lambda blocks, _: plan_of(blocks), RunStore(folder))
 
 
+CLAIM = "dlr-interference-rand-throughput"
+ALL_REMOVED = {"claim": "ursa-all-removed", "half_width": 0.25}
+"""Of five looks at a share of 1, the second is narrow enough."""
+
+
+def claimed(folder: Path) -> Blocks:
+    """Return the blocks of a grid that asks for the precision of `CLAIM`, on the ground sim."""
+    asks = {"claim": CLAIM, "half_width": 0.1, "max_blocks": 40}
+    fixed = {"scenario": "interference", "op": "rand"}
+    campaign = tiny(ground="sim", grids=[{**GRID, "fixed": fixed, "precision": asks}])
+    blocks = blocks_of(campaign, folder)
+    return replace(blocks, claims=statistics_of(campaign, blocks.cells, statistic_of))
+
+
 def throughput(cell: Cell) -> float:
     """Return the throughput of a cell: dlr doubles it, and both vary from run to run."""
     draw = random.Random(f"{cell.block} {cell.parameters.controller}")
@@ -64,8 +85,8 @@ class Measures(OneByOne):
     """Executor that stores the throughput of each cell, and ends after `left` attempts. Cells in
     `noisy` are spoiled."""
 
-    def __init__(self, folder: Path, left: int = 10**6) -> None:
-        self.folder, self.left = folder, left
+    def __init__(self, folder: Path, left: int = 10**6, ground: str = "local") -> None:
+        self.folder, self.left, self.ground = folder, left, ground
         self.noisy: set[tuple[int, str]] = set()
         self.made: list[Cell] = []
 
@@ -94,7 +115,7 @@ class Measures(OneByOne):
         body = cell.parameters.model_dump(mode="json")
         summary = Summary(whole=[one], steady=[one], pressure_mean={})
         changes = {"run_id": cell.run_id, "seed": cell.seed, "stopping": cell.stopping}
-        written(self.folder, cell.block, "dlr", body, summary, **changes)
+        written(self.folder, cell.block, "dlr", body, summary, ground=self.ground, **changes)
         return Outcome("done", None, 1.0)
 
 
@@ -184,6 +205,56 @@ def _first(dlr: Any, default: Any) -> list[list[float]]:
     ]
 
 
+def test_a_claim_has_the_same_interval_in_engine_and_report(tmp_path):
+    blocks = claimed(tmp_path)
+    (grid,) = blocks.campaign.grids
+    (statistic,) = blocks.claims.values()
+    engine(blocks, Measures(tmp_path, 8, "sim")).run()
+    plan, _, (some,) = blocks.plans()
+    assert (some.n, some.why) == (4, "blocks to run")
+    assert "4 stored pairs" in sentence(grid, plan, blocks.store, some, statistic)
+    assert engine(blocks, Measures(tmp_path, ground="sim")).run().ok
+    plan, _, (found,) = blocks.plans()
+    assert (found.rule, found.why, found.first_stage) == ("two-stage", "narrow enough", 5)
+    assert 5 < found.n == found.blocks < 40
+    assert f"n = {found.n} gives" in sentence(grid, plan, blocks.store, found, statistic)
+    (part,) = paper("dlr").parts
+    (claim,) = [claim for claim in part.claims if claim.id == CLAIM]
+    runs = load_campaign(tmp_path).runs
+    measured = claim.compute(Evidence(part.tabulate(runs), runs))
+    assert isinstance(measured, Measured)
+    estimate = measured.estimate
+    gain, low, high = (math.log1p(v) for v in (estimate.value, estimate.low, estimate.high))
+    assert gain == pytest.approx(found.estimate)
+    assert (high - low) / 2 == pytest.approx(found.half_width)
+
+
+def relieved(job: Job, folder: Path) -> Run:
+    """Make a cell with a plan that leaves no node hot."""
+    return write_cell(folder, job, {"hot_after": 0.0}, Phases())
+
+
+def test_the_share_of_a_claim_is_looked_at_as_declared(tmp_path):
+    grid = {
+        "name": "all",
+        "figures": ["7"],
+        "vary": {"size": ["0.1K-0.1M"]},
+        "fixed": {"method": "alp"},
+        "repetitions": 5,
+        "precision": {**ALL_REMOVED, "max_blocks": 80},
+    }
+    path = tiny_kinds.written(tmp_path, tiny_kinds.URSA, grids=[grid])
+    request = Request(str(path), artifacts=tmp_path / "artifacts", claims=statistic_of)
+    prepared = prepare(request)
+    prepared.store.prepare()
+    made_by = provenance(Facts("synthetic", {}))
+    assert make_cells(prepared, made_by, InProcess(relieved), Progress()).ok
+    (found,) = prepare(request).reached
+    assert (found.rule, found.looks, found.why) == ("looks", 5, "narrow enough")
+    assert (found.blocks, found.n, found.estimate) == (10, 10, 1.0)
+    assert {run.stopping.looks for run in prepared.store.runs() if run.stopping} == {5}
+
+
 def test_a_dry_run_knows_the_stored_variation_only(tmp_path):
     blocks = blocks_of(asking(), tmp_path)
     (grid,) = blocks.campaign.grids
@@ -211,6 +282,8 @@ def test_a_dry_run_knows_the_stored_variation_only(tmp_path):
         {"compare": ["dlr", "dlr"]},
         {"max_blocks": 4},
         {"compare": None, "share_of": "dlr", "max_blocks": None, "max_minutes": 9},
+        {"claim": CLAIM},
+        {"compare": None, "claim": CLAIM, "metric": "iops"},
     ],
 )
 def test_precision_is_checked_with_the_file(changes):
@@ -218,6 +291,26 @@ def test_precision_is_checked_with_the_file(changes):
         asking(**changes)
     with pytest.raises(ValueError, match="first stage"):
         tiny(grids=[{**GRID, "repetitions": 4}])
+
+
+@pytest.mark.parametrize(
+    ("asks", "facts"),
+    [
+        ({"claim": "ursa-all-remove"}, ["ursa-all-remove'", "ursa-all-removed,"]),
+        ({"claim": "ursa-variables-exact"}, ["no interval"]),
+        ({"claim": "ursa-live-cost-10"}, ["no claim"]),
+        ({"claim": "ursa-sa-cost-least"}, ["no rule"]),
+        ({"max_blocks": None, "max_minutes": 3}, ["max_blocks"]),
+    ],
+)
+def test_a_claim_is_refused_without_a_rule(asks, facts):
+    grid = {**tiny_kinds.URSA["grids"][0], "repetitions": 5}
+    grid["precision"] = {**ALL_REMOVED, "max_blocks": 40, **asks}
+    campaign = PlannerCampaign.model_validate({**tiny_kinds.URSA, "grids": [grid]})
+    with raises(UserError, *facts, where="grid methods, precision"):
+        statistics_of(campaign, {"methods": []}, statistic_of)
+    with raises(UserError, "hotbed run", where="grid methods, precision"):
+        statistics_of(campaign, {"methods": []}, None)
 
 
 @pytest.mark.parametrize("controllers", [["dlr"], ["dlr", "default", "default"]])

@@ -7,8 +7,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hotbed.exit_codes import EXIT_USER
+from tests.campaigns.tiny_kinds import URSA
 from tests.hotbed.pm_commands import write_trace
 from tests.hotbed.runner import hotbed
 from tests.hotbed.ursa_cli import write
@@ -28,6 +30,7 @@ MISTAKES = {
         "--model x.yaml": "a model belongs to the ground sim",
         "--ground sim --model x.yaml": "x.yaml: cannot be read",
     },
+    "run HERE/claim.yaml --dry-run": {"": "precision: claim: ursa has no claim 'ursa-al-removed'"},
     "validate --artifacts HERE/artifacts": {"": "no finished run of ground local"},
     "compare --artifacts HERE/artifacts": {
         "--controllers nobody": "there is no controller 'nobody'",
@@ -130,7 +133,8 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a bundle without a manifest, a trace, an instance and a workload."""
+    """Return a folder with a bundle without a manifest, a trace, an instance, a workload, and a
+    campaign with a mistyped claim."""
     folder = tmp_path_factory.mktemp("here")
     with zipfile.ZipFile(folder / "empty.zip", "w") as opened:
         opened.writestr("x", b"x")
@@ -138,6 +142,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_trace(folder / "t.csv", n=9)
     write(folder / "small.npz")
     (folder / "w.xml").write_text("<workload name='w'/>")
+    asks = {"claim": "ursa-al-removed", "half_width": 0.1, "max_blocks": 9}
+    grid = {**URSA["grids"][0], "repetitions": 5, "precision": asks}
+    (folder / "claim.yaml").write_text(yaml.safe_dump({**URSA, "grids": [grid]}))
     return folder
 
 

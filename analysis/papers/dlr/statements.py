@@ -17,7 +17,7 @@ from analysis.core.claims import (
     NotRun,
     unreachable,
 )
-from analysis.core.evidence import Pair, Rows, extreme, mapped, mean_of, share_of
+from analysis.core.evidence import Pair, Rows, ShareOf, extreme, mapped, mean_of
 from analysis.core.load import SIM
 from analysis.core.stats import fraction
 from analysis.papers.dlr.claims import (
@@ -112,7 +112,7 @@ def _data_moved(store: Cells) -> Compute:
         found = select(table, controller="reweight", **store)
         return found.dropna(subset=[_MOVED]) if _MOVED in found.columns else found.iloc[:0]
 
-    return share_of(rows, lambda rows: rows[_MOVED] > 0, "no journal of a reweight run")
+    return ShareOf(rows, lambda rows: rows[_MOVED] > 0, "no journal of a reweight run")
 
 
 def _from_samples(
@@ -166,7 +166,7 @@ def _hot_below_calm() -> Compute:
     def rows(table: pd.DataFrame) -> pd.DataFrame:
         return table.dropna(subset=["hot_affinity", "calm_affinity"])
 
-    holds = share_of(
+    holds = ShareOf(
         rows,
         lambda rows: rows["hot_affinity"] < rows["calm_affinity"],
         "no samples of affinities and disturbed nodes in a DLR run",

@@ -16,10 +16,10 @@ from analysis.core.claims import CHANGE, Claim, Compute, NotRun, unreachable
 from analysis.core.evidence import (
     Pair,
     Rows,
+    ShareOf,
     ends,
     extreme_over,
     mean_of,
-    share_of,
     values_of,
 )
 from analysis.core.stats import amount, change, fraction
@@ -564,7 +564,7 @@ _COURSES: tuple[Claim, ...] = (
         "11c",
         "In stage 1 Static does not satisfy C's SLA for 100 % of the time (runs with a window of 2 "
         "min that misses it)",
-        share_of(reported(STATIC, _missed), lambda rows: rows["value"] > 0, NO_COURSE),
+        ShareOf(reported(STATIC, _missed), lambda rows: rows["value"] > 0, NO_COURSE),
         unit=SHARE,
         no_effect=0.5,
     ),

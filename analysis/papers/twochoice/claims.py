@@ -26,12 +26,12 @@ from analysis.core.claims import (
 from analysis.core.evidence import (
     Pair,
     Rows,
+    ShareOf,
     ends,
     extreme_over,
     mean_of,
     mean_over,
     result,
-    share_of,
     values_of,
 )
 from analysis.core.stats import amount, fraction
@@ -276,7 +276,7 @@ _RESPONSES: tuple[Claim, ...] = (
         "native-hits",
         "3",
         "With many stragglers (half of the servers) native two-choice still hits them",
-        share_of(_hits(NATIVE, 0.5), lambda rows: rows["hit"] > 0, "no run has as many stragglers"),
+        ShareOf(_hits(NATIVE, 0.5), lambda rows: rows["hit"] > 0, "no run has as many stragglers"),
         unit=SHARES,
         no_effect=0.5,
     ),

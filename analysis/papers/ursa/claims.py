@@ -26,6 +26,7 @@ from analysis.core.evidence import (
     Mean,
     Pair,
     Rows,
+    ShareOf,
     average,
     ends,
     extreme,
@@ -33,7 +34,6 @@ from analysis.core.evidence import (
     mean_of,
     pairs,
     result,
-    share_of,
 )
 from analysis.core.stats import amount, fraction
 from analysis.papers.ursa.runs import (
@@ -309,7 +309,7 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "all-removed",
         "7b",
         "Swaps and migrations remove every hot spot",
-        share_of(
+        ShareOf(
             large(of(ALP)),
             lambda rows: rows["hot_after"] == 0,
             "no plan was made",
@@ -490,7 +490,7 @@ def stable(controller: str) -> Compute:
         return rows[rows["controller"] == controller]
 
     why = f"no run of {controller} under a skewed load"
-    return share_of(under, lambda rows: rows["settled_s"].notna(), why)
+    return ShareOf(under, lambda rows: rows["settled_s"].notna(), why)
 
 
 on_store = partial(declared, prefix="ursa-live", paper="ursa", baseline="htoc")
