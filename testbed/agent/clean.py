@@ -92,7 +92,7 @@ def to_put_right(store: CephStore) -> list[str]:
 def off_layout(store: SwiftStore) -> list[str]:
     """Return the spec's layout, in words, if another layout or other shares are in force."""
     now, wanted = store.state(), initial(store.cluster)
-    steered = operator.attrgetter("shares", "tenants", "workers", "overrides")
+    steered = operator.attrgetter("shares", "tenants", "workers", "overrides", "scale")
     return [] if steered(now) == steered(wanted) else [f"layout {wanted.layout}"]
 
 

@@ -76,8 +76,8 @@ def contents(store: SwiftStore) -> str:
 
 
 def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Put a layout: {layout?, microstores?, tenants?, proxies?} -> {seconds, contents, state}; see
-    `testbed.stores.swift.bring.put_layout`."""
+    """Put a layout: {layout?, microstores?, tenants?, proxies?, scale?} -> {seconds, contents,
+    state}; see `testbed.stores.swift.bring.put_layout`."""
     with _opened(config) as store:
         began = time.monotonic()
         put_layout(
@@ -86,6 +86,7 @@ def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
             microstores=payload.get("microstores"),
             tenants=payload.get("tenants"),
             proxies=payload.get("proxies"),
+            scale=payload.get("scale"),
         )
         return {
             "seconds": time.monotonic() - began,

@@ -31,6 +31,7 @@ def put_layout(
     microstores: Mapping[str, Mapping[str, Any]] | None = None,
     tenants: Mapping[str, Sequence[str]] | None = None,
     proxies: Mapping[str, Mapping[str, float]] | None = None,
+    scale: float | None = None,
 ) -> str:
     """Put a layout into force, with the given changes.
 
@@ -39,6 +40,7 @@ def put_layout(
         microstores: fields of `Resources`, and ``workers``, by microstore.
         tenants: the microstores that serve each tenant.
         proxies: proxy_cores and network (bytes/s) of single proxies, in place of an even part.
+        scale: `SwiftState.scale`; None: 1 with a layout, otherwise the one in force.
 
     Raises:
         UserError: a name or a field is unknown.
@@ -68,6 +70,8 @@ def put_layout(
             raise UserError(f"there is no proxy {node!r}", allowed=", ".join(now.proxies))
         overrides[node] = _with(Resources(), part, f"proxy {node}")
     after = replace(after, shares=shares, workers=workers, tenants=served, overrides=overrides)
+    if scale is not None:
+        after = replace(after, scale=scale)
     with store.locked():
         return store.put(after)
 

@@ -102,15 +102,15 @@ class Changes:
     # -- shares ---------------------------------------------------------------------------------
 
     def shares(self, state: SwiftState) -> Requests:
-        """Return the operation ``shares`` for every node."""
+        """Return the operation ``shares`` for every node, with scaled cores."""
         found: Requests = {}
         for node in state.proxies:
             share = proxy_share(self._cluster, state, node)
             found[node] = {"op": "shares", "network": share.network, "shares": {}}
             if state.proxies[node]:
-                found[node]["shares"]["proxy"] = share.proxy_cores
+                found[node]["shares"]["proxy"] = round(share.proxy_cores * state.scale, 6)
         for store in self._cluster.microstores:
-            cores = storage_share(self._cluster, state, store)
+            cores = round(storage_share(self._cluster, state, store) * state.scale, 6)
             for node in self.storage_nodes(state):
                 if self._stores_for(state, node, store):
                     found.setdefault(node, {"op": "shares", "shares": {}})

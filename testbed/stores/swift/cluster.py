@@ -64,7 +64,8 @@ class SwiftCluster:
 @dataclass(frozen=True)
 class SwiftState:
     """State in force. `proxies`: microstore by proxy node, "" for the pool; `members`: disks by
-    storage node, by set of storage nodes; `rings`: number of ring changes."""
+    storage node, by set of storage nodes; `rings`: number of ring changes; `scale`: cores that a
+    node enforces for each core of a share."""
 
     layout: str
     shares: Mapping[str, Resources]
@@ -74,6 +75,7 @@ class SwiftState:
     workers: Mapping[str, int]
     overrides: Mapping[str, Resources] = field(default_factory=dict)
     rings: int = 0
+    scale: float = 1.0
 
     def proxies_of(self, microstore: str) -> tuple[str, ...]:
         """Return its proxy nodes, in order."""
@@ -158,6 +160,7 @@ def state_from_json(data: Mapping[str, Any]) -> SwiftState:
         workers={name: int(count) for name, count in data["workers"].items()},
         overrides={name: Resources(**share) for name, share in data["overrides"].items()},
         rings=int(data["rings"]),
+        scale=float(data.get("scale", 1.0)),  # older files have none
     )
 
 

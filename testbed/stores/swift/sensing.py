@@ -155,13 +155,14 @@ def utilization(
     if proxies:
         shares = [proxy_share(cluster, state, node) for node in proxies]
         used = sum(nodes[node].cores.get("proxy", 0.0) for node in proxies)
-        found["proxy_cpu"] = _part(used, sum(share.proxy_cores for share in shares))
+        found["proxy_cpu"] = _part(used, sum(share.proxy_cores for share in shares) * state.scale)
         sent = sum(max(nodes[node].net) for node in proxies)
         found["network"] = _part(sent, sum(share.network for share in shares))
     storage = [node for node in state.members[cluster.set_of(name)] if node in nodes]
     if storage:
         used = sum(nodes[node].cores.get(name, 0.0) for node in storage)
-        found["storage_cpu"] = _part(used, storage_share(cluster, state, name) * len(storage))
+        each = storage_share(cluster, state, name) * state.scale
+        found["storage_cpu"] = _part(used, each * len(storage))
         busy = [one for node in storage if (one := nodes[node].busy) is not None]
         if busy:
             found["disk"] = max(busy)

@@ -138,6 +138,7 @@ def device_with(address: str) -> str:
 SITE = Path("/opt/hotbed-site")
 PERIOD_US = 25_000
 """Quota period, as short as the local site's: a group that used its share waits milliseconds."""
+_LEAST_US = 1000  # the kernel's smallest quota; a smaller share has a longer period
 _CONTROLLERS = ("cpu", "cpuacct", "cgroup")
 JOIN = r"""#!/bin/sh
 # Written by Hotbed: starts a server of Swift inside its group of shares.
@@ -178,8 +179,9 @@ class Shares:
     def _write(self, group: str, cores: float | None) -> None:
         folder = self._site / "cpu" / f"swift-{group}"
         folder.mkdir(exist_ok=True)
-        quota = -1 if cores is None else max(1000, round(cores * PERIOD_US))
-        (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        period = PERIOD_US if cores is None else max(PERIOD_US, round(_LEAST_US / cores))
+        quota = -1 if cores is None else max(_LEAST_US, round(cores * period))
+        (folder / "cpu.cfs_period_us").write_text(str(period))
         (folder / "cpu.cfs_quota_us").write_text(str(quota))
 
     def _quota(self, group: str, cores: float | None) -> None:

@@ -75,6 +75,31 @@ def test_every_microstore_has_its_own_servers_and_tenants_their_proxies():
         initial(cluster(), "mos")
 
 
+def test_nodes_enforce_scaled_cores_and_controllers_see_nominal_ones(tmp_path):
+    store, nodes = opened(tmp_path)
+    nodes.answers = {"p0": answer(1, 2.0), "s0": answer(1, 2.0)}
+    put_layout(store, "static", scale=1.5)
+    assert store.state().shares == initial(cluster()).shares
+    assert store.save()["scale"] == 1.5
+    shares = store.changes.shares(store.state())
+    assert (shares["p0"]["shares"], shares["p0"]["network"]) == ({"proxy": 0.6}, 25e6)
+    assert shares["s1"]["shares"] == {"small": 0.3, "large": 0.3}
+    assert {node: asked["shares"] for node, asked in nodes.asked[-3].items()} == {
+        node: one["shares"] for node, one in shares.items()
+    }
+    assert off_layout(store) == ["layout static"]
+    # A controller's changes are scaled as well, and half of an enforced share is half.
+    store.act([SetResources("small", Resources(0.2, 0.4, 25e6))])
+    assert nodes.asked[-1]["p0"]["shares"] == {"proxy": 0.3}
+    intervals = {"p0": sensing.Interval(1.0, {"proxy": 0.15})}
+    seen = sensing.microstores(store.cluster, store.state(), intervals)
+    assert of(seen, "small").utilization["proxy_cpu"] == pytest.approx(0.5)
+    put_layout(store)
+    assert store.state().scale == 1.5
+    put_layout(store, "static")
+    assert (store.state(), off_layout(store)) == (initial(cluster()), [])
+
+
 def test_keys_are_in_the_proxys_own_file_alone():
     changes, state = Changes(CONFIG, cluster()), initial(cluster())
     for node in ("p0", "s0"):
@@ -343,6 +368,9 @@ def test_shares_go_by_the_sites_folders_where_it_has_some(tmp_path, monkeypatch)
     folder = tmp_path / "cpu" / "swift-small"
     assert (folder / "cpu.cfs_quota_us").read_text() == "8750"
     assert (folder / "cpu.cfs_period_us").read_text() == "25000"
+    shares.set("small", 0.02)  # the kernel's smallest quota is 1 ms
+    assert (folder / "cpu.cfs_quota_us").read_text() == "1000"
+    assert (folder / "cpu.cfs_period_us").read_text() == "50000"
     (tmp_path / "cpuacct" / "swift-small" / "cpuacct.usage").write_text("2500000000\n")
     assert shares.used(["small", "large"]) == {"small": 2.5, "large": 0.0}
 
