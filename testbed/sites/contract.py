@@ -440,6 +440,18 @@ class SettingsSite(Site, Protocol):
 
 
 @runtime_checkable
+class CpuSharesSite(Site, Protocol):
+    """A site of nodes that share this machine's processors."""
+
+    def processors(self) -> int:
+        """Return the number of processors that nodes can use."""
+
+    def scale_cpus(self, name: str, factor: float) -> None:
+        """Let each node of the testbed called `name` use `factor` times the spec's cores, until
+        the next call or `provision`. Groups inside a node keep at most the node's cores."""
+
+
+@runtime_checkable
 class CountedDisksSite(Protocol):
     """A site that reports its disks' counters."""
 

@@ -101,9 +101,10 @@ class Cgroups:
             folder.mkdir(parents=True, exist_ok=True)
         if self.hierarchies.unified:
             self._delegate(group)
-            self._limit_v2(self._folder(group, "cpu"), cpus, memory)
+            self._limit_v2(self._folder(group, "cpu"), memory)
         else:
-            self._limit_v1(group, cpus, memory)
+            self._limit_v1(self._folder(group, "memory"), memory)
+        self.limit_cpus(group, cpus)
         return [folder / "cgroup.procs" for folder in folders]
 
     def _folder(self, group: str, controller: str) -> Path:
@@ -121,19 +122,28 @@ class Cgroups:
             folder = folder / part
             (folder / "cgroup.subtree_control").write_text(line)
 
-    def _limit_v2(self, folder: Path, cpus: float | None, memory: int | None) -> None:
-        quota = "max" if cpus is None else str(round(cpus * CPU_PERIOD_US))
-        (folder / "cpu.max").write_text(f"{quota} {CPU_PERIOD_US}")
+    def limit_cpus(self, group: str, cpus: float | None) -> None:
+        """Let `group` use `cpus` cores on average over a period; None: no limit."""
+        folder = self._folder(group, "cpu")
+        quota = -1 if cpus is None else round(cpus * CPU_PERIOD_US)
+        if self.hierarchies.unified:
+            (folder / "cpu.max").write_text(f"{'max' if cpus is None else quota} {CPU_PERIOD_US}")
+            return
+        (folder / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
+        # The kernel refuses a quota below that of a group inside (Swift makes some in its nodes).
+        for inner in [*_below(folder)][:0:-1] if cpus is not None else ():
+            most = quota * int((inner / "cpu.cfs_period_us").read_text()) // CPU_PERIOD_US
+            if int((inner / "cpu.cfs_quota_us").read_text()) > most:
+                (inner / "cpu.cfs_quota_us").write_text(str(most))
+        (folder / "cpu.cfs_quota_us").write_text(str(quota))
+
+    def _limit_v2(self, folder: Path, memory: int | None) -> None:
         (folder / "memory.max").write_text("max" if memory is None else str(memory))
         swap = folder / "memory.swap.max"
         if memory is not None and swap.exists():
             swap.write_text("0")
 
-    def _limit_v1(self, group: str, cpus: float | None, memory: int | None) -> None:
-        cpu, folder = (self._folder(group, name) for name in ("cpu", "memory"))
-        (cpu / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
-        quota = -1 if cpus is None else round(cpus * CPU_PERIOD_US)
-        (cpu / "cpu.cfs_quota_us").write_text(str(quota))
+    def _limit_v1(self, folder: Path, memory: int | None) -> None:
         limit = "-1" if memory is None else str(memory)
         swap = folder / "memory.memsw.limit_in_bytes"
         if swap.exists():

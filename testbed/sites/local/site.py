@@ -224,6 +224,14 @@ class LocalSite:
     ) -> list[EnforcedSetting]:
         return settings.read_back(self._nodes(name), self._known(name), disks)
 
+    def processors(self) -> int:
+        return len(os.sched_getaffinity(0))
+
+    def scale_cpus(self, name: str, factor: float) -> None:
+        nodes = self._nodes(name)
+        for member in self._known(name).members():
+            nodes.cgroups.limit_cpus(nodes.group(member.name), member.group.cpus * factor)
+
     def usage_counters(self, name: str) -> Mapping[str, float]:
         return counters(self._cgroups(), name, self._awake_cgroups())
 
