@@ -42,6 +42,8 @@ from schemas.errors import UserError
 Progress = Callable[[str, float], None]
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_OF_CORES = ("core_units_s", "cores")
+"""Parts of a run's calibration that differ between runs: the speed of a core and its effects."""
 
 
 def render(template: str, shown: Mapping[str, object], **filters: Callable[..., object]) -> str:
@@ -464,7 +466,13 @@ def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
     for run in runs:
         for tool, version in run.provenance.versions.items():
             versions.setdefault(tool, set()).add(version)
-    calibrations = {json.dumps(r.provenance.calibration, sort_keys=True) for r in runs}
+    calibrations = {
+        json.dumps(
+            {k: v for k, v in r.provenance.calibration.items() if k not in _OF_CORES},
+            sort_keys=True,
+        )
+        for r in runs
+    }
     planners = {
         f"{host['processor']}, {host['cpus']} processors"
         for run in runs

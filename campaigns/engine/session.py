@@ -36,6 +36,7 @@ from campaigns.engine.plan import Cell, Plan, make_plan
 from campaigns.engine.precision import Blocks, Claims, progress, sentence, statistics_of
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.store import Ledger, Reserve, RunStore, require_room
+from campaigns.grounds.cores import warnings
 from campaigns.papers.dlr.cell import StoreGround, make_cell
 from campaigns.papers.registry import kind_of
 from campaigns.validate import select, typed_cells, validate
@@ -250,6 +251,8 @@ def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> Dry
     notes = [] if note is None else [note]
     if cells:
         notes += kind.notes([cell.parameters for cell in cells], prepared.campaign)
+    if cells and isinstance(ground, OnTestbed) and prepared.spec is not None:
+        notes += warnings(open_site(prepared.spec.site.kind), prepared.spec)
     if prepared.facts is None and isinstance(ground, OnStore):
         known = "those of the last run" if prepared.plan.identity.versions else "none"
         notes.append(

@@ -11,25 +11,38 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 from campaigns.engine.judge import MachineLoad, stalled
+from campaigns.grounds.cores import CoreShares, factor_of, lacking, scales, sentence
 from controllers import remote
 from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError
 from testbed.agent.contract import Agent
 from testbed.agent.recorder import INTERVAL_S
+from testbed.agent.speed import REFERENCE_UNITS_S
 from testbed.deploy.roles import SPEC_FILE
 from testbed.reach import shell_to
-from testbed.sites.contract import Node, SettingsSite, ShapingSite, Site, Testbed, UsageSite
+from testbed.sites.contract import (
+    EnforcedSetting,
+    Node,
+    SettingsSite,
+    ShapingSite,
+    Site,
+    Testbed,
+    UsageSite,
+)
 from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
 
 CLEAN_S = 240.0
 CACHES_S = 120.0
 FETCH_S = 120.0
+SPEEDS = 5
+"""Measurements of a core's speed at the start of a block; the median counts."""
 _STEAL = 7  # position in a cpu line of /proc/stat; user and nice include guest time
 _COUNTED = 8
 
@@ -49,13 +62,15 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class LiveTestbed:
-    """A testbed that is up and deployed, with its spec, its agent and shells of its nodes."""
+    """A testbed that is up and deployed, with its spec, its agent and shells of its nodes, and the
+    CPU shares in force."""
 
     site: Site
     testbed: Testbed
     spec: TestbedSpec
     agent: Agent
     shell_to: ShellTo
+    cores: CoreShares = field(default_factory=CoreShares)
 
     @property
     def name(self) -> str:
@@ -124,7 +139,36 @@ class LiveTestbed:
         """Return a meter of other load; see `LoadMeter`. `core_speed`: measure now how fast a core
         of the admin node is, for a cell that processors limit."""
         units_s = self.agent.call("core-speed").get("units_s") if core_speed else None
-        return LoadMeter(self.site, self.testbed, *clients, disks=disks, units_s=units_s)
+        return LoadMeter(
+            self.site, self.testbed, *clients, disks=disks, units_s=units_s, cores=self.cores
+        )
+
+    def core_units_s(self) -> float:
+        """Measure the speed of a core of the admin node, in units of fixed work a second."""
+        return median(float(self.agent.call("core-speed")["units_s"]) for _ in range(SPEEDS))
+
+    def scale_cores(self, units_s: float | None, from_run: str | None = None) -> str:
+        """Choose CPU shares of nodes by the speed of a core; return a sentence. A store's groups
+        inside nodes follow when the store divides its cores. `units_s`: measured speed; None
+        restores the spec's shares. `from_run`: earlier run of the block with this speed."""
+        site, spec, cores = self.site, self.spec, self.cores
+        assert scales(site, spec)
+        cores.factor, cores.record = 1.0, {}
+        if units_s is None:
+            site.scale_cpus(self.name, 1.0)
+            return "CPU shares are the spec's"
+        cores.factor, processors = factor_of(units_s), site.processors()
+        short = lacking(spec, cores.factor, processors)
+        cores.record = {
+            "cores.factor": cores.factor,
+            "cores.units_s": units_s,
+            "cores.reference_units_s": REFERENCE_UNITS_S,
+            "cores.from_run": from_run,
+            "cores.processors": processors,
+            "cores.lacking": short,
+        }
+        site.scale_cpus(self.name, cores.factor)
+        return sentence(units_s, cores.factor, short, processors)
 
     @contextmanager
     def unshaped(self) -> Iterator[None]:
@@ -221,6 +265,7 @@ class LoadMeter:
         clients: nodes with load generators.
         disks: the experiment's disk settings (`SettingsSite.settings`).
         units_s: the measured speed of a core (`testbed.agent.speed`), for the run's calibration.
+        cores: the CPU shares in force; by default the spec's.
     """
 
     def __init__(
@@ -230,12 +275,14 @@ class LoadMeter:
         *clients: Node,
         disks: Mapping[str, Sequence[tuple[float, float]]] | None = None,
         units_s: float | None = None,
+        cores: CoreShares | None = None,
     ) -> None:
         self._site = site
         self._testbed = testbed
         self._clients = clients
         self._disks = disks or {}
         self._speed = {} if units_s is None else {"core_units_s": units_s}
+        self._cores = cores or CoreShares()
         self.load = MachineLoad()
 
     def require_settings(self) -> dict[str, Any]:
@@ -244,7 +291,7 @@ class LoadMeter:
         site, testbed = self._site, self._testbed
         if not isinstance(site, SettingsSite):
             return {}
-        found = site.settings(testbed.name, self._disks)
+        found = [self._scaled(one) for one in site.settings(testbed.name, self._disks)]
         wrong = [setting for setting in found if setting.differs]
         if wrong:
             more = f" (and {len(wrong) - 1} settings more)" if wrong[1:] else ""
@@ -260,6 +307,15 @@ class LoadMeter:
             for path, by_node in read.items()
         }
 
+    def _scaled(self, one: EnforcedSetting) -> EnforcedSetting:
+        """Return a setting; if it is a scaled CPU share, with the wanted share, and with a path of
+        its own: in the calibration, shares of groups remain the spec's."""
+        factor = self._cores.factor
+        if one.name != "cpus" or not self._cores.record or isinstance(one.wanted, str):
+            return one
+        where, unit = one.where.replace("groups", "cores.effective", 1), f"cores (x {factor:.3g})"
+        return replace(one, where=where, wanted=one.wanted * factor, unit=unit)
+
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure the load while the workload runs in the block. HotbedError: a node's setting
@@ -267,7 +323,8 @@ class LoadMeter:
         self.require_settings()
         with self._counted():
             yield
-        self.load = replace(self.load, settings=self.require_settings() | self._speed)
+        settings = {**self.require_settings(), **self._speed, **self._cores.record}
+        self.load = replace(self.load, settings=settings)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -277,7 +334,7 @@ class LoadMeter:
             yield
             usage = site.usage_between(before, site.usage_counters(name))
             shares = [
-                usage.node_cores[client.name] / client.cpus
+                usage.node_cores[client.name] / (client.cpus * self._cores.factor)
                 for client in self._clients
                 if client.cpus and client.name in usage.node_cores
             ]

@@ -14,8 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
+from campaigns.engine.job import Job, Make
+from campaigns.engine.kind import Prepared
 from campaigns.engine.lock import alone, path_in
+from campaigns.engine.plan import Plan
 from campaigns.engine.provenance import Facts, calibration, deployer
+from campaigns.engine.store import RunStore
+from campaigns.grounds.cores import scales
 from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.dlr.cell import CellSetting, Services, StoreGround
 from schemas.errors import HotbedError, UserError
@@ -81,6 +86,56 @@ def open_live(
             if restore is not None:
                 with suppress(HotbedError):  # the failing step has already reported the lost node
                     restore(fitted)
+
+
+@contextmanager
+def shares_by_speed(
+    live: LiveTestbed, prepared: Prepared, say: Callable[[str], None]
+) -> Iterator[Callable[[Make], Make]]:
+    """Choose CPU shares by the speed of a core, measured before the first cell of each block, for
+    the makers of cells that the yielded function returns; restore the spec's shares at the end. A
+    block of an earlier call keeps the speed that its runs have. Testbeds whose cells are not
+    limited by processors keep the spec's shares."""
+    if not scales(live.site, live.spec):
+        yield lambda make: make
+        return
+    speeds = recorded_speeds(prepared.full_plan, prepared.store)
+    said: set[int] = set()
+
+    def scaled(make: Make) -> Make:
+        def make_in_block(job: Job, folder: Path) -> object:
+            run_id, units_s = speeds.get(job.block, (None, None))
+            origin = f"as in run {run_id}"
+            if units_s is None:
+                origin = "measured now" if run_id is None else f"measured anew: {run_id} has none"
+                run_id, units_s = None, live.core_units_s()
+                speeds[job.block] = run_id, units_s
+            words = live.scale_cores(units_s, run_id)
+            if job.block not in said:
+                say(f"block {job.block}, speed {origin}: {words}")
+                said.add(job.block)
+            return make(job, folder)
+
+        return make_in_block
+
+    live.scale_cores(None)
+    try:
+        yield scaled
+    finally:
+        with suppress(HotbedError, OSError):  # the failing step has reported the lost node
+            live.scale_cores(None)
+
+
+def recorded_speeds(plan: Plan, store: RunStore) -> dict[int, tuple[str | None, float | None]]:
+    """Return a finished run of each block of a plan, with the speed by which its shares were
+    chosen; None if it has none."""
+    planned = {cell.run_id for cell in plan.cells}
+    found: dict[int, tuple[str | None, float | None]] = {}
+    for run in store.runs():
+        if run.run_id in planned and run.status == "done":
+            cores = run.provenance.calibration.get("cores") or {}
+            found.setdefault(run.block, (run.run_id, cores.get("units_s")))
+    return found
 
 
 def read_facts(live: LiveTestbed) -> Facts:

@@ -12,6 +12,8 @@ from testbed.agent.contract import AgentConfig
 
 MEASURED_S = 0.25
 """Processor seconds of a measurement. 24 on one busy machine gave 534 to 575 units a second."""
+REFERENCE_UNITS_S = 550.0
+"""Speed of a spec's nominal core, from the measurements above (docs/mos-experiments.md)."""
 
 
 def work() -> str:
@@ -26,11 +28,16 @@ def work() -> str:
 
 
 def core_speed(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, float]:
-    """Measure the speed: {} -> {units_s}: units of work in a second of one core. A limit
-    on the node's cores changes the time that it takes, not the result."""
+    """Measure the speed: {} -> {units_s}; see `measured_units_s`."""
+    return {"units_s": measured_units_s()}
+
+
+def measured_units_s() -> float:
+    """Return the measured speed of this machine: units of work in a second of one core. A limit on
+    the node's cores changes the time that it takes, not the result."""
     work()
     units, began = 0, time.process_time()
     while (spent := time.process_time() - began) < MEASURED_S:
         work()
         units += 1
-    return {"units_s": units / spent}
+    return units / spent

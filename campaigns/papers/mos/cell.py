@@ -47,6 +47,7 @@ from campaigns.papers.mos.swift import (
     Share,
     Swift,
     even,
+    recorded,
 )
 from controllers.journal import controller_summary, read_journal
 from controllers.microstores.performance import ClassTable
@@ -102,7 +103,8 @@ def make(swift: Swift, job: Job, folder: Path) -> Run:
         except measure.ObjectsGone:
             swift.forget_objects(objects)
             raise
-    return write_cell(folder, job, found, phases, spoiled=why, settings=cell.settings)
+    settings = {**cell.settings, **recorded(division, swift.live.cores)}
+    return write_cell(folder, job, found, phases, spoiled=why, settings=settings)
 
 
 class _LoadedCell:
@@ -208,10 +210,10 @@ class _LoadedCell:
         return f"a driver began {late_s:.1f} s late (at most {allowed:g} s)"
 
     def _held(self, division: Division) -> float:
-        """Return the cores of the proxies that serve the cell's tenants."""
+        """Return the effective cores of the proxies that serve the cell's tenants."""
         tenants = {one.load.objects.tenant for one in self._drives}
         together = division.layout == "default"
-        return sum(
+        return self._swift.live.cores.factor * sum(
             share.proxy_cores
             for name, share in division.shares.items()
             if together or name in tenants

@@ -62,7 +62,7 @@ def _folder(controller: str) -> str:
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
     """Open the campaign's testbed for exclusive measurements, and restore its layout at the end."""
-    from campaigns.grounds.testbed import open_live, read_facts
+    from campaigns.grounds.testbed import open_live, read_facts, shares_by_speed
     from campaigns.papers.mos.cell import make
     from campaigns.papers.mos.swift import Swift
     from workloads.cosbench.driver import install
@@ -73,7 +73,8 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
     ) as swift:
         for client in dict.fromkeys(swift.clients.values()):
             install(swift.live.shell_to(client))
-        yield read_facts(swift.live), partial(make, swift)
+        with shares_by_speed(swift.live, prepared, shown.message) as scaled:
+            yield read_facts(swift.live), scaled(partial(make, swift))
 
 
 def notes(_pending: Sequence[Any], campaign: Campaign) -> Sequence[str]:

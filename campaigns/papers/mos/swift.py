@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
+from campaigns.grounds.cores import CoreShares
 from campaigns.grounds.live import LiveTestbed, at_once
 from campaigns.papers.mos import drives
 from campaigns.papers.mos.drives import ProxyLogin, StoredObjects
@@ -181,7 +182,8 @@ class Swift:
 
     def divide(self, division: Division) -> None:
         """Apply a division, including its disks. HotbedError: a node rejects the division."""
-        self.live.agent.call("swift-layout", layout_of(division), timeout_s=LAYOUT_S)
+        payload = layout_of(division) | {"scale": self.live.cores.factor}
+        self.live.agent.call("swift-layout", payload, timeout_s=LAYOUT_S)
         self._set_disks(division.disks or self._deployed_disks())
 
     def _deployed_disks(self) -> tuple[DiskClass, ...]:
@@ -278,6 +280,19 @@ def _node_at(url: str, names: Mapping[str, str]) -> str:
     if host not in names:
         raise HotbedError(f"a tenant's proxy {url} is no node of the testbed")
     return names[host]
+
+
+def recorded(division: Division, cores: CoreShares) -> dict[str, Any]:
+    """Return the nominal and effective cores of microstores, by path in a run's calibration; empty
+    while shares are the spec's."""
+    if not cores.record:
+        return {}
+    found: dict[str, Any] = {}
+    for store, share in division.shares.items():
+        nominal = {"proxy_cores": share.proxy_cores, "storage_cores": share.storage_cores}
+        effective = {name: round(amount * cores.factor, 6) for name, amount in nominal.items()}
+        found[f"cores.microstores.{store}"] = {"nominal": nominal, "effective": effective}
+    return found
 
 
 def layout_of(division: Division) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
     Raises:
         UserError: the testbed is not the campaign's, or a cell's traces are too short on it.
     """
-    from campaigns.grounds.testbed import open_live, read_facts
+    from campaigns.grounds.testbed import open_live, read_facts, shares_by_speed
     from campaigns.papers.prioritymeister.live import (
         LocalGround,
         NfsTestbed,
@@ -91,14 +91,17 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
 
     assert prepared.spec_file is not None
     cells, say = pending(prepared.plan, prepared.store), shown.message
-    with open_live(prepared.testbed, prepared.spec_file, NfsTestbed.of, say=say) as nfs:
+    with (
+        open_live(prepared.testbed, prepared.spec_file, NfsTestbed.of, say=say) as nfs,
+        shares_by_speed(nfs.live, prepared, say) as scaled,
+    ):
         typed = [cell.parameters for cell in cells if isinstance(cell.parameters, PmCell)]
         servers = {server_of(parameters, nfs.places) for parameters in typed}
         ground = LocalGround(nfs, laid_out(nfs, say, servers), prepared.campaign.limits)
         maker = PmCellMaker(ground, remembered=_remembered(prepared.store), tell=say)
         try:
             maker.foresee(cells)
-            yield with_profiles(read_facts(nfs.live), nfs), maker.make
+            yield with_profiles(read_facts(nfs.live), nfs), scaled(maker.make)
         finally:
             maker.close()
 

@@ -48,19 +48,22 @@ def planned_s(parameters: ObjectCell) -> float:
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
     """Open the campaign's testbed for exclusive measurements, and restore its settings at the
     end."""
-    from campaigns.grounds.testbed import open_live, read_facts
+    from campaigns.grounds.testbed import open_live, read_facts, shares_by_speed
     from campaigns.papers.twochoice.objects import ObjectCells
     from campaigns.papers.twochoice.servers import ObjectServers
 
     assert prepared.spec_file is not None
-    with open_live(
-        prepared.testbed,
-        prepared.spec_file,
-        ObjectServers,
-        say=shown.message,
-        restore=ObjectServers.restore,
-    ) as servers:
-        yield read_facts(servers.live), ObjectCells(servers).make
+    with (
+        open_live(
+            prepared.testbed,
+            prepared.spec_file,
+            ObjectServers,
+            say=shown.message,
+            restore=ObjectServers.restore,
+        ) as servers,
+        shares_by_speed(servers.live, prepared, shown.message) as scaled,
+    ):
+        yield read_facts(servers.live), scaled(ObjectCells(servers).make)
 
 
 def own(parameters: ObjectCell) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from campaigns.grounds.cores import CoreShares
 from campaigns.grounds.live import LoadMeter
 from schemas.errors import HotbedError
 from testbed.agent import facts
@@ -300,6 +301,36 @@ def test_what_was_set_by_hand_fails_a_measurement_and_up_sets_it_back(site, up):
     assert read["groups.osd.memory"] == 2**29
     assert read["groups.osd.network"] == pytest.approx(200e6)
     assert read["groups.osd.cpus"] == pytest.approx(0.5)
+
+
+def test_cores_of_nodes_are_scaled_and_up_sets_them_back(site, up):
+    groups = Cgroups(detect(), site.places.cgroup)
+    inner = groups.share_folders("small/osd0").get("cpu")
+    if inner is not None:  # cgroup v1: as Swift's groups inside a node
+        inner = inner / "swift-proxy"
+        inner.mkdir()
+        (inner / "cpu.cfs_period_us").write_text("25000")
+        (inner / "cpu.cfs_quota_us").write_text("10000")
+    cores = CoreShares(0.7, {"cores.factor": 0.7})
+    try:
+        site.scale_cpus("small", 0.7)
+        assert groups.limits("small/osd0")["cpus"] == pytest.approx(0.35)
+        read = LoadMeter(site, up, cores=cores).require_settings()
+        assert read["cores.effective.osd.cpus"] == pytest.approx(0.35)
+        assert read["cores.effective.admin.cpus"] == pytest.approx(0.7)
+        assert "groups.osd.cpus" not in read
+        with raises(HotbedError, "cpus of node"):
+            LoadMeter(site, up).require_settings()
+        if inner is not None:
+            assert int((inner / "cpu.cfs_quota_us").read_text()) == 8750
+        site.scale_cpus("small", 1.6)
+        assert groups.limits("small/osd0")["cpus"] == pytest.approx(0.8)
+        site.provision(small_spec())
+        assert groups.limits("small/osd0")["cpus"] == pytest.approx(0.5)
+    finally:
+        site.scale_cpus("small", 1.0)
+        if inner is not None:
+            inner.rmdir()
 
 
 def on_disk(site: LocalSite, request: str) -> None:
