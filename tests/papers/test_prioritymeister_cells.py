@@ -382,7 +382,18 @@ LIKE = {"A": "trace0039", "B": "trace0016", "C": "trace0042"}
 docs/prioritymeister.md explains how to fetch a few."""
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Plan a short cell: a fresh checkout compiles the planner's loops, which takes longer than any
+    test. The time limit does not count fixtures, and workers read the compiled loops from disk."""
+    maker = PmCellMaker(AnsweringGround())
+    parameters = {"scenario": "disk", "policy": "pm", "k": 2, **SHORT}
+    maker.make(job(parameters), tmp_path_factory.mktemp("compiled"))
+    maker.close()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"{TRACES} is not there")
 def test_windows_of_real_traces_are_planned_and_replayed(tmp_path: Path) -> None:
     """Section 5.4; blocks are different windows of the same traces, which have no offsets."""
@@ -551,6 +562,7 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
 def test_simulated_cells_keep_their_bounds_and_have_a_report(tmp_path: Path) -> None:
     """Sections 4.4, 6.2 and 6.3; Table 2."""
     file = tmp_path / "pm-small.yaml"
