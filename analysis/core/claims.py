@@ -132,28 +132,32 @@ def declared(
     name: str,
     figure: str,
     statement: str,
-    compute: Compute,
+    compute: Compute | str,
     *,
     prefix: str = "",
     value: float | None = None,
     unit: str = "ratio",
     kind: Kind | None = None,
-    no_effect: float = 1.0,
+    no_effect: float | None = None,
     size: bool = True,
     **more: Any,
 ) -> Claim:
     """Return a claim of a catalogue, with `more` fields of `Claim`; `functools.partial` sets the
     common parts of its claims. Its id is `prefix`, if any, and `name`; a size is claimed only if
-    the paper states a `value`. `kind` follows from the unit unless it is given."""
+    the paper states a `value`. `kind` follows from the unit unless it is given, and so does
+    `no_effect`: 0 for a difference or a correlation, else 1. `compute` may be the reason why no
+    campaign has the runs."""
     id_ = f"{prefix}-{name}" if prefix else name
     sized = size and value is not None
     kind = kind or KINDS.get(unit, "ratio")
+    if no_effect is None:
+        no_effect = 0.0 if unit in (CHANGE, RANK) else 1.0
     return Claim(
         id_,
         figure,
         statement,
         value,
-        compute,
+        _lacks(compute) if isinstance(compute, str) else compute,
         unit,
         kind=kind,
         no_effect=no_effect,
@@ -164,7 +168,12 @@ def declared(
 
 def unreachable(name: str, figure: str, statement: str, why: str, **more: Any) -> Claim:
     """Return a claim that no machine of ours can run, for the reason `why`."""
-    return declared(name, figure, statement, lambda _: NotRun(why), unreachable=why, **more)
+    return declared(name, figure, statement, why, unreachable=why, **more)
+
+
+def _lacks(why: str) -> Compute:
+    """Compute nothing, for the reason `why`."""
+    return lambda _: NotRun(why)
 
 
 def size_is_portable(ground: str, portable: bool = False) -> bool:

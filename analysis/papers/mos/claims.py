@@ -849,7 +849,6 @@ _COURSES: tuple[Claim, ...] = (
             # An SLA may never be held: then there is no ratio.
             over_course(MOS_PP, other, f"{letter}_sla_met", by="change"),
             unit=CHANGE,
-            no_effect=0.0,
             baseline=other,
         )
         for letter, figure in (("A", "11b"), ("C", "11c"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,6 @@ from analysis.core.claims import (
     CHANGE,
     Claim,
     Compute,
-    NotRun,
     declared,
     unreachable,
 )
@@ -38,9 +37,6 @@ from analysis.core.load import LoadedRun, last_runs, origin, read_report
 from analysis.core.stats import Estimate, change, fraction
 from schemas.cells.mos import COSPERF
 from schemas.claim import SHARE
-
-if TYPE_CHECKING:
-    pass
 
 # ---- Runs ----
 
@@ -543,7 +539,6 @@ _STATEMENTS: tuple[Claim, ...] = (
             by="change",
         ),
         unit=CHANGE,
-        no_effect=0.0,
         larger=False,
         baseline=STATIC,
     ),
@@ -554,7 +549,6 @@ _STATEMENTS: tuple[Claim, ...] = (
             f"{statement} ({LABELS[policy]})",
             _of_run(policy, value, of=change),
             unit=CHANGE,
-            no_effect=0.0,
             larger=larger,
             family=f"mos-sim-{name}",
             baseline=None,
@@ -630,7 +624,7 @@ _STATEMENTS: tuple[Claim, ...] = (
         "two-causes",
         "14",
         "MOS++ is ahead by containers, even without its optimiser",
-        lambda _: NotRun("no policy divides the pool by containers without the optimiser"),
+        "no policy divides the pool by containers without the optimiser",
     ),
     unreachable(
         "levels",

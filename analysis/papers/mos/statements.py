@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.core.claims import CHANGE, Claim, Compute, NotRun, unreachable
+from analysis.core.claims import CHANGE, Claim, Compute, unreachable
 from analysis.core.evidence import (
     Pair,
     Rows,
@@ -79,11 +78,6 @@ HALF_THE_CORES = 0.2
 """Cores of each of two storage servers that have together as many as the proxy (figure 3c)."""
 
 _cannot = partial(unreachable, prefix="mos-local", paper="mos")
-
-
-def _missing(name: str, figure: str, statement: str, why: str, **more: Any) -> Claim:
-    """Return a claim that no cell supports yet; `why` names the missing cell."""
-    return claim(name, figure, statement, lambda _: NotRun(why), **more)
 
 
 def _relative(rows: Rows, base: Rows, column: str) -> Rows:
@@ -300,7 +294,7 @@ _SUMMARIES: tuple[Claim, ...] = (
         baseline=FAVORS_SMALL,
         larger=False,
     ),
-    _missing(
+    claim(
         "interference",
         "1",
         "Beside large objects, a workload of small ones loses dramatically",
@@ -308,14 +302,14 @@ _SUMMARIES: tuple[Claim, ...] = (
         baseline="A-alone",
         larger=False,
     ),
-    _missing(
+    claim(
         "size-classes",
         "1",
         "Workloads can be classified by object size (R1): A loses less beside B than beside C",
         "no campaign has A with B, and A with C, on the same proxies",
         baseline="A-with-C",
     ),
-    _missing(
+    claim(
         "network-exchanged",
         "1",
         "Default gives similar results with the proxies' links exchanged",
@@ -458,7 +452,7 @@ _SECTION_3: tuple[Claim, ...] = (
         "the paper states neither prices of disks nor a measure of their efficiency",
         baseline="3-ssd",
     ),
-    _missing(
+    claim(
         "storage-links",
         "3b",
         "Links of storage nodes should have the proxies' bandwidth together (R5): less costs "
@@ -575,7 +569,6 @@ _COURSES: tuple[Claim, ...] = (
             statement,
             _moved(store, resource, *times),
             unit=CHANGE,
-            no_effect=0.0,
             larger=larger,
             family=family,
         )
@@ -678,7 +671,7 @@ _COURSES: tuple[Claim, ...] = (
         no_effect=10.0,
         larger=False,
     ),
-    _missing(
+    claim(
         "drift",
         "12",
         "If a workload's object sizes change, MOS may thrash and lose performance (section 9)",
