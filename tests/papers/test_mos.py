@@ -128,6 +128,7 @@ def test_claims_are_measured_within_blocks(local_results: Results) -> None:
         "proxy-workers": 1.0,
         "proxy-network": 1.0,
         "storage-equal": 1.0,
+        "storage-disks": 0.42,
         "network-a-ssd": 1.7,
         "network-a-hdd": 1.15,
         "network-c-ssd": 9.0,
@@ -273,6 +274,16 @@ def test_what_microstores_hold_decides_statements(tmp_path: Path) -> None:
         assert {name: local_claim(found, name).effect for name in names} == dict.fromkeys(
             names, effect
         )
+
+
+def test_a_controller_that_changes_nothing_counts_to_the_end(tmp_path: Path) -> None:
+    """Figure 12: such a run does not support that MOS++ reacts, or that C soon has the most."""
+    for block in range(6):
+        write_course(tmp_path / "mos-local", block, [(-1.0, 0.3, 0.7)])
+    found = evidence_of(LOCAL, tmp_path / "mos-local")
+    for name in ("reacts", "stage-1-time"):
+        result = local_claim(found, name)
+        assert (result.effect, result.n) == ("contradicted", 6), name
 
 
 def test_windows_of_a_changing_load_are_means_rates_and_promises() -> None:

@@ -182,24 +182,25 @@ def _missed(course: Report) -> float:
     return float((sums[0] < sums[1]).sum())
 
 
-def _minutes_until_highest(course: Report) -> float | None:
-    """Return the paper's minutes until C holds its largest share of the network in stage 1; None if
-    it never gains any."""
+def _minutes_until_highest(course: Report) -> float:
+    """Return the paper's minutes until C holds its largest share of the network in stage 1; the
+    length of the course if C gains none."""
     begins, last = course["course"]["stages"][:2]
     times = [begins, *(line["t_s"] for line in course["held"] if begins < line["t_s"] < last)]
     shares = [share(course, at, LARGE, "network") for at in times]
     highest = int(np.argmax(shares))
-    return (times[highest] - begins) / course["minute_s"] if highest else None
+    until = times[highest] if highest else course["course"]["ends"]
+    return float(until - begins) / course["minute_s"]
 
 
-def _epochs_until_change(course: Report) -> float | None:
-    """Return the number of epochs from the start of stage 2 to the first change; None without
-    one."""
-    begins, before = spike(course)[0], held_at(course, spike(course)[0] - 1e-6)
+def _epochs_until_change(course: Report) -> float:
+    """Return the number of epochs from the start of stage 2 to the first change, or to the end of
+    the course without one."""
+    begins, ends = spike(course)[0], course["course"]["ends"]
+    before = held_at(course, begins - 1e-6)
     later = [line["t_s"] for line in course["held"] if line["t_s"] >= begins]
-    times = [at for at in later if held_at(course, at) != before]
-    epoch = EPOCH_MINUTES * course["minute_s"]
-    return float(max(1, math.ceil((times[0] - begins) / epoch))) if times else None
+    changed = next((at for at in later if held_at(course, at) != before), ends)
+    return float(max(1, math.ceil((changed - begins) / (EPOCH_MINUTES * course["minute_s"]))))
 
 
 def _share_of_c(course: Report) -> float:
@@ -407,7 +408,7 @@ _SECTION_3: tuple[Claim, ...] = (
         "storage-disks",
         "3c",
         "With three SSDs a node, disks do not limit large objects (busy for less than 85 %)",
-        mean_of(of("storage", workload="C"), "disk_busy_mean", NO_STORAGE, of=amount),
+        mean_of(of("storage", workload="C"), "disk_busy_mean", NO_STORAGE, blocks=True, of=amount),
         unit=UTILIZATION,
         no_effect=PROXY_BUSY,
         larger=False,
