@@ -35,8 +35,6 @@ from analysis.core.evidence import (
     extreme,
     extreme_over,
     mean_of,
-    quotient,
-    result,
     values_of,
     where,
 )
@@ -109,6 +107,47 @@ def of(experiment: str, **setting: Any) -> Rows:
     return lambda rows: cells(rows, experiment, **setting)
 
 
+def at_value(
+    rows: Rows, parameter: str, choose: Callable[[list[Any]], Any], needed: int = 1, **setting: Any
+) -> Rows:
+    """Select the rows with a chosen value of a parameter, if it has `needed` values or more, and of
+    these rows those with `setting`."""
+
+    def chosen(table: pd.DataFrame) -> pd.DataFrame:
+        found = rows(table)
+        there = values_of(found, parameter)
+        if len(there) < needed:
+            return found[:0]
+        return where(found, **{parameter: choose(there)}, **setting)
+
+    return chosen
+
+
+def relative(rows: Rows, base: Rows, column: str) -> Rows:
+    """Select rows, with the added column ``relative``: a number over that of the block's run in
+    `base`."""
+
+    def found(table: pd.DataFrame) -> pd.DataFrame:
+        some, other = rows(table), base(table)
+        if some.empty or other.empty:
+            return some[:0].assign(relative=pd.Series(dtype=float))
+        before = other.groupby("seed")[column].mean()
+        return some.assign(relative=some[column] / some["seed"].map(before))
+
+    return found
+
+
+def valued(rows: Rows, value: Callable[[LoadedRun], float | None]) -> Rows:
+    """Select rows, with the added column ``value``, computed from each run."""
+
+    def found(table: pd.DataFrame) -> pd.DataFrame:
+        some = rows(table)
+        values = [value(loaded) for loaded in some["loaded"]]
+        return some.assign(value=pd.Series(values, index=some.index, dtype=float))
+
+    return found
+
+
 def report(loaded: LoadedRun) -> Report:
     """Return a run's report."""
     return loaded.report(REPORT_FILE)
@@ -151,11 +190,8 @@ def held_at(course: Report, t_s: float) -> Mapping[str, Mapping[str, float]]:
 # ---- Claims ----
 
 claim = partial(declared, prefix="mos-local", paper="mos")
-same = partial(claim, value=1.0, rule="within")
-"""A claim of equality."""
-
-SAME = 0.15
-"""Maximum relative difference of two values that are "the same"."""
+same = partial(claim, value=1.0, rule="within", tolerance=0.15)
+"""A claim that two values are the same: they differ by at most 15 %."""
 
 # ---- Section 1, figure 1: separate proxies for small and large objects ----
 
@@ -184,23 +220,18 @@ _EXTENTS: tuple[tuple[str, str, str, Choice], ...] = (
 """Workloads, their objects, the extent of FavorsSmall's latency, and the weakest of its ratios."""
 
 _SECTION_1: tuple[Claim, ...] = (
-    claim(
-        "small-favors-small",
-        "1",
-        "A proxy of their own with a fast link gives small objects (A and B) 700 % more QPS",
-        of_setups(FAVORS_SMALL, DEFAULT, "small_qps"),
-        value=PARTITION[FAVORS_SMALL],
-        family="mos-partition",
-        baseline=DEFAULT,
-    ),
-    claim(
-        "small-favors-large",
-        "1",
-        "A proxy of their own with many cores gives small objects (A and B) 225 % more QPS",
-        of_setups(FAVORS_LARGE, DEFAULT, "small_qps"),
-        value=PARTITION[FAVORS_LARGE],
-        family="mos-partition",
-        baseline=DEFAULT,
+    *(
+        claim(
+            f"small-{setup}",
+            "1",
+            f"A proxy of their own with {words} gives small objects (A and B) "
+            f"{100 * (PARTITION[setup] - 1):.0f} % more QPS",
+            of_setups(setup, DEFAULT, "small_qps"),
+            value=PARTITION[setup],
+            family="mos-partition",
+            baseline=DEFAULT,
+        )
+        for setup, words in ((FAVORS_SMALL, "a fast link"), (FAVORS_LARGE, "many cores"))
     ),
     claim(
         "small-order",
@@ -262,6 +293,8 @@ SECOND_PROXY = 3700 / 2200
 """Figure 3(a): QPS with a second proxy over QPS with one."""
 UTILIZATION = "utilization"
 """Unit of a used share of cores, which exceeds 1 if a quota is exceeded for a moment."""
+HALF_THE_CORES = 0.2
+"""Cores of each of two storage servers that have together as many as the proxy (figure 3c)."""
 PROXY_BUSY, LARGE_BUSY = 0.85, 0.25
 """CPU utilization of the proxy when QPS no longer grow, and when the link is full."""
 NETWORK = {("A", "hdd"): 1.12, ("A", "ssd"): 1.70, ("C", "ssd"): 10.0}
@@ -274,30 +307,27 @@ NO_NETWORK = "no block has both networks with these disks"
 NO_DISKS = "no block has both sets of disks at this network"
 
 _SIZES: tuple[Claim, ...] = (
-    claim(
-        "size-qps",
-        "2",
-        "Larger objects: far fewer QPS (largest over smallest)",
-        ends(of("sizes"), "object_kb", "qps", NO_SIZES),
-        baseline="smallest-objects",
-        larger=False,
+    *(
+        claim(
+            f"size-{name}",
+            "2",
+            f"Larger objects: {words} (largest over smallest)",
+            ends(of("sizes"), "object_kb", column, NO_SIZES),
+            baseline="smallest-objects",
+            larger=larger,
+        )
+        for name, words, column, larger in (
+            ("qps", "far fewer QPS", "qps", False),
+            ("bandwidth", "more bandwidth", "mb_s", True),
+        )
     ),
-    claim(
-        "size-bandwidth",
-        "2",
-        "Larger objects: more bandwidth (largest over smallest)",
-        ends(of("sizes"), "object_kb", "mb_s", NO_SIZES),
-        baseline="smallest-objects",
-    ),
-    claim(
+    same(
         "size-saturates",
         "2",
         "Beyond a threshold the network is full: bandwidth of the largest objects over the next "
         "(0.98 over 0.97 GB/s)",
         ends(of("sizes"), "object_kb", "mb_s", NO_SIZES, before=True),
         value=0.98 / 0.97,
-        rule="within",
-        tolerance=SAME,
         baseline="next-smaller-objects",
     ),
     claim(
@@ -324,12 +354,7 @@ def _one_proxy(letter: str) -> Rows:
 
 def with_most_cores(letter: str, **setting: int) -> Rows:
     """Select the runs with the most cores of each proxy that any run of the workload has."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = cells(table, "proxy", workload=letter)
-        return cells(found, "proxy", proxy_cores=found["proxy_cores"].max(), **setting)
-
-    return rows
+    return at_value(of("proxy", workload=letter), "proxy_cores", max, **setting)
 
 
 def _second(letter: str, column: str, *, proxies: int = 1, workers: int = 1) -> Pair:
@@ -342,50 +367,35 @@ def _second(letter: str, column: str, *, proxies: int = 1, workers: int = 1) -> 
 def _busy(letter: str) -> Compute:
     """Compute the used share of a proxy's cores, at the most cores with runs of one proxy."""
 
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = _one_proxy(letter)(table)
-        return cells(found, "proxy", proxy_cores=found["proxy_cores"].max())
-
     def note(found: pd.DataFrame) -> str:
         return f"with {found['proxy_cores'].iloc[0]:g} cores"
 
+    rows = at_value(_one_proxy(letter), "proxy_cores", max)
     return mean_of(rows, "proxy_busy", NO_PROXY, of=amount, note=note)
 
 
 def _nearly(
-    rows: Rows, parameter: str, column: str, at: Callable[[pd.DataFrame, list[Any]], Any], why: str
-) -> Compute:
-    """Compute a number at a chosen value of a parameter over the number at its largest value: 1 if
-    the limit is reached early. `at` chooses among the values; None: there are too few."""
+    rows: Rows, parameter: str, column: str, choose: Callable[[list[Any]], Any], needed: int
+) -> Pair:
+    """Compare a number at a chosen value of a parameter with that at its largest value: 1 if the
+    limit is reached early. `needed`: see `at_value`."""
 
-    def compute(evidence: Evidence) -> Measured | NotRun:
-        found = rows(evidence.table)
-        there = values_of(found, parameter)
-        early = at(found, there)
-        if early is None:
-            return NotRun(why)
-        some, most = (found[found[parameter] == value] for value in (early, there[-1]))
-        note = f"{parameter} {early:g} over {there[-1]:g}"
-        return result(quotient(some, most, column), found, "no block has both", note)
+    def note(some: pd.DataFrame, most: pd.DataFrame) -> str:
+        return f"{parameter} {some[parameter].iloc[0]:g} over {most[parameter].iloc[0]:g}"
 
-    return compute
+    early, most = at_value(rows, parameter, choose, needed), at_value(rows, parameter, max)
+    why = f"no block has {needed} values of {parameter}"
+    return Pair(early, most, column, why, note=note)
 
 
-def _early(rows: Rows, parameter: str) -> Compute:
-    """Compute bandwidth at the second smallest value over the largest."""
-
-    def second(_: pd.DataFrame, values: list[Any]) -> Any:
-        return values[1] if len(values) > 2 else None
-
-    return _nearly(rows, parameter, "mb_s", second, f"fewer than three values of {parameter}")
+def _early(rows: Rows, parameter: str) -> Pair:
+    """Compare bandwidth at the second smallest value with that at the largest."""
+    return _nearly(rows, parameter, "mb_s", lambda values: values[1], 3)
 
 
-def _rule_4(rows: pd.DataFrame, values: list[Any]) -> Any:
+def _rule_4(values: list[Any]) -> Any:
     """Choose the cores with which two storage servers have the proxy's cores together (R4)."""
-    if len(values) < 2:
-        return None
-    wanted = float(rows["proxy_cores"].iloc[0]) / 2
-    return min(values[:-1], key=lambda value: abs(value - wanted))
+    return min(values[:-1], key=lambda value: abs(value - HALF_THE_CORES))
 
 
 _PROXY: tuple[Claim, ...] = (
@@ -414,7 +424,6 @@ _PROXY: tuple[Claim, ...] = (
         "3a",
         "More worker processes without more cores bring nothing (64 over 32; read as within 15 %)",
         _second("A", "qps", workers=2),
-        tolerance=SAME,
         baseline="one-worker",
     ),
     claim(
@@ -431,13 +440,13 @@ _PROXY: tuple[Claim, ...] = (
         "Large objects fill the link with few cores (an eighth of the workers; here the second "
         "smallest share, read as within 15 % of the largest)",
         _early(_one_proxy("C"), "proxy_cores"),
-        tolerance=SAME,
         baseline="most-cores",
     ),
     claim(
         "proxy-network-cpu",
         "3b",
-        "and with modest CPU utilization (about 25 % of all cores, not the 85 % of small objects)",
+        "Large objects fill the link with modest CPU utilization (about 25 % of all cores, not the "
+        "85 % of small objects)",
         _busy("C"),
         value=LARGE_BUSY,
         unit=UTILIZATION,
@@ -467,8 +476,7 @@ _STORAGE: tuple[Claim, ...] = (
         "3c",
         "With as many cores together as the proxy (R4) QPS are at their peak (read as within 15 % "
         "of those with the most)",
-        _nearly(of("storage", workload="A"), "storage_cores", "qps", _rule_4, NO_STORAGE),
-        tolerance=SAME,
+        _nearly(of("storage", workload="A"), "storage_cores", "qps", _rule_4, 2),
         baseline="most-cores",
     ),
     same(
@@ -477,7 +485,6 @@ _STORAGE: tuple[Claim, ...] = (
         "Large objects reach the network's limit with few storage cores (second smallest share, "
         "read as within 15 % of the largest)",
         _early(of("storage", workload="C"), "storage_cores"),
-        tolerance=SAME,
         baseline="most-cores",
     ),
 )
@@ -487,20 +494,14 @@ def disks_of(kind: str) -> dict[str, int]:
     return {"ssds": 3, "hdds": 0} if kind == "ssd" else {"ssds": 0, "hdds": 3}
 
 
-def _gains(kind: str) -> Rows:
-    """Select workload A's runs with the fast network, with the added column ``gain``: QPS over the
-    QPS of the block's run with the slow network."""
+def small_on(kind: str, choose: Callable[[list[float]], float]) -> Rows:
+    """Select workload A's runs on a kind of disk, at a chosen one of several networks."""
+    return at_value(of("network", workload="A"), "network_mbit", choose, 2, **disks_of(kind))
 
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        there = values_of(cells(table, "network", workload="A"), "network_mbit")
-        found = cells(table, "network", workload="A", **disks_of(kind))
-        if len(there) < 2:
-            return found[:0]
-        slow, fast = (cells(found, "network", network_mbit=at) for at in (there[0], there[-1]))
-        before = dict(zip(slow["seed"], slow["qps"], strict=True))
-        return fast.assign(gain=fast["qps"] / fast["seed"].map(before))
 
-    return rows
+def _gain(kind: str) -> Rows:
+    """Select workload A's runs with the fast network, relative to those with the slow one."""
+    return relative(small_on(kind, max), small_on(kind, min), "qps")
 
 
 _NETWORKS: tuple[Claim, ...] = (
@@ -526,7 +527,7 @@ _NETWORKS: tuple[Claim, ...] = (
         "4a",
         "Small objects gain more from a faster network on SSDs than on HDDs: they are more "
         "sensitive to disks (R6)",
-        Pair(_gains("ssd"), _gains("hdd"), "gain", NO_NETWORK),
+        Pair(_gain("ssd"), _gain("hdd"), "relative", NO_NETWORK),
         value=NETWORK["A", "ssd"] / NETWORK["A", "hdd"],
         size=False,
         baseline="hdd",
@@ -534,15 +535,9 @@ _NETWORKS: tuple[Claim, ...] = (
 )
 
 
-def on_disks(ssds: int, which: Callable[[list[float]], float]) -> Rows:
+def on_disks(ssds: int, choose: Callable[[list[float]], float]) -> Rows:
     """Select workload C's runs on a set of disks, at a chosen network."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        there = values_of(cells(table, "disks", workload="C"), "network_mbit")
-        network = which(there) if there else None
-        return cells(table, "disks", workload="C", ssds=ssds, network_mbit=network)
-
-    return rows
+    return at_value(of("disks", workload="C"), "network_mbit", choose, ssds=ssds)
 
 
 def high_network(there: list[float]) -> float:
@@ -561,7 +556,6 @@ _MIXES: tuple[Claim, ...] = (
         "At the slowest network (2.5 Gbit/s) three HDDs are as good as three SSDs (read as within "
         "15 %)",
         on_mixes(0, 3, min),
-        tolerance=SAME,
         family="mos-slow-network",
         baseline="3-ssd",
     ),
@@ -586,7 +580,6 @@ _MIXES: tuple[Claim, ...] = (
         "At 7.5 Gbit/s two SSDs and an HDD are nearly as good as three SSDs (R7; read as within "
         "15 %)",
         on_mixes(2, 3, high_network),
-        tolerance=SAME,
         baseline="3-ssd",
     ),
 )
@@ -697,24 +690,21 @@ _LOADS: tuple[Claim, ...] = (
         value=STATIC_OVER_DEFAULT,
         baseline=DEFAULT,
     ),
-    claim(
-        "tail-static",
-        "9",
-        "At peak loads of A, MOS++ has up to 70.2 % less 95th percentile latency than Static",
-        up_to(MOS_PP, STATIC, "A_p95_s", "least", PEAK_POINTS),
-        value=TAIL,
-        family="mos-peak",
-        baseline=STATIC,
-        larger=False,
-    ),
-    claim(
-        "tail-throughput",
-        "9",
-        "and up to 11.7 % more throughput",
-        up_to(MOS_PP, STATIC, "A_qps", "largest", PEAK_POINTS),
-        value=TAIL_THROUGHPUT,
-        family="mos-peak",
-        baseline=STATIC,
+    *(
+        claim(
+            f"tail-{name}",
+            "9",
+            f"At peak loads of A, MOS++ has up to {words} than Static",
+            up_to(MOS_PP, STATIC, column, "largest" if larger else "least", PEAK_POINTS),
+            value=value,
+            family="mos-peak",
+            baseline=STATIC,
+            larger=larger,
+        )
+        for name, words, column, value, larger in (
+            ("static", "70.2 % less 95th percentile latency", "A_p95_s", TAIL, False),
+            ("throughput", "11.7 % more throughput", "A_qps", TAIL_THROUGHPUT, True),
+        )
     ),
     *(
         claim(
@@ -770,13 +760,7 @@ def over_course(treated: str, baseline: str, column: str, **more: Any) -> Pair:
 def reported(setup: str, value: Callable[[Report], float | None]) -> Rows:
     """Select a setup's runs with a load that changes, with the added column ``value``, from their
     reports."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = cells(table, "adaptation", setup=setup)
-        values = [value(report(one)) for one in found["loaded"]]
-        return found.assign(value=pd.Series(values, index=found.index, dtype=float))
-
-    return rows
+    return valued(of("adaptation", setup=setup), lambda loaded: value(report(loaded)))
 
 
 def while_held(
@@ -787,11 +771,16 @@ def while_held(
     return mean_of(rows, "value", NO_HELD, of=of, note=note)
 
 
+def network_of_stage_1(course: Report) -> list[tuple[float, float]]:
+    """Return the start of stage 1 and its decisions: time, and C's share of the network."""
+    begins, ends = course["course"]["stages"][:2]
+    times = [begins, *(line["t_s"] for line in course["held"] if begins < line["t_s"] < ends)]
+    return [(at, share(course, at, LARGE, "network")) for at in times]
+
+
 def _network_most(course: Report) -> float:
     """Return C's largest share of the network in stage 1."""
-    begins, ends = course["course"]["stages"][:2]
-    times = [begins, *(line["t_s"] for line in course["held"] if begins <= line["t_s"] < ends)]
-    return max(share(course, t_s, LARGE, "network") for t_s in times)
+    return max(part for _, part in network_of_stage_1(course))
 
 
 def spike(course: Report) -> tuple[float, float]:
@@ -807,10 +796,17 @@ def _network_freed(course: Report) -> float:
     return most - free(course, begins - 1e-6, "network")
 
 
-def _network_given(course: Report) -> float:
-    """Return the share of the network that A's microstore gained by the end of the spike."""
-    begins, ends = spike(course)
-    return share(course, ends, SMALL, "network") - share(course, begins - 1e-6, SMALL, "network")
+def share_change(store: str, name: str, begins: str, last: str, note: str | None = None) -> Compute:
+    """Compute the change of a microstore's share of a resource between two times: ``begin``, ``1``
+    and ``2``, the ends of these stages, or ``spike``, the end of A's spike."""
+
+    def change_of(course: Report) -> float:
+        stages = course["course"]["stages"]
+        times = {"begin": 0.0, "1": stages[1] - 1e-6, "spike": spike(course)[1]}
+        times["2"] = stages[2] - 1e-6
+        return share(course, times[last], store, name) - share(course, times[begins], store, name)
+
+    return while_held(change_of, of=change, note=note)
 
 
 _COURSES: tuple[Claim, ...] = (
@@ -855,15 +851,7 @@ _COURSES: tuple[Claim, ...] = (
         for other in OTHERS
     ),
     *(
-        claim(
-            name,
-            "12",
-            statement,
-            compute,
-            value=value,
-            unit=unit,
-            no_effect=no_effect,
-        )
+        claim(name, "12", statement, compute, value=value, unit=unit, no_effect=no_effect)
         for name, statement, compute, value, unit, no_effect in (
             (
                 "network-most",
@@ -887,8 +875,8 @@ _COURSES: tuple[Claim, ...] = (
             ),
             (
                 "network-given",
-                "and 21 % are given to A",
-                while_held(_network_given, of=change, note="by the end of the spike"),
+                "When stage 2 begins, 21 % of the network are given to A",
+                share_change(SMALL, "network", "1", "spike", "by the end of the spike"),
                 NETWORK_GIVEN,
                 CHANGE,
                 0.0,

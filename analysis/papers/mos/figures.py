@@ -176,13 +176,7 @@ def _single(panel: Axes, found: Mapping[int, Estimate], text: str) -> None:
     heights = [one.value for one in values]
     panel.bar(places, heights, 0.7, color=QPS_COLOUR, label=text)
     panel.errorbar(
-        places,
-        heights,
-        yerr=errors(values),
-        fmt="none",
-        color="black",
-        capsize=3,
-        linewidth=1,
+        places, heights, yerr=errors(values), fmt="none", color="black", capsize=3, linewidth=1
     )
 
 

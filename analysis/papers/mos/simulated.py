@@ -15,13 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.core.claims import (
-    CHANGE,
-    Claim,
-    Compute,
-    declared,
-    unreachable,
-)
+from analysis.core.claims import CHANGE, Claim, Compute, declared, unreachable
 from analysis.core.evidence import (
     BLOCK,
     Pair,
@@ -35,6 +29,7 @@ from analysis.core.evidence import (
 )
 from analysis.core.load import LoadedRun, last_runs, origin, read_report
 from analysis.core.stats import Estimate, change, fraction
+from analysis.papers.mos.claims import LABELS, MOS, MOS_PP, STATIC, valued
 from schemas.cells.mos import COSPERF
 from schemas.claim import SHARE
 
@@ -42,15 +37,8 @@ from schemas.claim import SHARE
 
 SERIES_FILE = "microstores.json"
 TENANTS = ("A", "B", "C", "D")
-STATIC, MOS, MOS_PP, LEARNING = "static", "mos", "mos-pp", "mos-pp-learning"
-LABELS = {
-    STATIC: "Static",
-    MOS: "MOS",
-    "mos-at-once": "MOS, at once",
-    MOS_PP: "MOS++",
-    "mos-pp-resource": "MOS++ by resource",
-    LEARNING: "MOS++ that learns",
-}
+LEARNING = "mos-pp-learning"
+POLICIES = (STATIC, MOS, "mos-at-once", MOS_PP, "mos-pp-resource", LEARNING)
 
 STANDARD = COSPERF.defaults(*(name for name in COSPERF.fields if name != "policy"))
 """Section 8.2's simulation, with Hotbed's reading of details that the paper omits."""
@@ -108,37 +96,37 @@ def measure(tenant: str) -> str:
 def throughput(loaded: LoadedRun, tenant: str) -> pd.Series[float]:
     """Return a tenant's throughput (see `measure`) in each window of `WINDOW_MINUTES`, indexed by
     the window's middle in the paper's minutes."""
-
-    def windows(data: Report) -> Windows:
-        return _windows(data, data["tenants"][tenant][measure(tenant)])
-
-    return _by_window(loaded, f"throughput of {tenant}", windows)
+    return _of_tenant(loaded, tenant, measure(tenant), "throughput")
 
 
 def held_share(loaded: LoadedRun, resource: str, stores: str = "") -> pd.Series[float]:
     """Return the share of a pool resource that the given microstores hold, by window; all hold it
     without `stores`."""
 
-    def windows(data: Report) -> Windows:
-        held = np.sum([data["held"][store][resource] for store in stores or data["held"]], axis=0)
-        return _windows(data, held / data["pool"][resource])
+    def held(data: Report) -> Any:
+        each = [data["held"][store][resource] for store in stores or data["held"]]
+        return np.sum(each, axis=0) / data["pool"][resource]
 
-    return _by_window(loaded, f"{resource} held by {stores or 'all'}", windows)
+    return _by_window(loaded, f"{resource} held by {stores or 'all'}", held)
 
 
 def utilization(loaded: LoadedRun, tenant: str) -> pd.Series[float]:
     """Return the utilization of a tenant's busiest resource, by window."""
-
-    def windows(data: Report) -> Windows:
-        return _windows(data, data["tenants"][tenant]["utilization"])
-
-    return _by_window(loaded, f"utilization of {tenant}", windows)
+    return _of_tenant(loaded, tenant, "utilization")
 
 
-def _by_window(
-    loaded: LoadedRun, name: str, windows: Callable[[Report], Windows]
-) -> pd.Series[float]:
-    found = loaded.reduced(name, lambda run: windows(read_report(run.file(SERIES_FILE))))
+def _of_tenant(loaded: LoadedRun, tenant: str, series: str, name: str = "") -> pd.Series[float]:
+    """Return one of a tenant's series, by window; `name`: its name, if it is another one."""
+    text = f"{name or series} of {tenant}"
+    return _by_window(loaded, text, lambda data: data["tenants"][tenant][series])
+
+
+def _by_window(loaded: LoadedRun, name: str, series: Callable[[Report], Any]) -> pd.Series[float]:
+    def windows(run: LoadedRun) -> Windows:
+        data = read_report(run.file(SERIES_FILE))
+        return _windows(data, series(data))
+
+    found = loaded.reduced(name, windows)
     return pd.Series(found["value"], index=found["minute"])
 
 
@@ -186,21 +174,20 @@ ERRORS = (0.0, 0.1, 0.2, 0.3)
 AVERAGES = {"A": 1.124, "B": 1.157, "C": 1.15, "D": 1.188}
 """Section 8.2 and Table 3."""
 
-_NO_BLOCK = "no block was run with both policies"
 
 _claim = partial(declared, prefix="mos-sim", paper="mos", baseline=MOS)
 _within = partial(_claim, value=1.0, rule="within")
 _beyond = partial(_claim, stated=False)
+_share_claim = partial(_claim, unit=SHARE, no_effect=0.5, baseline=None)
 
 
 def _rows(policy: str, value: Callable[[LoadedRun], float]) -> Rows:
     """Select a policy's runs, with the added column ``value``."""
+    return valued(partial(cells, policy=policy), value)
 
-    def rows(runs: pd.DataFrame) -> pd.DataFrame:
-        found = cells(runs, policy)
-        return found.assign(value=[value(one) for one in found["loaded"]])
 
-    return rows
+def _not_both(treated: str, baseline: str) -> str:
+    return f"no block was run with both {LABELS[treated]} and {LABELS[baseline]}"
 
 
 def _tenants_of(policy: str, tenants: str, **setting: Any) -> Rows:
@@ -225,7 +212,7 @@ def over_mos(
     return (average if len(tenants) > 1 else _gain)(
         _tenants_of(treated, tenants, **setting),
         _tenants_of(baseline, tenants, **setting),
-        f"no block was run with both {LABELS[treated]} and {LABELS[baseline]}",
+        _not_both(treated, baseline),
     )
 
 
@@ -248,24 +235,19 @@ def most(tenant: str, span: Span) -> Compute:
 
         return rows
 
-    pair = Pair(by_window(MOS_PP), by_window(MOS), "rate", _NO_BLOCK)
+    pair = Pair(by_window(MOS_PP), by_window(MOS), "rate", _not_both(MOS_PP, MOS))
     return extreme_over(pair, "minute", "largest", text=lambda minute: f"{minute:.0f}")
 
 
 def everything_held(loaded: LoadedRun) -> float:
     """Return the maximum held share of the pool's least used resource in a window of stage 3 until
     C and D decrease: all resources are used at least this much."""
-    shares = [held_share(loaded, resource) for resource in RESOURCES]
-    minutes = [one.index.to_numpy(float) for one in shares]
-    inside = [(CROWDED[0] <= at) & (at < CROWDED[1]) for at in minutes]
-    return min(float(one[here].max()) for one, here in zip(shares, inside, strict=True))
+    return min(float(within(held_share(loaded, resource), CROWDED).max()) for resource in RESOURCES)
 
 
 def large_network(loaded: LoadedRun) -> float:
     """Return the share of the network that C's and D's microstores hold in stage 2."""
-    found = held_share(loaded, "network", "CD")
-    minutes = found.index.to_numpy(float)
-    return float(found[(STAGES[2][0] <= minutes) & (minutes < STAGES[2][1])].mean())
+    return float(within(held_share(loaded, "network", "CD"), STAGES[2]).mean())
 
 
 def largest_jump(loaded: LoadedRun, tenants: str = "AB", span: Span = STAGES[1]) -> float:
@@ -335,11 +317,8 @@ def _within_sla(loaded: LoadedRun) -> float:
         tenants = head[0]["parameters"]["tenants"] if head else {}
         return {name: one["sla"]["latency_ms"] / 1e3 for name, one in tenants.items() if name < "C"}
 
-    def latency(tenant: str) -> Callable[[Report], Windows]:
-        return lambda data: _windows(data, data["tenants"][tenant]["latency_s"])
-
     met = [
-        (within(_by_window(loaded, f"latency of {name}", latency(name)), STAGES[1]) <= limit).mean()
+        (within(_of_tenant(loaded, name, "latency_s", "latency"), STAGES[1]) <= limit).mean()
         for name, limit in loaded.reduced("latency SLAs", limits).items()
     ]
     return float(np.mean(met)) if met else np.nan
@@ -373,8 +352,21 @@ def _cores(loaded: LoadedRun) -> float:
     return loaded.reduced("cores", cores)
 
 
-_OWN_RUNS = _tenants_of(LEARNING, "ABCD", runs="same")
-_NO_WRONG = "no block was run with a cospurf that is right and one that is wrong"
+def _of_run(policy: str, value: Callable[[LoadedRun], float], **more: Any) -> Compute:
+    """Compute the mean of a value over a policy's runs."""
+    return mean_of(
+        _rows(policy, value), "value", f"no run of {LABELS[policy]} has this value", **more
+    )
+
+
+def _compared(treated: str, baseline: str, value: Callable[[LoadedRun], float], **by: Any) -> Pair:
+    """Compare a value of two policies' runs within blocks; `by`: see `Pair`."""
+    why = _not_both(treated, baseline)
+    return Pair(_rows(treated, value), _rows(baseline, value), "value", why, **by)
+
+
+_BOTH = ((MOS, ""), (MOS_PP, "-pp"))
+"""Policies of a statement about both, with the ends of its ids."""
 
 _PAPER: tuple[Claim, ...] = (
     *(
@@ -408,34 +400,23 @@ _PAPER: tuple[Claim, ...] = (
     ),
     *(
         _within(
-            name,
+            f"all-used{suffix}",
             "14",
-            f"From the beginning of stage 3 {LABELS[policy]} uses all resources ({reading})",
-            mean_of(
-                _rows(policy, everything_held),
-                "value",
-                f"there is no run of {LABELS[policy]}",
-                of=fraction,
-            ),
+            f"From the beginning of stage 3 {LABELS[policy]} uses all resources (the largest share "
+            "of its least used resource: proxies' cores, storage servers' cores or network; read "
+            "as within 10 %)",
+            _of_run(policy, everything_held, of=fraction),
             tolerance=0.1,
             unit=SHARE,
             baseline=None,
         )
-        for name, policy, reading in (
-            (
-                "all-used",
-                MOS,
-                "the largest share of its least used resource: proxies' cores, storage servers' "
-                "cores or network; read as within 10 %",
-            ),
-            ("all-used-pp", MOS_PP, "as above"),
-        )
+        for policy, suffix in _BOTH
     ),
     _claim(
         "just-enough",
         "15",
         "In stage 2 MOS gives C and D more than needed: more of the network than MOS++ does",
-        Pair(_rows(MOS, large_network), _rows(MOS_PP, large_network), "value", _NO_BLOCK),
+        _compared(MOS, MOS_PP, large_network),
         baseline=MOS_PP,
     ),
     _claim(
@@ -443,21 +424,11 @@ _PAPER: tuple[Claim, ...] = (
         "14",
         "In stage 1 MOS++ makes no sudden spikes: A's and B's largest rise within a quarter of an "
         "hour is smaller than with MOS",
-        Pair(_rows(MOS_PP, largest_jump), _rows(MOS, largest_jump), "value", _NO_BLOCK),
+        _compared(MOS_PP, MOS, largest_jump),
         larger=False,
     ),
 )
 
-
-def _of_run(policy: str, value: Callable[[LoadedRun], float], **more: Any) -> Compute:
-    """Compute the mean of a value over a policy's runs."""
-    return mean_of(_rows(policy, value), "value", f"no run of {LABELS[policy]} has it", **more)
-
-
-_LATE_JUMP = partial(largest_jump, tenants="CD", span=MORE_THAN_NEEDED)
-_TOO_BUSY = _share_of_windows("CD", (210.0, 270.0), BAND[1], np.inf)
-_BOTH = ((MOS, ""), (MOS_PP, "-pp"))
-"""Policies of a statement about both, with the ends of its ids."""
 
 _STATEMENTS: tuple[Claim, ...] = (
     _claim(
@@ -481,49 +452,37 @@ _STATEMENTS: tuple[Claim, ...] = (
         baseline=None,
         machines=False,
     ),
-    _claim(
+    _share_claim(
         "linear",
         "14",
         "In stage 1 MOS++ lets A and B increase their QPS almost linearly (R2 over time of the "
         "less linear one, read as above 0.9)",
         _of_run(MOS_PP, _linearity, of=fraction),
-        unit=SHARE,
         no_effect=0.9,
-        baseline=None,
     ),
-    _claim(
+    _share_claim(
         "stage-1-sla",
         "14",
         "In stage 1 MOS++ makes sure that SLAs are met (share of time with the latency promised to "
         "A and B)",
         _of_run(MOS_PP, _within_sla, of=fraction),
-        unit=SHARE,
-        no_effect=0.5,
-        baseline=None,
     ),
-    _claim(
+    _share_claim(
         "network-use",
         "15",
         "From about minute 310 MOS lowers the network's utilization from 95 % to 85 % (C and D, "
         "until stage 3)",
         _of_run(MOS, _large_network_use, of=fraction),
         value=0.85,
-        unit=SHARE,
         no_effect=0.95,
         larger=False,
-        baseline=None,
     ),
     _claim(
         "spike",
         "15",
         "From about minute 310 MOS causes a spike: C's and D's largest rise within a quarter of an "
         "hour is larger than with MOS++",
-        Pair(
-            _rows(MOS, _LATE_JUMP),
-            _rows(MOS_PP, _LATE_JUMP),
-            "value",
-            _NO_BLOCK,
-        ),
+        _compared(MOS, MOS_PP, partial(largest_jump, tenants="CD", span=MORE_THAN_NEEDED)),
         baseline=MOS_PP,
     ),
     _claim(
@@ -531,12 +490,8 @@ _STATEMENTS: tuple[Claim, ...] = (
         "15",
         "MOS quickly responds to a sudden increase (section 5; share of the first hour of stage 2 "
         "in which C and D are busier than 85 %, less Static's)",
-        Pair(
-            _rows(MOS, _TOO_BUSY),
-            _rows(STATIC, _TOO_BUSY),
-            "value",
-            "no block was run with MOS and Static",
-            by="change",
+        _compared(
+            MOS, STATIC, _share_of_windows("CD", (210.0, 270.0), BAND[1], np.inf), by="change"
         ),
         unit=CHANGE,
         larger=False,
@@ -579,16 +534,13 @@ _STATEMENTS: tuple[Claim, ...] = (
         for policy, suffix in _BOTH
     ),
     *(
-        _claim(
+        _share_claim(
             f"{name}{suffix}",
             "14",
             f"{statement} utilization stays within 65 to 85 % (share of quarters of an hour, "
             f"{LABELS[policy]})",
             _of_run(policy, _share_of_windows(tenants, span, *BAND), of=fraction),
-            unit=SHARE,
-            no_effect=0.5,
             family=f"mos-sim-{name}",
-            baseline=None,
         )
         for name, statement, tenants, span in (
             ("stage-1-band", "In stage 1 A's and B's", "AB", STAGES[1]),
@@ -640,66 +592,56 @@ _STATEMENTS: tuple[Claim, ...] = (
 _BEYOND: tuple[Claim, ...] = (
     *(
         _beyond(
-            f"error-{100 * error:.0f}",
+            f"{name}-{100 * error:.0f}",
             "error",
-            "With a cospurf from other runs than the judge, then distorted by "
-            f"{100 * error:.0f} %, MOS++ that learns is ahead of MOS, on average over workloads "
-            "and stages",
-            over_mos(treated=LEARNING, model_error=error),
+            f"With a cospurf from {source}, then distorted by {100 * error:.0f} %, MOS++ that "
+            "learns is ahead of MOS, on average over workloads and stages",
+            over_mos(treated=LEARNING, model_error=error, **setting),
+        )
+        for name, source, setting in (
+            ("error", "other runs than the judge", {}),
+            ("own-runs-error", "the judge's own runs", {"runs": "same"}),
         )
         for error in ERRORS
-    ),
-    _beyond(
-        "error-costs",
-        "error",
-        "A cospurf that is 30 % wrong costs MOS++ that learns performance",
-        average(_tenants_of(LEARNING, "ABCD", runs="same", model_error=0.3), _OWN_RUNS, _NO_WRONG),
-        baseline="mos-pp-own-runs",
-        larger=False,
-    ),
-    _beyond(
-        "error-costs-without-learning",
-        "error",
-        "A cospurf that is 30 % wrong costs a MOS++ that does not correct it performance",
-        average(
-            _tenants_of(LEARNING, "ABCD", runs="same", model_error=0.3, learns=False),
-            _tenants_of(LEARNING, "ABCD", runs="same", learns=False),
-            _NO_WRONG,
-        ),
-        baseline="mos-pp-own-runs",
-        larger=False,
     ),
     *(
         _beyond(
-            f"own-runs-error-{100 * error:.0f}",
+            f"error-costs{suffix}",
             "error",
-            f"With a cospurf from the judge's own runs, then distorted by {100 * error:.0f} %, "
-            "MOS++ that learns is ahead of MOS, on average over workloads and stages",
-            over_mos(treated=LEARNING, runs="same", model_error=error),
+            f"A cospurf that is 30 % wrong costs {which} performance",
+            average(
+                _tenants_of(LEARNING, "ABCD", runs="same", model_error=0.3, **setting),
+                _tenants_of(LEARNING, "ABCD", runs="same", **setting),
+                "no block was run with a cospurf that is right and one that is wrong",
+            ),
+            baseline="mos-pp-own-runs",
+            larger=False,
         )
-        for error in ERRORS
+        for suffix, which, setting in (
+            ("", "MOS++ that learns", {}),
+            ("-without-learning", "a MOS++ that does not correct it", {"learns": False}),
+        )
     ),
     _within(
         "other-runs-cost",
         "error",
         "A cospurf from other runs than the judge costs MOS++ that learns nothing (over one from "
         "the judge's own; read as within 5 %)",
-        average(_tenants_of(LEARNING, "ABCD"), _OWN_RUNS, "no block was run with both"),
+        average(
+            _tenants_of(LEARNING, "ABCD"),
+            _tenants_of(LEARNING, "ABCD", runs="same"),
+            "no block was run with both",
+        ),
         tolerance=0.05,
         stated=False,
         baseline="mos-pp-own-runs",
     ),
-    _beyond(
-        "local",
-        "Table 3",
-        "The same with a model of this project's own measurements: MOS++ is ahead of MOS",
-        over_mos(profile="local"),
-    ),
-    _beyond(
-        "costs",
-        "Table 3",
-        "The same where reconfigurations take ten times as long: MOS++ is ahead of MOS",
-        over_mos(cost_factor=10.0),
+    *(
+        _beyond(name, "Table 3", f"{words}, MOS++ is ahead of MOS", over_mos(**setting))
+        for name, words, setting in (
+            ("local", "With a model of this project's own measurements", {"profile": "local"}),
+            ("costs", "If reconfigurations take ten times as long", {"cost_factor": 10.0}),
+        )
     ),
     _beyond(
         "static",

@@ -18,13 +18,12 @@ from analysis.core.load import LoadedRun
 from analysis.core.panels import errors as error_bars
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, mean
+from analysis.papers.mos.claims import LABELS, MOS, MOS_PP
 from analysis.papers.mos.simulated import (
     CLAIMS,
     ERRORS,
-    LABELS,
     LEARNING,
-    MOS,
-    MOS_PP,
+    POLICIES,
     RESOURCES,
     STAGES,
     TENANTS,
@@ -277,7 +276,7 @@ def _table_3(runs: pd.DataFrame) -> Table:
 def _by_stage(runs: pd.DataFrame) -> Table:
     heads = ("policy", "workload", *(f"stage {stage}" for stage in STAGES), "all", "n")
     rows = []
-    for policy, text in LABELS.items():
+    for policy in POLICIES:
         its: list[LoadedRun] = cells(runs, policy)["loaded"].tolist()
         for tenant in TENANTS if its else ():
             found = [throughput(one, tenant) for one in its]
@@ -285,7 +284,7 @@ def _by_stage(runs: pd.DataFrame) -> Table:
                 _interval(mean([float(within(one, span).mean()) for one in found]), tenant)
                 for span in (*STAGES.values(), None)
             ]
-            rows.append((text, tenant, *values, str(len(its))))
+            rows.append((LABELS[policy], tenant, *values, str(len(its))))
     title = "Results of every policy, by stage (model of section 3's measurements)"
     return Table("stages", title, heads, tuple(rows))
 
