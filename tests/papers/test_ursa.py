@@ -25,10 +25,7 @@ from analysis.core.evidence import quotient
 from analysis.core.report import build
 from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS
 from analysis.papers.ursa.figures import LIVE, LIVE_FIGURES, PLANNER, SIMULATED
-from analysis.papers.ursa.runs import (
-    INSTANCE,
-    cells,
-)
+from analysis.papers.ursa.runs import INSTANCE, cells
 from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.session import Request
@@ -46,13 +43,7 @@ from tests.analysis.synthetic import evidence_of, write_run
 from tests.campaigns.tiny_kinds import URSA as TINY
 from tests.campaigns.tiny_kinds import job, written
 from tests.drawing import texts_by_figure, texts_of
-from tests.papers.ursa_runs import (
-    SIZES,
-    write_all,
-    write_open,
-    write_plan,
-    write_store,
-)
+from tests.papers.ursa_runs import SIZES, write_all, write_open, write_plan, write_store
 
 STATED = {
     "ursa-input-variation": 10.0,

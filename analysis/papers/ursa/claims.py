@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -72,6 +73,8 @@ _SECONDS = "this machine's seconds; the paper does not name its machine"
 
 
 claim = partial(declared, prefix="ursa", paper="ursa", machines=False)
+same = partial(claim, value=1.0, rule="within", tolerance=0.05)
+"""A claim that two values are the same: they differ by at most 5 %."""
 
 
 def over(
@@ -106,31 +109,27 @@ def over_sizes(treated: Rows, baseline: Rows, column: str, which: Choice) -> Com
     return extreme_over(pair, "size", which, order=sizes, intervals=True, text=str)
 
 
-def _mean(
-    rows: Rows, column: str, size: str, note: str | None = None, *, logarithmic: bool = False
-) -> Compute:
-    """Compute the mean of a column at one size."""
-    why = f"no instance of {size} was planned for so"
-    return mean_of(at(rows, size), column, why, note=note, logarithmic=logarithmic)
+def mean_at(rows: Rows, column: str, size: str, **more: Any) -> Compute:
+    """Compute the mean of a column at one size; `more`: see `mean_of`."""
+    return mean_of(
+        at(rows, size), column, f"no plan for an instance of {size} has this number", **more
+    )
 
 
-def _at_largest(
-    rows: Rows, value: Callable[[pd.DataFrame], pd.Series], why: str, of: Mean = amount
-) -> Compute:
-    """Compute the mean of a value at the largest size with runs; the note has all sizes."""
+def _at_largest(rows: Rows, column: str, why: str, of: Mean = amount) -> Compute:
+    """Compute the mean of a column at the largest size with runs; the note has all sizes."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
         order = sizes(found)
         if not order:
             return NotRun(why)
-        found = found.assign(value=value(found))
         here = found[found["size"] == order[-1]]
-        means = found.groupby("size")["value"].mean()
+        means = found.groupby("size")[column].mean()
         note = (
             f"at {order[-1]}; by size: {', '.join(f'{size} {means[size]:.2f}' for size in order)}"
         )
-        return result(average(here, "value", of=of), here, why, note)
+        return result(average(here, column, of=of), here, why, note)
 
     return compute
 
@@ -146,7 +145,7 @@ _TIMES: tuple[Claim, ...] = tuple(
         f"time-{name}",
         "11b",
         f"ALP decides for 10K nodes and 10M partitions within {words} ({where})",
-        _mean(PAPERS, "decision_s", LARGEST, _SECONDS, logarithmic=True),
+        mean_at(PAPERS, "decision_s", LARGEST, note=_SECONDS, logarithmic=True),
         value=value,
         rule="at_most",
         unit="s",
@@ -208,7 +207,7 @@ def relieved(rows: Rows) -> Rows:
 
 
 _OPTIMUM: tuple[Claim, ...] = tuple(
-    claim(
+    same(
         f"optimum{suffix}",
         "10a",
         f"{planner} costs about as much as the exact optimum on small instances (kind S2; read as "
@@ -220,20 +219,41 @@ _OPTIMUM: tuple[Claim, ...] = tuple(
             "no instance was planned for by both with something to move",
             _worst,
         ),
-        value=1.0,
-        rule="within",
         baseline="opt",
-        tolerance=0.05,
         stated=not suffix,
     )
     for planner, method, suffix in (("ALP", ALP, ""), ("ALP-fast", OURS, "-hotbed"))
 )
 
 
-def _objects(table: pd.DataFrame) -> pd.DataFrame:
-    """Return plans by ALP, with the number of objects."""
+def counted(table: pd.DataFrame) -> pd.DataFrame:
+    """Return plans by ALP, with the numbers of objects and of the variables Y_ijk of the exact
+    model."""
     found = PAPERS(table)
-    return found.assign(objects=found["partitions"] * found["replicas"])
+    objects = found["partitions"] * found["replicas"]
+    return found.assign(objects=objects, variables=found["nodes"] * objects)
+
+
+def left(table: pd.DataFrame) -> pd.DataFrame:
+    """Return plans by ALP, with the share of the hot nodes that swaps leave hot."""
+    found = PAPERS(table)
+    if found.empty:
+        return found
+    return found.assign(
+        left=found["hot_after_swaps"] / found["hot_before"].where(found["hot_before"] > 0)
+    )
+
+
+def _varied(table: pd.DataFrame) -> pd.DataFrame:
+    """Return descriptions of instances, with the ratio of a high load to a low one."""
+    found = cells(table, INPUTS, kind="s1")
+    return found if found.empty else found.assign(times=found["ratio_p95"] / found["ratio_p05"])
+
+
+def before(table: pd.DataFrame) -> pd.DataFrame:
+    """Return SA's plans with the deviation before them as that after them (NONE in figure 11d)."""
+    found = SA(table).drop(columns="load_sd_after", errors="ignore")
+    return found.rename(columns={"load_sd_before": "load_sd_after"})
 
 
 def _hotbed_bounded(table: pd.DataFrame) -> pd.DataFrame:
@@ -243,14 +263,21 @@ def _hotbed_bounded(table: pd.DataFrame) -> pd.DataFrame:
 
 
 _DEVIATION: tuple[Claim, ...] = (
-    claim(
-        "sa-deviation-small",
-        "11d",
-        f"SA ends with a smaller deviation of the nodes' loads than ALP at {SMALLEST}",
-        at_size(SA, PAPERS, "load_sd_after", SMALLEST),
-        baseline="alp",
-        larger=False,
-        family="ursa-sa-lowest",
+    *(
+        claim(
+            f"sa-deviation-small{suffix}",
+            "11d",
+            f"SA ends with the smallest deviation of the nodes' loads at {SMALLEST}: below {words}",
+            at_size(SA, rows, "load_sd_after", SMALLEST),
+            baseline=baseline,
+            larger=False,
+            family="ursa-sa-lowest",
+        )
+        for suffix, words, rows, baseline in (
+            ("", "ALP's", PAPERS, "alp"),
+            ("-htoc", "HtoC's", HTOC, "htoc"),
+            ("-none", "that before (NONE)", before, "none"),
+        )
     ),
     *(
         claim(
@@ -272,18 +299,14 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "3",
         "The load of servers varies by about 10 times (inputs, 5 % to 95 % of the nodes' load over "
         "capacity; the paper's figure is of one server over a week)",
-        _at_largest(
-            of(INPUTS, kind="s1"),
-            lambda rows: rows["ratio_p95"] / rows["ratio_p05"],
-            "no cell describes its instance",
-        ),
+        _at_largest(_varied, "times", "no cell describes its instance"),
         value=10.0,
     ),
     claim(
         "size",
         "11",
         "Plans for ten thousand nodes and thirty million objects",
-        _mean(_objects, "objects", LARGEST),
+        mean_at(counted, "objects", LARGEST),
         value=30e6,
         rule="within",
         unit="objects",
@@ -294,15 +317,9 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         "third-left",
         "7a",
         "About one third of the hot spots are left after swaps alone",
-        _at_largest(
-            PAPERS,
-            lambda rows: rows["hot_after_swaps"] / rows["hot_before"].where(rows["hot_before"] > 0),
-            "no plan was made",
-            fraction,
-        ),
+        _at_largest(left, "left", "no plan was made", fraction),
         value=1 / 3,
         unit=SHARE,
-        baseline=None,
         larger=False,
     ),
     claim(
@@ -321,29 +338,25 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         no_effect=0.5,
         tolerance=0.0,
     ),
-    claim(
-        "selection-cost",
-        "8a",
-        "Random objects cost more than highest-load-first at every size",
-        over_sizes(_RANDOM, PAPERS, "cost", "least"),
-        baseline="highest-load-first",
+    *(
+        claim(
+            f"selection-{column}",
+            figure,
+            f"Random objects {words} than highest-load-first at every size",
+            over_sizes(_RANDOM, PAPERS, column, "least"),
+            baseline="highest-load-first",
+        )
+        for column, figure, words in (
+            ("cost", "8a", "cost more"),
+            ("moves", "8b", "take more migrations"),
+        )
     ),
-    claim(
-        "selection-moves",
-        "8b",
-        "Random objects take more migrations than highest-load-first at every size",
-        over_sizes(_RANDOM, PAPERS, "moves", "least"),
-        baseline="highest-load-first",
-    ),
-    claim(
+    same(
         "speedup-same-cost",
         "9a",
         "Divided or not, LP or ILP: the cost is the same or almost the same (read as within 5 %)",
         extreme([(series, _series(series)) for series in COMBINATIONS[1:]], "farthest"),
-        value=1.0,
-        rule="within",
         baseline="none+ilp",
-        tolerance=0.05,
     ),
     *(
         claim(
@@ -361,7 +374,9 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
             f"ilp-two-days-{series.partition('+')[0].lower()}",
             "9b",
             f"{series} takes more than two days at {ILP_SIZE}",
-            _mean(of(ALP, series=series), "decision_s", ILP_SIZE, _SECONDS, logarithmic=True),
+            mean_at(
+                of(ALP, series=series), "decision_s", ILP_SIZE, note=_SECONDS, logarithmic=True
+            ),
             value=TWO_DAYS_S,
             rule="at_least",
             unit="s",
@@ -376,7 +391,7 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
     claim(
         "optimum-time",
         "10b",
-        "OPT takes longer than ALP on small instances, where both are slowest apart",
+        "OPT takes longer than ALP on small instances (at the size with the largest ratio)",
         over_sizes(of("opt"), of(ALP, kind="s2"), "decision_s", "largest"),
         baseline="alp",
     ),
@@ -389,40 +404,34 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         at_size(PAPERS, HTOC, "decision_s", LARGEST),
         baseline="htoc",
     ),
-    claim(
+    same(
         "same-moves",
         "11c",
         "ALP and HtoC make the same number of migrations (read as within 5 %)",
         over_sizes(PAPERS, HTOC, "moves", "farthest"),
-        value=1.0,
-        rule="within",
         baseline="htoc",
-        tolerance=0.05,
     ),
     *_DEVIATION,
-    claim(
-        "hotbed-cost",
-        "11a",
-        f"ALP-fast costs less than ALP at {LARGEST}",
-        at_size(_OURS, PAPERS, "cost", LARGEST),
-        baseline="alp",
-        larger=False,
-        stated=False,
-    ),
-    claim(
-        "hotbed-time",
-        "11b",
-        f"ALP-fast decides faster than ALP at {LARGEST}",
-        at_size(_OURS, PAPERS, "decision_s", LARGEST),
-        baseline="alp",
-        larger=False,
-        stated=False,
+    *(
+        claim(
+            f"hotbed-{name}",
+            figure,
+            f"ALP-fast {words} than ALP at {LARGEST}",
+            at_size(_OURS, PAPERS, column, LARGEST),
+            baseline="alp",
+            larger=False,
+            stated=False,
+        )
+        for name, figure, words, column in (
+            ("cost", "11a", "costs less", "cost"),
+            ("time", "11b", "decides faster", "decision_s"),
+        )
     ),
     claim(
         "hotbed-gap",
         "11a",
         f"ALP-fast stays within 1 % of the least cost for its objects at {LARGEST} (certified)",
-        _mean(_hotbed_bounded, "room", LARGEST, "1 % minus the gap to the bound"),
+        mean_at(_hotbed_bounded, "room", LARGEST, note="1 % minus the gap to the bound"),
         unit="relative change",
         baseline="lower-bound",
         no_effect=0.0,
@@ -437,6 +446,22 @@ def at_least_a_second(rows: Rows) -> Rows:
     return lambda table: (it := rows(table)).assign(censored_s=it["censored_s"].clip(lower=1.0))
 
 
+def _on_store(
+    treated: str,
+    baseline: str,
+    column: str,
+    network: str,
+    osds: int,
+    *,
+    counted: Callable[[Rows], Rows] = lambda rows: rows,
+    **more: Any,
+) -> Pair:
+    """Compare two controllers on a store of one size; `more`: see `Pair`."""
+    why = f"no block has {treated} and {baseline}, {network}, with {osds} OSDs"
+    top, bottom = (counted(controlled_by(one, network, osds)) for one in (treated, baseline))
+    return Pair(top, bottom, column, why, keys=LIVE_BLOCK, **more)
+
+
 def _slower(baseline: str, network: str, osds: int) -> Compute:
     """Compute the ratio of the baseline's settling time to ursa's."""
 
@@ -444,37 +469,8 @@ def _slower(baseline: str, network: str, osds: int) -> Compute:
         never = "some runs of the baseline never became stable: they count with their observed time"
         return never if top["settled_s"].isna().any() else None
 
-    return Pair(
-        at_least_a_second(controlled_by(baseline, network, osds)),
-        at_least_a_second(controlled_by("ursa", network, osds)),
-        "censored_s",
-        f"no block has ursa and {baseline}, {network}, with {osds} OSDs",
-        keys=LIVE_BLOCK,
-        note=bound,
-    )
-
-
-def _seconds_earlier(network: str, osds: int) -> Compute:
-    return Pair(
-        controlled_by("htoc", network, osds),
-        controlled_by("ursa", network, osds),
-        "censored_s",
-        f"no block has ursa and HtoC, {network}, with {osds} OSDs",
-        by="difference",
-        keys=LIVE_BLOCK,
-        note="the data that is moved is not the paper's",
-    )
-
-
-def _over_htoc(column: str, network: str, osds: int) -> Compute:
-    """Compute the ratio of ursa's value to HtoC's."""
-    return Pair(
-        controlled_by("ursa", network, osds),
-        controlled_by("htoc", network, osds),
-        column,
-        f"no block has ursa and HtoC with moves, {network}, with {osds} OSDs",
-        keys=LIVE_BLOCK,
-    )
+    sides = (baseline, "ursa", "censored_s", network, osds)
+    return _on_store(*sides, counted=at_least_a_second, note=bound)
 
 
 def _answered(table: pd.DataFrame) -> pd.DataFrame:
@@ -482,15 +478,11 @@ def _answered(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["scenario"] == "single"].dropna(subset=["latency_p99_s"])
 
 
-def stable(controller: str) -> Compute:
+def _stable(controller: str) -> Compute:
     """Compute the share of a controller's runs under the skewed load that become stable."""
-
-    def under(table: pd.DataFrame) -> pd.DataFrame:
-        rows = rebalancing(table)
-        return rows[rows["controller"] == controller]
-
+    rows = partial(rebalancing, controller=controller)
     why = f"no run of {controller} under a skewed load"
-    return ShareOf(under, lambda rows: rows["settled_s"].notna(), why)
+    return ShareOf(rows, lambda rows: rows["settled_s"].notna(), why)
 
 
 on_store = partial(declared, prefix="ursa-live", paper="ursa", baseline="htoc")
@@ -503,7 +495,7 @@ def _moves(figure: str, *stores: int) -> Iterator[Claim]:
             f"migrations-{osds}",
             figure,
             f"Controlled, {osds} OSDs: ALP and HtoC move similarly often (first decisions)",
-            _over_htoc("first_moves", CONTROLLED, osds),
+            _on_store("ursa", "htoc", "first_moves", CONTROLLED, osds),
             value=1.0,
             rule="within",
             tolerance=0.1,
@@ -513,7 +505,7 @@ def _moves(figure: str, *stores: int) -> Iterator[Claim]:
             f"cost-{osds}",
             figure,
             f"Controlled, {osds} OSDs: ALP's moves cost less distance than HtoC's",
-            _over_htoc("cost", CONTROLLED, osds),
+            _on_store("ursa", "htoc", "cost", CONTROLLED, osds),
             larger=False,
         )
 
@@ -537,7 +529,11 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
             f"{network.lower()}-seconds",
             "12",
             f"{network}, 30-900: ALP is stable about {value:g} s earlier than HtoC",
-            _seconds_earlier(network, 30),
+            _on_store(
+                *("htoc", "ursa", "censored_s", network, 30),
+                by="difference",
+                note="the data that is moved is not the paper's",
+            ),
             value=value,
             unit="s",
             no_effect=0.0,
@@ -547,19 +543,14 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
     ),
     *(
         on_store(
-            f"settling-{osds}",
-            "13",
-            f"Controlled, {osds} OSDs: ALP settles faster than HtoC (how many times)",
-            _slower("htoc", CONTROLLED, osds),
+            f"settling-{suffix}{osds}",
+            figure,
+            f"{network}, {osds} OSDs: ALP settles {words}",
+            _slower("htoc", network, osds),
         )
-        for osds in (10, 30)
-    ),
-    *(
-        on_store(
-            f"settling-random-{osds}",
-            "12",
-            f"Random, {osds} OSDs: ALP settles no later than HtoC (how many times faster)",
-            _slower("htoc", RANDOM, osds),
+        for network, suffix, figure, words in (
+            (CONTROLLED, "", "13", "faster than HtoC (how many times)"),
+            (RANDOM, "random-", "12", "no later than HtoC (how many times faster)"),
         )
         for osds in (10, 30)
     ),
@@ -579,19 +570,22 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
         )
         for osds in (10, 30)
     ),
-    on_store(
-        "stable",
-        "12",
-        f"After Ursa's rebalancing 99 % of the writes are answered within {STABLE_S:g} s, for "
-        f"{HOLD_S:g} s on end (share of runs)",
-        stable("ursa"),
-        value=1.0,
-        rule="at_least",
-        tolerance=0.0,  # in every run
-        unit=SHARE,
-        no_effect=0.5,
-        baseline=None,
-        family="ursa-live-stable",
+    *(
+        on_store(
+            name,
+            "12",
+            f"After {controller}'s rebalancing 99 % of the writes are answered within "
+            f"{STABLE_S:g} s, for {HOLD_S:g} s without a break (share of runs)",
+            _stable(controller.lower()),
+            value=1.0,
+            rule="at_least",
+            tolerance=0.0,  # in every run
+            unit=SHARE,
+            no_effect=0.5,
+            baseline=None,
+            family="ursa-live-stable",
+        )
+        for name, controller in (("stable", "Ursa"), ("stable-htoc", "HtoC"))
     ),
 )
 

@@ -624,12 +624,7 @@ PLANNER_FIGURES: tuple[FigureEntry, ...] = (
         "The sizes are those of section 5.2; the paper's are not in its text.",
         optimum,
     ),
-    FigureEntry(
-        "11",
-        "ALP, HtoC and SA",
-        f"{_MEAN} {_LIMIT}",
-        partial(methods, kinds=("s1",)),
-    ),
+    FigureEntry("11", "ALP, HtoC and SA", f"{_MEAN} {_LIMIT}", partial(methods, kinds=("s1",))),
     FigureEntry(
         "11-tight",
         "The same on tight and clustered instances (not in the paper)",

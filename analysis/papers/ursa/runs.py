@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.core.evidence import Rows, pairs
+from analysis.core.evidence import where as matching
 from analysis.core.load import ORIGIN, LoadedRun, last_runs, origin
 from schemas.cells.ursa import URSA
 from schemas.settling import HOLD_S, settled_from
@@ -126,21 +127,15 @@ def cells(
     rows: pd.DataFrame,
     method: str,
     *,
-    kind: str | None = None,
-    size: str | None = None,
     selection: str = "highest",
     series: str = "DC+LP",
+    **setting: str,
 ) -> pd.DataFrame:
     """Return the runs of a method as in the paper: highest-load-first, Algorithm 1 as DC+LP with
-    its usual radii."""
-    found = rows[(rows["method"] == method) & (rows["selection"] == selection)]
+    its usual radii; `setting`: values of other columns, such as ``kind`` and ``size``."""
+    found = matching(rows, method=method, selection=selection, **setting)
     if method == ALP:
-        found = found[found["series"] == series]
-        found = found[found["first_radius"].isna() & found["radius_step"].isna()]
-    if kind is not None:
-        found = found[found["kind"] == kind]
-    if size is not None:
-        found = found[found["size"] == size]
+        found = matching(found, series=series, first_radius=None, radius_step=None)
     return found
 
 
@@ -265,10 +260,9 @@ def _groups(calibration: dict[str, Any]) -> int:
     return sum(int(pool.get("pg_num", 0)) for pool in calibration.get("pools") or ())
 
 
-def rebalancing(rows: pd.DataFrame, *, network: str | None = None) -> pd.DataFrame:
-    """Return runs of the skewed load."""
-    found = rows[rows["scenario"] == "skew"]
-    return found if network is None else found[found["network"] == network]
+def rebalancing(rows: pd.DataFrame, **setting: Any) -> pd.DataFrame:
+    """Return runs of the skewed load with these values of columns."""
+    return matching(rows, scenario="skew", **setting)
 
 
 def live_sizes(rows: pd.DataFrame) -> list[str]:
@@ -282,8 +276,7 @@ def controlled_by(controller: str, network: str, osds: int) -> Rows:
     several runs of one block."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = rebalancing(table, network=network)
-        found = found[(found["osds"] == osds) & (found["controller"] == controller)]
+        found = rebalancing(table, controller=controller, network=network, osds=osds)
         return found.drop_duplicates(list(LIVE_BLOCK), keep="last")
 
     return rows
