@@ -1,10 +1,10 @@
 """Claims of the two-choice paper's section III (figures 3 and 4), and claims beyond it.
 
-They are about decisions of schedulers in a simulation, as in the
-paper: they reproduce the paper's simulation, not machines. The paper's text gives relations and
-hardly a number; where it says "significantly" or "stable", the statement gives our reading. The
-paper describes *preassign* as a strategy on top of two-choice and, in the order of the text, of the
-collaborative probe. So its claims are tested for both, alone and with both strategies together.
+They are about decisions of schedulers in a simulation, as in the paper: they reproduce the paper's
+simulation, not machines. The paper's text gives relations and hardly a number; where it says
+"significantly" or "stable", the statement gives our reading. The paper describes *preassign* as a
+strategy on top of two-choice and, later in the text, of the collaborative probe. So its claims are
+tested for both, alone and with both strategies together.
 """
 
 from __future__ import annotations
@@ -15,14 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.core.claims import (
-    Claim,
-    Compute,
-    Evidence,
-    Measured,
-    NotRun,
-    declared,
-)
+from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.core.evidence import (
     Pair,
     Rows,
@@ -52,6 +45,7 @@ from analysis.papers.twochoice.runs import (
     common_loads,
     few_stragglers,
     loads_given,
+    names_of,
     simulated,
 )
 from schemas.claim import SHARE as SHARES
@@ -72,7 +66,7 @@ REMEMBERED = (
 )
 """Statement that is tested in bursts and on object servers."""
 
-RESPONSE, RATIO, SPREAD = "response_s", "straggler_ratio", "spread_s"
+RESPONSE, RATIO = "response_s", "straggler_ratio"
 
 # Section III: runs of simulated bursts, paired by burst.
 
@@ -85,30 +79,21 @@ def _versus(series: str, baseline: str, **setting: Any) -> Pair:
     """Compute the ratio of responses. Pairs of one block at several straggler ratios share a seed:
     their mean counts once."""
     sides = (_bursts(series, **setting), _bursts(baseline, **setting))
-    why = f"no burst was met by both {series} and {baseline}"
+    why = f"no burst was met by {names_of(series, baseline)}"
     return Pair(*sides, RESPONSE, why, keys=PAIRED, cluster="seed")
 
 
 def _remembered() -> Compute:
     """Compute the response of both strategies over the same without remembered loads, if nodes do
     not begin at once: then no load is remembered in time."""
-    setting = {"straggler_ratio": FEW, SPREAD: ...}
-    pair = Pair(
-        _bursts(BOTH, **setting),
-        _bursts(BOTH, cache_s=0.0, **setting),
-        RESPONSE,
-        "no block has both strategies with and without remembered loads",
-        keys=PAIRED,
-        cluster="seed",
-    )
-    return mean_over(pair, SPREAD, wanted=lambda spread: spread > 0)
+    pair = _versus(BOTH, UNCACHED, straggler_ratio=FEW, spread_s=...)
+    return mean_over(pair, "spread_s", wanted=lambda spread: spread > 0)
 
 
 def _percent(ratio: float) -> str:
     return f"{100 * ratio:g} %"
 
 
-_whatever_ratio = partial(extreme_over, parameter=RATIO, text=_percent)
 _over_ratios = partial(mean_over, parameter=RATIO, text=_percent)
 _growth = partial(ends, parameter=RATIO, column=RESPONSE, why="fewer than two straggler ratios")
 
@@ -118,7 +103,7 @@ def _with_few(series: str, column: str) -> Compute:
     return mean_of(
         lambda table: simulated(table, series, straggler_ratio=few_stragglers(table, (FIXED,))),
         column,
-        f"no run of {series} has few stragglers",
+        f"no run of {names_of(series)} has few stragglers",
         of=amount,
         note=lambda rows: f"at {_percent(rows[RATIO].iloc[0])} stragglers",
     )
@@ -130,7 +115,7 @@ def _of_loads(compute: Compute, *series: str) -> Compute:
     def of(evidence: Evidence) -> Measured | NotRun:
         ratio = few_stragglers(evidence.table, (FIXED, *series))
         if ratio is None:
-            return NotRun(f"no run of {' and '.join(series)} has few stragglers")
+            return NotRun(f"no run of {names_of(*series)} has few stragglers")
         given = pd.concat([loads_given(evidence, name, ratio) for name in series])
         return compute(Evidence(given, evidence.runs))
 
@@ -218,7 +203,31 @@ def _farthest_from_even(given: Evidence) -> Measured | NotRun:
 
 
 _simulated = partial(declared, prefix="twochoice", paper="twochoice", machines=False)
-_simulated_beyond = partial(_simulated, stated=False)
+_alike = partial(_simulated, value=1.0, rule="within", tolerance=ALIKE)
+"""A claim that two numbers are about the same."""
+_average = partial(
+    _simulated, value=EVEN, rule="within", unit="writes", kind="exact", tolerance=0.0
+)
+"""A claim that servers get the average number of writes by construction."""
+
+
+def _at_every_ratio(
+    name: str, series: str, baseline: str, statement: str, *, slower: bool = False, **more: Any
+) -> Claim:
+    """Return a claim that a scheduler is faster than the baseline, or `slower`, at every straggler
+    ratio."""
+    return _simulated(
+        name,
+        "3",
+        f"{statement}, whatever the straggler ratio",
+        extreme_over(
+            _versus(series, baseline), RATIO, "least" if slower else "largest", text=_percent
+        ),
+        baseline=baseline,
+        larger=slower,
+        **more,
+    )
+
 
 _RESPONSES: tuple[Claim, ...] = (
     _simulated(
@@ -228,7 +237,7 @@ _RESPONSES: tuple[Claim, ...] = (
         _growth(_bursts(FIXED), wanted=lambda ratio: ratio <= FEWEST),
         baseline="no-stragglers",
     ),
-    _simulated(
+    _alike(
         "average-hides",
         "3",
         "With few stragglers the average over processes stays acceptable, though the slowest is "
@@ -240,30 +249,28 @@ _RESPONSES: tuple[Claim, ...] = (
             "fewer than two straggler ratios",
             wanted=lambda ratio: ratio <= FEWEST,
         ),
-        value=1.0,
-        rule="within",
         baseline="no-stragglers",
-        tolerance=ALIKE,
     ),
-    _simulated(
+    _at_every_ratio(
         "random-worse",
-        "3",
-        "Random selection is slower than fixed placement, whatever the straggler ratio",
-        _whatever_ratio(_versus(RANDOM, FIXED), which="least"),
-        baseline=FIXED,
+        RANDOM,
+        FIXED,
+        "Random selection is slower than fixed placement",
+        slower=True,
     ),
-    _simulated(
+    _alike(
         "native-not-better",
         "3",
         "Native two-choice is not significantly better than fixed placement even with few "
         f"stragglers (up to {100 * FEW:g} %; read as within {100 * ALIKE:g} % of it)",
-        _whatever_ratio(
-            _versus(NATIVE, FIXED), which="farthest", wanted=lambda ratio: 0 < ratio <= FEW
+        extreme_over(
+            _versus(NATIVE, FIXED),
+            RATIO,
+            "farthest",
+            wanted=lambda ratio: 0 < ratio <= FEW,
+            text=_percent,
         ),
-        value=1.0,
-        rule="within",
         baseline=FIXED,
-        tolerance=ALIKE,
     ),
     _simulated(
         "native-grows",
@@ -286,22 +293,14 @@ _RESPONSES: tuple[Claim, ...] = (
         "With few stragglers native two-choice can almost guarantee not to hit one "
         f"({100 * FEWEST:g} %; read as at most 1 % of the writes)",
         mean_of(
-            _hits(NATIVE, FEWEST),
-            "on_stragglers",
-            "no run has as few stragglers",
-            of=fraction,
+            _hits(NATIVE, FEWEST), "on_stragglers", "no run has as few stragglers", of=fraction
         ),
         unit=SHARES,
         no_effect=0.01,
         larger=False,
     ),
-    _simulated(
-        "strategies-better",
-        "3",
-        "Both strategies together improve native two-choice, whatever the straggler ratio",
-        _whatever_ratio(_versus(BOTH, NATIVE), which="largest"),
-        baseline=NATIVE,
-        larger=False,
+    _at_every_ratio(
+        "strategies-better", BOTH, NATIVE, "Both strategies together improve native two-choice"
     ),
     _simulated(
         "collaborative-hits-less",
@@ -328,21 +327,17 @@ _RESPONSES: tuple[Claim, ...] = (
         baseline=NATIVE,
         larger=False,
     ),
-    _simulated(
+    _at_every_ratio(
         "preassign-better",
-        "3",
-        "Preassign reduces the response of the collaborative probe, whatever the straggler ratio",
-        _whatever_ratio(_versus(BOTH, COLLABORATIVE), which="largest"),
-        baseline=COLLABORATIVE,
-        larger=False,
+        BOTH,
+        COLLABORATIVE,
+        "Preassign reduces the response of the collaborative probe",
     ),
-    _simulated(
+    _at_every_ratio(
         "preassign-better-alone",
-        "3",
-        "Preassign reduces the response of native two-choice, whatever the straggler ratio",
-        _whatever_ratio(_versus(PREASSIGN, NATIVE), which="largest"),
-        baseline=NATIVE,
-        larger=False,
+        PREASSIGN,
+        NATIVE,
+        "Preassign reduces the response of native two-choice",
     ),
     # Both readings of the paper's "preassign".
     *(
@@ -352,24 +347,19 @@ _RESPONSES: tuple[Claim, ...] = (
             (PREASSIGN, "Preassign", "-alone"),
         )
         for claim in (
-            _simulated(
+            _at_every_ratio(
                 f"better-than-fixed{suffix}",
-                "3",
-                f"{text} is faster than fixed placement, whatever the straggler ratio",
-                _whatever_ratio(_versus(series, FIXED), which="largest"),
-                baseline=FIXED,
-                larger=False,
+                series,
+                FIXED,
+                f"{text} is faster than fixed placement",
             ),
-            _simulated(
+            _alike(
                 f"stable{suffix}",
                 "3",
                 f"{text} is stable while the stragglers grow to half of the servers (read as "
                 f"within {100 * ALIKE:g} %)",
                 _growth(_bursts(series)),
-                value=1.0,
-                rule="within",
                 baseline="no-stragglers",
-                tolerance=ALIKE,
             ),
         )
     ),
@@ -408,24 +398,17 @@ _PLACEMENTS: tuple[Claim, ...] = (
         size=False,
         tolerance=0.0,
     ),
-    _simulated(
+    _average(
         "fixed-even",
         "4",
         "Fixed placement gives every server the same number of writes, the average",
         _with_few(FIXED, "most"),
-        value=EVEN,
-        rule="within",
-        unit="writes",
-        kind="exact",
-        tolerance=0.0,
     ),
-    _simulated(
+    _alike(
         "random-even",
         "4",
         "Random selection gives servers of every load the average number (read as within 5 %)",
         _of_loads(_farthest_from_even, RANDOM),
-        value=1.0,
-        rule="within",
         baseline="even",
         tolerance=0.05,
     ),
@@ -451,16 +434,11 @@ _PLACEMENTS: tuple[Claim, ...] = (
         unit="writes",
         no_effect=EVEN,
     ),
-    _simulated(
+    _average(
         "fixed-straggler",
         "4",
         "Fixed placement does not avoid stragglers: they get the average",
         _with_few(FIXED, "straggler_most"),
-        value=EVEN,
-        rule="within",
-        unit="writes",
-        kind="exact",
-        tolerance=0.0,
     ),
     *(
         _simulated(
@@ -538,39 +516,31 @@ _NEW_STRAGGLERS = _simulated(
 )
 
 _REMEMBERED = _simulated(
-    "objects-remembered-better",
-    "cache",
-    REMEMBERED,
-    _remembered(),
-    baseline=UNCACHED,
-    larger=False,
+    "objects-remembered-better", "cache", REMEMBERED, _remembered(), baseline=UNCACHED, larger=False
 )
 
 _BEYOND_SECTION_3: tuple[Claim, ...] = (
-    _simulated_beyond(
+    _at_every_ratio(
         "oracle",
-        "3",
-        "Both strategies are slower than the oracle, whatever the straggler ratio",
-        _whatever_ratio(_versus(BOTH, ORACLE), which="least"),
-        baseline=ORACLE,
+        BOTH,
+        ORACLE,
+        "Both strategies are slower than the oracle",
+        slower=True,
+        stated=False,
     ),
-    _simulated_beyond(
-        "prequal",
-        "3",
-        "Both strategies are faster than Prequal's rule, whatever the straggler ratio",
-        _whatever_ratio(_versus(BOTH, PREQUAL), which="largest"),
-        baseline=PREQUAL,
-        larger=False,
+    _at_every_ratio(
+        "prequal", BOTH, PREQUAL, "Both strategies are faster than Prequal's rule", stated=False
     ),
-    _simulated_beyond(
+    _simulated(
         "learning",
         "3",
         "Having learned P(load) makes both strategies faster (over all straggler ratios)",
         _over_ratios(_versus(BOTH, COLD_BOTH)),
         baseline=COLD_BOTH,
         larger=False,
+        stated=False,
     ),
-    _simulated_beyond(
+    _simulated(
         "scale",
         "scale",
         "With 10,000 servers and 1,000,000 processes both strategies are faster than fixed "
@@ -578,6 +548,7 @@ _BEYOND_SECTION_3: tuple[Claim, ...] = (
         _versus(BOTH, FIXED, learn_rounds=SCALE_LEARN, **LARGE),
         baseline=FIXED,
         larger=False,
+        stated=False,
     ),
 )
 

@@ -43,7 +43,6 @@ from analysis.papers.twochoice.runs import (
     FIXED,
     HEAD_TO_HEAD,
     NATIVE,
-    OBJECT_STANDARD,
     ON_RADOS,
     ONE_CHOICE,
     ORACLE,
@@ -309,13 +308,10 @@ def nodes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw the response against the spread of the nodes' start times; probes take 5 ms."""
-    shown = (FIXED, NATIVE, COLLABORATIVE, PREASSIGN, BOTH, PREQUAL, ORACLE)
+    shown = (FIXED, NATIVE, COLLABORATIVE, PREASSIGN, BOTH, PREQUAL, ORACLE, UNCACHED)
     rows = {
         s: simulated(evidence.table, s, spread_s=..., straggler_ratio=SCALE_RATIO) for s in shown
     }
-    rows[UNCACHED] = simulated(
-        evidence.table, BOTH, cache_s=0.0, spread_s=..., straggler_ratio=SCALE_RATIO
-    )
     order = values_of(rows[BOTH], "spread_s")
     if len(order) < 2:
         return Missing("several spreads of the processes' beginnings")
@@ -567,7 +563,7 @@ def remembered(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         ("burst", "seconds", {"stragglers": "table2"}, "A burst among them", ENDED),
     ):
         rows = on_servers(evidence.table, experiment, **setting)
-        alone = on_servers(evidence.table, experiment, scheduler=BOTH, cache_s=0.0, **setting)
+        alone = on_servers(evidence.table, experiment, scheduler=UNCACHED, **setting)
         uncached = average(alone, column)
         if uncached is not None:
             found = _by_scheduler(rows, (FIXED, BOTH), column)
@@ -648,28 +644,18 @@ def object_tables(table: pd.DataFrame) -> list[Table]:
     heads = ("write", *(f"{n} at once, %" for n in TABLE1[1024]), "paper, %")
     table1 = [Table("table1", title, heads, tuple(delays))] if delays else []
 
-    def jobs(experiment: str, stragglers: str, series: str) -> pd.DataFrame:
-        uncached = series == UNCACHED
-        return on_servers(
-            table,
-            experiment,
-            stragglers=stragglers,
-            scheduler=BOTH if uncached else series,
-            cache_s=0.0 if uncached else OBJECT_STANDARD["cache_s"],
-        )
-
     schedulers = (*HEAD_TO_HEAD, UNCACHED, RANDOM, COLLABORATIVE, PREASSIGN)
     objects = [
-        ((experiment, key, look(series).label), jobs(experiment, key, series))
+        (
+            (experiment, key, look(series).label),
+            on_servers(table, experiment, stragglers=key, scheduler=series),
+        )
         for experiment in ("balance", "burst")
         for key in ("none", "table2", "fio")
         for series in schedulers
     ]
     rados = [
-        (
-            (text, key, look(series).label),
-            on_osds(table, key, copies=copies, scheduler=series),
-        )
+        ((text, key, look(series).label), on_osds(table, key, copies=copies, scheduler=series))
         for copies, text in COPIES.items()
         for key in RADOS_AMONG
         for series in ON_RADOS
@@ -679,11 +665,7 @@ def object_tables(table: pd.DataFrame) -> list[Table]:
     return [
         *table1,
         *tabulated(
-            "objects",
-            f"{title} object servers",
-            ("experiment", *keys),
-            _JOB_COLUMNS,
-            objects,
+            "objects", f"{title} object servers", ("experiment", *keys), _JOB_COLUMNS, objects
         ),
         *tabulated("rados", f"{title} a Ceph of eight OSDs", ("kept", *keys), _JOB_COLUMNS, rados),
     ]

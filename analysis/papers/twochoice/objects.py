@@ -23,16 +23,7 @@ from analysis.core.claims import (
     explained,
     unreachable,
 )
-from analysis.core.evidence import (
-    Mean,
-    Pair,
-    Rows,
-    average,
-    ends,
-    mean_of,
-    result,
-    values_of,
-)
+from analysis.core.evidence import Mean, Pair, Rows, average, ends, mean_of, result, values_of
 from analysis.core.stats import amount, mean
 from analysis.papers.twochoice.claims import ALIKE, REMEMBERED
 from analysis.papers.twochoice.runs import (
@@ -43,6 +34,8 @@ from analysis.papers.twochoice.runs import (
     NATIVE,
     ORACLE,
     PREQUAL,
+    UNCACHED,
+    names_of,
     on_osds,
     on_servers,
 )
@@ -64,32 +57,16 @@ def _jobs(experiment: str, scheduler: str, **setting: Any) -> Rows:
     return lambda table: on_servers(table, experiment, scheduler=scheduler, **setting)
 
 
+_burst = partial(_jobs, "burst", stragglers="table2")
+"""Select the bursts of a scheduler among the jobs of Table II."""
+
+
 def _against(
     experiment: str, scheduler: str, baseline: str, column: str, **setting: Any
 ) -> Compute:
     """Compute a number under one scheduler over the same under another."""
     sides = (_jobs(experiment, scheduler, **setting), _jobs(experiment, baseline, **setting))
-    return Pair(*sides, column, f"no block has both {scheduler} and {baseline}")
-
-
-def _uncached(experiment: str, baseline: str, column: str, **setting: Any) -> Compute:
-    """Compute a number under both strategies without remembered loads of other servers, over the
-    same under `baseline`."""
-    sides = (
-        _jobs(experiment, BOTH, cache_s=0.0, **setting),
-        _jobs(experiment, baseline, **setting),
-    )
-    return Pair(*sides, column, f"no block has both without remembered loads, and {baseline}")
-
-
-def _remembered(column: str) -> Compute:
-    """Compute a number of a burst among the jobs of Table II under both strategies over the same
-    without remembered loads of other servers."""
-    sides = (
-        _jobs("burst", BOTH, stragglers="table2"),
-        _jobs("burst", BOTH, stragglers="table2", cache_s=0.0),
-    )
-    return Pair(*sides, column, "no block has both strategies with and without remembered loads")
+    return Pair(*sides, column, f"no block has {names_of(scheduler, baseline)}")
 
 
 def _on_rados(scheduler: str, baseline: str, stragglers: str, **setting: Any) -> Compute:
@@ -98,31 +75,28 @@ def _on_rados(scheduler: str, baseline: str, stragglers: str, **setting: Any) ->
     def side(name: str) -> Rows:
         return lambda table: on_osds(table, stragglers, scheduler=name, **setting)
 
-    why = f"no block has both {scheduler} and {baseline}"
+    why = f"no block has {names_of(scheduler, baseline)}"
     return Pair(side(scheduler), side(baseline), "seconds", why)
 
 
 def _number(
     experiment: str, column: str, factor: float, of: Mean = amount, **setting: Any
 ) -> Compute:
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        return on_servers(table, experiment, **setting)
-
+    rows = partial(on_servers, experiment=experiment, **setting)
     return mean_of(rows, column, f"no run of {experiment} has the number", factor=factor, of=of)
 
 
-def _probes(table: pd.DataFrame) -> pd.DataFrame:
-    return on_servers(table, "probe", pending=PENDING)
+_probes = partial(on_servers, experiment="probe", pending=PENDING)
 
 
 def _delays(pending: int, size_kib: int) -> Rows:
-    return lambda table: on_servers(table, "delay", size_kib=size_kib, pending=pending)
+    return partial(on_servers, experiment="delay", size_kib=size_kib, pending=pending)
 
 
 def _write_latency(table: pd.DataFrame) -> pd.DataFrame:
     """Select the bursts of both strategies among stragglers, with the seconds that the scheduler
     adds to a write: probing, and the record of a redirected write."""
-    rows = on_servers(table, "burst", scheduler=BOTH, stragglers="table2")
+    rows = _burst(BOTH)(table)
     if rows.empty:
         return rows
     record = rows["redirected_share"] * rows["register_mean_s"]
@@ -133,7 +107,7 @@ def _tails(scheduler: str) -> Rows:
     """Select bursts among stragglers, with the last process's end over the median process's."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
-        its = on_servers(table, "burst", scheduler=scheduler, stragglers="table2")
+        its = _burst(scheduler)(table)
         return its.assign(tail=its["seconds"] / its["process_p50_s"]) if len(its) else its
 
     return rows
@@ -163,54 +137,59 @@ def _slowest_probing(evidence: Evidence) -> Measured | NotRun:
 
 
 _measured = partial(declared, prefix="twochoice-objects", paper="twochoice")
+_alike = partial(_measured, value=1.0, rule="within", tolerance=ALIKE)
+"""A claim that two numbers are about the same."""
+_faster = partial(_measured, larger=False)
+"""A claim that a number is below that of the baseline."""
 _beyond = partial(_measured, stated=False)
 
+
+def _below(
+    name: str, figure: str, statement: str, compute: Compute, ms: float, **more: Any
+) -> Claim:
+    """Return a claim that a time is below the paper's upper bound in milliseconds."""
+    fixed: dict[str, Any] = {"unit": "ms", "size": False, "larger": False, **more}
+    return _measured(name, figure, statement, compute, value=ms, no_effect=ms, **fixed)
+
+
 _MICRO: tuple[Claim, ...] = (
-    _measured(
+    _below(
         "probe",
         "11",
         "Probing for four concurrent writes takes less than 10 ms, however many schedulers probe",
         _slowest_probing,
-        value=PROBED_MS,
-        unit="ms",
-        size=False,
-        no_effect=PROBED_MS,
-        larger=False,
+        PROBED_MS,
     ),
-    _measured(
+    _alike(
         "probe-stable",
         "11",
         "Probing takes as long when more schedulers probe (four writes, from one scheduler to the "
         f"most; read as within {100 * ALIKE:g} %)",
         ends(_probes, "schedulers", "probe_mean_s", "fewer than two numbers of schedulers"),
-        value=1.0,
-        rule="within",
         baseline="one-scheduler",
-        tolerance=ALIKE,
     ),
     *(
-        _measured(
+        _below(
             f"{name}-5ms",
             "12",
             f"A {name} of the redirect table takes less than 5 ms, nearly always (99th percentile "
-            "of the client's wait, which includes the write to the home's disk)",
+            f"of the client's wait{disk})",
             _number("table", f"{name}_p99_s", 1e3),
-            value=TABLE_MS,
+            TABLE_MS,
             family="twochoice-table",
-            unit="ms",
-            size=False,
-            no_effect=TABLE_MS,
-            larger=False,
         )
-        for name in ("create", "query")
+        for name, disk in (
+            ("create", ", which includes the write to the home's disk"),
+            ("query", ""),
+        )
     ),
-    _measured(
+    _faster(
         "table-short",
         "12",
-        "The redirect table stays small compared with the number of redirected writes",
+        "The redirect table stays small compared with the number of redirected writes (read as: it "
+        "is shorter)",
         mean_of(_table_length, "length", "no table was timed", of=amount),
         baseline="redirected-writes",
-        larger=False,
     ),
     *(
         _measured(
@@ -227,14 +206,13 @@ _MICRO: tuple[Claim, ...] = (
         for pending, value in by_pending.items()
     ),
     *(
-        _measured(
+        _faster(
             f"delay-falls-{size // 1024}mb",
             "table1",
             "The delay is a little less with more writes at once "
             f"({size // 1024} MB, eight over one)",
-            Pair(_delays(8, size), _delays(1, size), "delay", "no block has both"),
+            Pair(_delays(8, size), _delays(1, size), "delay", "no block has both eight and one"),
             baseline="one-write",
-            larger=False,
             family="twochoice-delay-falls",
         )
         for size in TABLE1
@@ -252,13 +230,12 @@ _MICRO: tuple[Claim, ...] = (
 
 _WORKLOADS: tuple[Claim, ...] = (
     *(
-        _measured(
+        _faster(
             f"balance-{name}",
             "13",
             statement,
             _against("balance", BOTH, FIXED, column),
             baseline=FIXED,
-            larger=False,
         )
         for name, column, statement in (
             (
@@ -267,22 +244,17 @@ _WORKLOADS: tuple[Claim, ...] = (
                 "With the dynamic scheduler servers get more even amounts of all jobs than with "
                 "fixed placement (deviation over servers)",
             ),
-            (
-                "fullest",
-                "fullest",
-                "The fullest server gets less than with fixed placement",
-            ),
+            ("fullest", "fullest", "The fullest server gets less than with fixed placement"),
             ("time", "seconds", "All jobs together end earlier than with fixed placement"),
         )
     ),
     *(
-        _measured(
+        _faster(
             name,
             "14",
             f"With stragglers the last process ends earlier than with {text}",
             _against("burst", BOTH, baseline, "seconds", stragglers="table2"),
             baseline=baseline,
-            larger=False,
         )
         for name, baseline, text in (
             ("finish", FIXED, "fixed placement"),
@@ -302,97 +274,78 @@ _WORKLOADS: tuple[Claim, ...] = (
         baseline="even",
         no_effect=1.1,
     ),
-    _measured(
+    _alike(
         "even",
         "13",
         "With the dynamic scheduler the amounts are even (fullest server over the mean; read as "
         f"within {100 * ALIKE:g} %)",
         _number("balance", "fullest", 1.0, scheduler=BOTH),
-        value=1.0,
-        rule="within",
         baseline="even",
-        tolerance=ALIKE,
     ),
-    _measured(
+    _alike(
         "burden-even",
         "13",
         "The burden of redirect records is even over the home servers (bytes by home, fullest over "
         f"the mean; read as within {100 * ALIKE:g} %)",
         _number("balance", "home_fullest", 1.0, scheduler=BOTH),
-        value=1.0,
-        rule="within",
         baseline="even",
-        tolerance=ALIKE,
     ),
     _measured(
         "native-tail",
         "14",
         "With native two-choice some processes hit stragglers and slow the whole: its last process "
         "over its median process is more than with both strategies",
-        Pair(_tails(NATIVE), _tails(BOTH), "tail", "no block has both"),
+        Pair(_tails(NATIVE), _tails(BOTH), "tail", f"no block has {names_of(NATIVE, BOTH)}"),
         baseline=BOTH,
     ),
-    _measured(
+    _below(
         "write-10ms",
         "14",
         "Writes are delayed by less than 10 ms: probing and recording a redirected write, mean",
         mean_of(_write_latency, "added_s", "no burst was run", factor=1e3, of=amount),
-        value=PROBED_MS,
-        unit="ms",
-        size=False,
-        no_effect=PROBED_MS,
-        larger=False,
+        PROBED_MS,
     ),
-    _measured(
+    _faster(
         "remembered-better",
         "cache",
         REMEMBERED,
-        _remembered("seconds"),
-        baseline="both-uncached",
-        larger=False,
+        _against("burst", BOTH, UNCACHED, "seconds", stragglers="table2"),
+        baseline=UNCACHED,
     ),
-    _measured(
+    _alike(
         "payload-small",
         "cache",
         "Passing on loads adds little overhead: probing takes as long without it (read as within "
         f"{100 * ALIKE:g} %)",
-        _remembered("probe_mean_s"),
-        value=1.0,
-        rule="within",
-        baseline="both-uncached",
-        tolerance=ALIKE,
+        _against("burst", BOTH, UNCACHED, "probe_mean_s", stragglers="table2"),
+        baseline=UNCACHED,
     ),
-    _measured(
+    _faster(
         "early",
         "14",
         "In the first seconds fixed placement lets more processes finish (time until a tenth of "
         "them have)",
         _against("burst", FIXED, BOTH, "process_p10_s", stragglers="table2"),
         baseline=BOTH,
-        larger=False,
     ),
-    _measured(
+    _below(
         "read-5ms",
         "14",
         "Reads are delayed by less than 5 ms: asking the home where the bytes are, mean",
         _number("burst", "read_query_mean_s", 1e3, scheduler=BOTH, stragglers="table2"),
-        value=TABLE_MS,
-        unit="ms",
-        size=False,
-        no_effect=TABLE_MS,
-        larger=False,
+        TABLE_MS,
     ),
 )
 
 _HEAD_TO_HEAD: tuple[Claim, ...] = (
-    _beyond(
+    _faster(
         "fio",
         "beyond",
         "With fio on some of the disks (object servers: an eighth, RADOS: a quarter) the last "
         "process ends earlier than with fixed placement",
         _against("burst", BOTH, FIXED, "seconds", stragglers="fio"),
         baseline=FIXED,
-        larger=False,
+        stated=False,
     ),
     *(
         _beyond(
@@ -409,26 +362,24 @@ _HEAD_TO_HEAD: tuple[Claim, ...] = (
             (PREQUAL, "Both strategies end earlier than Prequal's rule", False),
         )
     ),
-    _beyond(
+    _alike(
         "calm",
         "beyond",
         "Without stragglers both strategies take as long as fixed placement (read as within 25 %)",
         _against("burst", BOTH, FIXED, "seconds", stragglers="none"),
-        value=1.0,
-        rule="within",
         baseline=FIXED,
-        tolerance=ALIKE,
+        stated=False,
     ),
 )
 
 _CACHE: tuple[Claim, ...] = tuple(
-    _beyond(
+    _faster(
         f"cache-{name}-{against}",
         "cache",
         f"Without remembered loads, {statement} than with {text}",
-        _uncached(experiment, baseline, column, **setting),
+        _against(experiment, UNCACHED, baseline, column, **setting),
         baseline=baseline,
-        larger=False,
+        stated=False,
     )
     for name, statement, experiment, column, setting in (
         (
@@ -500,37 +451,33 @@ _RADOS: tuple[Claim, ...] = (
         if (name, stragglers) not in _SAME
     ),
     *(
-        _beyond(
+        _alike(
             f"rados-dlr-alone-{stragglers}",
             "rados",
             "DLR, which chooses primaries, does not change when a burst of writes ends: every "
             f"replica is written all the same, with {among} (read as within {100 * ALIKE:g} %)",
             _on_rados(DLR, CRUSH, stragglers),
-            value=1.0,
-            rule="within",
             baseline=CRUSH,
-            tolerance=ALIKE,
+            stated=False,
         )
         for stragglers, among in _AMONG
     ),
-    _beyond(
+    _alike(
         "rados-calm",
         "rados",
         "On RADOS without stragglers both strategies take as long as CRUSH (read as within 25 %)",
         _on_rados(BOTH, CRUSH, "none"),
-        value=1.0,
-        rule="within",
         baseline=CRUSH,
-        tolerance=ALIKE,
+        stated=False,
     ),
-    _beyond(
+    _faster(
         "rados-single",
         "rados",
         "On RADOS with one copy both strategies end earlier than fixed placement, with fio on a "
         "quarter of the disks",
         _on_rados(BOTH, FIXED, "fio", copies=1),
         baseline=FIXED,
-        larger=False,
+        stated=False,
     ),
 )
 
@@ -584,12 +531,8 @@ EXPLAINED = {
         (f"delay-falls-{size // 1024}mb" for size in TABLE1),
         "eight writes ask sixteen servers, one after another by one core (a reading, not varied)",
     ),
-    "balance-spread": _HERD,
-    "balance-fullest": _HERD,
-    "balance-time": _HERD,
-    "even": _HERD,
-    "remembered-better": _HERD,
-    "finish-native": _HERD,
+    **dict.fromkeys(("balance-spread", "balance-fullest", "balance-time"), _HERD),
+    **dict.fromkeys(("even", "remembered-better", "finish-native"), _HERD),
 }
 """Best explanations of results that differ from the paper, shown next to the claims; by claim,
 without the prefix ``twochoice-objects-``."""

@@ -65,6 +65,11 @@ def look(name: str) -> Look:
     return Look(f"{text}{comma}{variant}", colour, marker, line)
 
 
+def names_of(*series: str) -> str:
+    """Return schedulers' names in a sentence."""
+    return " and ".join(look(name).label for name in series)
+
+
 def _standard(cells: Any, *asked: str) -> dict[str, Any]:
     return dict(cells.defaults(*(name for name in cells.fields if name not in asked)))
 
@@ -131,7 +136,9 @@ def object_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
 
 def simulated(rows: pd.DataFrame, series: str, **setting: Any) -> pd.DataFrame:
     """Return the simulated runs of a scheduler with the paper's parameters, except for `setting`;
-    the value ``...`` selects any."""
+    the value ``...`` selects any. `UNCACHED` is a scheduler here, and in `on_servers`."""
+    if series == UNCACHED:
+        series, setting = BOTH, {**setting, "cache_s": 0.0}
     asked = {"learn_rounds": LEARN_ROUNDS, **BURST_STANDARD, "series": series, **setting}
     if series not in LEARNERS:
         del asked["learn_rounds"]
@@ -141,6 +148,8 @@ def simulated(rows: pd.DataFrame, series: str, **setting: Any) -> pd.DataFrame:
 def on_servers(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
     """Return the runs of an experiment on object servers with the paper's parameters, except for
     `setting`; the value ``...`` selects any."""
+    if setting.get("scheduler") == UNCACHED:
+        setting |= {"scheduler": BOTH, "cache_s": 0.0}
     return where(rows, **{"experiment": experiment, **OBJECT_STANDARD, **setting})
 
 
