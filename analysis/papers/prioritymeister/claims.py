@@ -81,6 +81,14 @@ claim = partial(
 """A claim of the paper, or beyond it; see `analysis.core.claims.declared`."""
 within = partial(claim, rule="within")
 """A claim that a number is the paper's."""
+similar = partial(within, value=1.0, unit="ratio", tolerance=0.1)
+"""A claim that a number is as large as that of the baseline."""
+longer = partial(claim, unit="ratio", no_effect=1.0)
+"""A claim that a time is longer than that of the baseline."""
+EVERY: Mapping[str, Any] = {"value": 1.0, "rule": "at_least", "tolerance": 0.0}
+"""Fields of a claim about all blocks."""
+TAIL_S = runs.column("p99.9_s")
+"""The 99.9th percentile."""
 
 
 def _counted(values: Sequence[float]) -> Estimate:
@@ -98,9 +106,9 @@ def mean_over_blocks(figure: str, rows: Rows, value: runs.Value, of: Mean) -> Co
     return mean_of(runs.valued(rows, value), "value", _MISSING[figure], of=of, note=listed)
 
 
-def _in_every_block(figure: str, options: Mapping[str, Rows], value: runs.Value) -> Compute:
+def _in_every_block(why: str, options: Mapping[str, Rows], value: runs.Value) -> Compute:
     """Compute the share of blocks in which a value is 1 in each of several groups of rows, among
-    blocks with all groups; the note counts the blocks of each group."""
+    blocks with all groups; the note counts the blocks of each group. `why`: reason without one."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         parts = [
@@ -111,7 +119,7 @@ def _in_every_block(figure: str, options: Mapping[str, Rows], value: runs.Value)
         found = found.dropna(subset=["value"])
         found = found[found.groupby("seed")["seed"].transform("size") == len(options)]
         if found.empty:
-            return NotRun(_MISSING[figure])
+            return NotRun(why)
         found = found.assign(met=found["value"] >= 1 - 1e-9)
         each = found.groupby("of", sort=False)["met"].agg(["sum", "size"])
         counts = [
@@ -130,14 +138,15 @@ def always(
     statement: str,
     rows: Rows | Mapping[str, Rows],
     value: runs.Value,
+    *,
+    why: str | None = None,
     **stated: Any,
 ) -> Claim:
     """Return a claim that a value of blocks is always 1, in one group of rows or in each of
     several. It is confirmed if it holds in more than half of all blocks: at least six of six."""
     options = rows if isinstance(rows, Mapping) else {"": rows}
-    fixed: dict[str, Any] = {"value": 1.0, "rule": "at_least", "no_effect": 0.5, "tolerance": 0.0}
-    compute = _in_every_block(figure, options, value)
-    return claim(name, figure, statement, compute, **fixed, **stated)
+    compute = _in_every_block(why or _MISSING[figure], options, value)
+    return claim(name, figure, statement, compute, no_effect=0.5, **EVERY, **stated)
 
 
 def more(
@@ -178,8 +187,8 @@ def alone(
 ) -> Claim:
     """Return a claim that PM meets all SLOs and another policy does not, among blocks in which they
     differ."""
-    stated = {"value": 1.0, "rule": "at_least", "tolerance": 0.0, **more_of}
     sides = (rows("pm"), rows(other))
+    stated = {**EVERY, **more_of}
     return more(name, figure, statement, sides, runs.all_met(), over=other, **stated)
 
 
@@ -261,20 +270,12 @@ SENSITIVE = (
         runs.of("disk", "pm", given=True, estimator=...),
         runs.same_order,
     ),
-    within(
+    similar(
         "estimator-latency",
         "10",
         "With the constant estimator latencies are similar (99.9th percentile; within 10 %)",
-        times(
-            "10",
-            lambda table: runs.latency(_constant(table)),
-            lambda table: runs.latency(disk("pm")(table)),
-            runs.column("p99.9_s"),
-        ),
-        value=1.0,
-        unit="ratio",
+        times("10", runs.with_slo(_constant), runs.with_slo(disk("pm")), TAIL_S),
         baseline="profile",
-        tolerance=0.1,
     ),
     always(
         "estimator-slos",
@@ -343,20 +344,23 @@ def burst(workload: str, variant: str, gaps: str = "balanced") -> Rows:
 
 
 def misses(
-    name: str, statement: str, more_side: tuple[str, str], less_side: tuple[str, str], *, over: str
+    name: str,
+    statement: str,
+    more_side: tuple[str, str],
+    less_side: tuple[str, str],
+    *,
+    over: str,
+    figure: str = "7",
+    gaps: str = "balanced",
+    by: By = "sign",
 ) -> Claim:
-    """Return a claim of figure 7 that of two (workload, policy) the first misses more SLOs."""
-    sides = [burst(workload, policy, "balanced") for workload, policy in (more_side, less_side)]
-    return more(name, "7", statement, sides, runs.missed_share, over=over)
+    """Return a claim that of two (workload, policy) the first misses more SLOs."""
+    sides = [burst(workload, policy, gaps) for workload, policy in (more_side, less_side)]
+    return more(name, figure, statement, sides, runs.missed_share, over=over, by=by)
 
 
 def _bursts(gaps: str, words: str) -> Sequence[Claim]:
-    def misses_more(name: str, figure: str, statement: str, *sides: Rows, over: str) -> Claim:
-        text = f"{statement} ({words})"
-        return more(
-            f"{name}-{gaps}", figure, text, sides, runs.missed_share, over=over, by="change"
-        )
-
+    misses_more = partial(misses, gaps=gaps, by="change")
     return (
         claim(
             f"cake-96-{gaps}",
@@ -365,15 +369,14 @@ def _bursts(gaps: str, words: str) -> Sequence[Claim]:
             mean_over_blocks("7", burst("H", "cake", gaps), runs.missed_share, fraction),
             value=1 - CAKE_SHARE,
             rule="at_least",
-            no_effect=ALLOWED,
+            no_effect=1 - CAKE_SHARE,
             tolerance=0.0,
         ),
         misses_more(
-            "cake-grows",
-            "7",
-            "Cake does worse as burstiness grows from C_A^2 = 1 to 40",
-            burst("H", "cake", gaps),
-            burst("F", "cake", gaps),
+            f"cake-grows-{gaps}",
+            f"Cake does worse as burstiness grows from C_A^2 = 1 to 40 ({words})",
+            ("H", "cake"),
+            ("F", "cake"),
             over="ca2-1",
         ),
         always(
@@ -385,12 +388,12 @@ def _bursts(gaps: str, words: str) -> Sequence[Claim]:
         ),
         *(
             misses_more(
-                name,
-                figure,
-                statement,
-                burst(workload, "cake", gaps),
-                burst(workload, "pm", gaps),
+                f"{name}-{gaps}",
+                f"{statement} ({words})",
+                (workload, "cake"),
+                (workload, "pm"),
                 over="pm",
+                figure=figure,
             )
             for name, figure, workload, statement in (
                 ("pm-cake-g", "7", "G", "PM misses fewer SLOs than Cake at C_A^2 = 20"),
@@ -406,7 +409,7 @@ BURSTS = (
         "cake-low",
         "7",
         "Cake meets the 99th percentile for the low burstiness trace (F)",
-        burst("F", "cake", "balanced"),
+        burst("F", "cake"),
         runs.all_met(99.0),
     ),
     *_bursts("balanced", "gaps of balanced means: in a burst up to twice the mean rate"),
@@ -455,18 +458,15 @@ CONTAINED = (
         "8",
         "D has a higher priority than C in PM's plan",
         runs.of("misbehave", "pm", given=True, misbehaves=True),
-        runs.overtaken,
+        runs.c_after("D"),
     ),
-    within(
+    similar(
         "contained-best-effort",
         "8",
         "Serving what is out of profile last contains the misbehaving D as well as holding it back "
         "(not in the paper: its successors do so)",
-        times("8", flooded(runs.BEST_EFFORT), flooded("pm"), runs.column("p99.9_s")),
-        value=1.0,
-        unit="ratio",
+        times("8", flooded(runs.BEST_EFFORT), flooded("pm"), TAIL_S),
         baseline="pm",
-        tolerance=0.1,
         stated=False,
     ),
 )
@@ -485,14 +485,12 @@ BUCKETS = (
         runs.all_met(),
     ),
     *(
-        claim(
+        longer(
             f"buckets-{limiters}",
             figure,
             f"A single bucket that is {words}",
-            times(figure, _limited(limiters, at), _limited("all", at), runs.column("p99.9_s")),
-            unit="ratio",
+            times(figure, _limited(limiters, at), _limited("all", at), TAIL_S),
             baseline="all-buckets",
-            no_effect=1.0,
         )
         for limiters, figure, at, words in (
             ("slow", "4b", "A", "deep and slow makes the tail of the medium priority (A) longer"),
@@ -508,9 +506,7 @@ BUCKETS = (
             runs.all_met(),
             over=f"{limiters}-bucket",
             family="pm-buckets",
-            value=1.0,
-            rule="at_least",
-            tolerance=0.0,
+            **EVERY,
         )
         for limiters, words in (("slow", "deep and slow"), ("fast", "fast and shallow"))
     ),
@@ -586,10 +582,8 @@ BOUNDS: tuple[Claim, ...] = (
         "No latency of any run is above its proven bound (section 4.4, with blocking by "
         "requests and packets in service)",
         _bounds,
-        value=1.0,
-        rule="at_least",
+        **EVERY,
         no_effect=0.5,
-        tolerance=0.0,
         machines=False,
         stated=False,
     ),
@@ -602,17 +596,15 @@ def _levels(count: int) -> Rows:
 
 _LEVELS: tuple[tuple[str, str, runs.Value], ...] = (
     ("measured", "meet their SLOs", runs.workloads_met),
-    ("proven", "are proven to", runs.workloads_proven),
+    ("proven", "are proven to meet their SLOs", runs.workloads_proven),
 )
 BEYOND: tuple[Claim, ...] = (
-    within(
+    similar(
         "table2",
         "table2",
         "The stand-ins have Table 2's loads and C_A^2 (the farthest of all; within 2 %)",
         mean_of(runs.farthest, "ratio", _MISSING["table2"], of=amount),
         stated=False,
-        value=1.0,
-        unit="ratio",
         baseline="table2",
         tolerance=0.02,
         machines=False,
@@ -650,13 +642,11 @@ BEYOND: tuple[Claim, ...] = (
         for name, words, value in _LEVELS
     ),
     *(
-        within(
+        similar(
             f"levels-seven-{name}",
             "levels",
             f"With seven network levels as many of twelve workloads {words} as with one each",
             times("levels", _levels(7), _levels(0), value),
-            value=1.0,
-            unit="ratio",
             baseline="level-each",
             tolerance=0.05,
             stated=False,
@@ -696,7 +686,7 @@ class Question:
 
 
 _OWN: Mapping[str, tuple[str, Mapping[str, Any]]] = {"base": ("by the rule", {})}
-_LONGEST = ("SLOs of the longest", {"slo_percentile": runs.LONGEST})
+_LONGEST = ("SLOs of the longest latency", {"slo_percentile": runs.LONGEST})
 _SHORT_COPY = ("copy of 64 KiB", {"copy_kib": 64})
 WHY_ORDERS = Question(
     "11",
@@ -961,12 +951,8 @@ def _modelled(one: Claim) -> bool:
     return "-sharp" in one.id or "-ingress" in one.id
 
 
-def _local(one: Claim) -> Claim:
-    return replace(one, machines=True)
-
-
 LOCAL_CLAIMS: tuple[Claim, ...] = tuple(
-    _local(one)
+    replace(one, machines=True)
     for one in _DECLARED
     if one.figure.rstrip("abcd") not in _NOT_LOCAL and one not in CAUSES and not _modelled(one)
 )

@@ -310,9 +310,19 @@ def _by_policy(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     return [(label(name), rows[rows["variant"] == name]) for name in runs.variants(rows)]
 
 
-def _percents(rows: pd.DataFrame) -> list[float]:
-    """Return the percentiles that a figure shows, each in a panel."""
-    return [p for p in PERCENTS[1:] if rows[f"p{p:g}_s"].notna().any()]
+def _by_percent(
+    rows: pd.DataFrame, groups: Sequence[tuple[str, pd.DataFrame]], word: str
+) -> list[Panel]:
+    """Return a panel of bars for each percentile that any row has; `word` follows the number."""
+    workloads = shown_workloads(rows)
+    return [
+        (
+            f"{percent:g}{word} ({slos_of(rows)}, {blocks(rows)})",
+            partial(bars, rows=rows, groups=groups, percent=percent, workloads=workloads),
+        )
+        for percent in PERCENTS[1:]
+        if rows[f"p{percent:g}_s"].notna().any()
+    ]
 
 
 # Figures 5, 6, 10 and 11: tails of workloads that share a disk, under every policy.
@@ -323,14 +333,7 @@ def tail_bars(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = runs.latency(runs.cells(evidence.table, "disk", given=True))
     if rows.empty:
         return Missing(_NEEDS_DISK)
-    groups, workloads = _by_policy(rows), shown_workloads(rows)
-    panels: list[Panel] = [
-        (
-            f"{percent:g}th percentile ({slos_of(rows)}, {blocks(rows)})",
-            partial(bars, rows=rows, groups=groups, percent=percent, workloads=workloads),
-        )
-        for percent in _percents(rows)
-    ]
+    panels = _by_percent(rows, _by_policy(rows), "th percentile")
     return draw(folder, name, panels, (11.0, 3.3), columns=2, slo=True)
 
 
@@ -360,14 +363,7 @@ def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         (text, rows[rows["estimator"] == kind])
         for kind, text in (("profile", "device's\nprofile"), ("constant", "constant\nbase time"))
     ]
-    workloads = shown_workloads(rows)
-    panels: list[Panel] = [
-        (
-            f"{percent:g}th ({slos_of(rows)}, {blocks(rows)})",
-            partial(bars, rows=rows, groups=groups, percent=percent, workloads=workloads),
-        )
-        for percent in _percents(rows)
-    ]
+    panels = _by_percent(rows, groups, "th")
     return draw(folder, name, panels, (12.0, 3.5), slo=True, alike=1.0)
 
 

@@ -166,12 +166,7 @@ def _is_standard(parameters: Mapping[str, Any]) -> bool:
 
 
 def cells(
-    rows: pd.DataFrame,
-    scenario: str,
-    variant: str | None = None,
-    *,
-    given: bool = False,
-    **at: Any,
+    rows: pd.DataFrame, scenario: str, variant: str | None = None, *, given: bool = False, **at: Any
 ) -> pd.DataFrame:
     """Return rows of a scenario, of a policy, and with the given parameters. Other parameters have
     their usual value (k, burst and gaps have none), and `...` stands for any value. `given` selects
@@ -225,6 +220,11 @@ def only(rows: Rows, *workloads: str) -> Rows:
 def latency(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of workloads with a latency SLO."""
     return rows[rows["slo_s"].notna()]
+
+
+def with_slo(rows: Rows) -> Rows:
+    """Select the rows of workloads with a latency SLO."""
+    return lambda table: latency(rows(table))
 
 
 def variants(rows: pd.DataFrame) -> list[str]:
@@ -358,20 +358,16 @@ def _order(rows: pd.DataFrame) -> pd.Series:
     return (wide * place).sum(axis=1)
 
 
-def overtaken(rows: pd.DataFrame) -> pd.Series:
-    """Return 1 for blocks where D's requests go before C's at the disk, else 0."""
-    wide = rows.pivot_table(index="seed", columns="workload", values="priority", dropna=False)
-    if not {"C", "D"} <= set(wide.columns):
-        return pd.Series(dtype=float)
-    return (wide["D"] < wide["C"]).astype(float)
+def c_after(*others: str) -> Value:
+    """Compute 1 for a block where C comes after the other workloads at the disk, else 0."""
 
+    def value(rows: pd.DataFrame) -> pd.Series:
+        wide = rows.pivot_table(index="seed", columns="workload", values="priority")
+        if not {"C", *others} <= set(wide.columns):
+            return pd.Series(dtype=float)
+        return (wide["C"] > wide[list(others)].max(axis=1)).astype(float)
 
-def c_last(rows: pd.DataFrame) -> pd.Series:
-    """Return 1 for blocks where C comes after A and B at the disk, else 0."""
-    wide = rows.pivot_table(index="seed", columns="workload", values="priority")
-    if not {"A", "B", "C"} <= set(wide.columns):
-        return pd.Series(dtype=float)
-    return (wide["C"] > wide[["A", "B"]].max(axis=1)).astype(float)
+    return value
 
 
 def corrected(rows: pd.DataFrame) -> pd.Series:
