@@ -31,11 +31,20 @@ from analysis.core.claims import (
     declared,
     unreachable,
 )
-from analysis.core.evidence import Pair, Rows, average, extreme, pairs, result, values_of
+from analysis.core.evidence import Pair, Rows, average, extreme, result, values_of
 from analysis.core.load import SIM
 from analysis.core.pooling import random_effects
 from analysis.core.stats import Estimate, correlation, fraction
-from analysis.papers.dlr.runs import BLOCKS, BOUNDARY, OPS, metric_of, select, sweep
+from analysis.papers.dlr.runs import (
+    BLOCKS,
+    BOUNDARY,
+    OPS,
+    active,
+    block_gains,
+    metric_of,
+    select,
+    sweep,
+)
 from schemas.claim import SHARE
 
 Cells = Mapping[str, object]
@@ -51,7 +60,11 @@ def with_controller(scenario: Cells, controller: str) -> Cells:
 
 
 def _ratio(
-    op: str, what: str, treated: Cells, baseline: Cells, function: Callable[[float], float]
+    op: str,
+    what: str,
+    treated: Cells,
+    baseline: Cells,
+    function: Callable[[float], float] | None = None,
 ) -> Pair:
     """Compare `treated` with `baseline` cells of one operation. Inert runs support nothing: their
     values count as missing, and the note counts them."""
@@ -76,13 +89,7 @@ def _ratio(
         return f"{count} inert cells left out" if count else None
 
     return Pair(
-        rows_of(treated),
-        rows_of(baseline),
-        "value",
-        why,
-        keys=BLOCKS,
-        function=function,
-        note=note,
+        rows_of(treated), rows_of(baseline), "value", why, keys=BLOCKS, function=function, note=note
     )
 
 
@@ -97,7 +104,7 @@ def gain(
 
 def _degradation(scenario: Cells, what: str) -> Compute:
     """Compute the largest loss of throughput, or the largest ratio of latencies."""
-    function = (lambda r: 1 - r) if what == "throughput" else (lambda r: r)
+    function = (lambda r: 1 - r) if what == "throughput" else None
     hot = with_controller(scenario, "default")
     name = scenario["scenario"]
     options = [(f"{op}, {name}", _ratio(op, what, hot, CALM, function)) for op in OPS]
@@ -212,14 +219,19 @@ def block_ratios(table: pd.DataFrame, op: str, what: str, cells: Cells) -> list[
         select(table, op=op, **with_controller({**HETEROGENEITY, **cells}, controller))
         for controller in ("dlr", "default")
     )
-    both = pairs(dlr, default, metric_of(op, what), BLOCKS)
-    return [float(ratio) for ratio in both["treated"] / both["baseline"] if ratio > 0]
+    gains = block_gains(dlr, default, metric_of(op, what))["gain"]
+    return [float(gain) for gain in gains if gain > 0]
 
 
 FAR_LESS = 0.1
 """Largest share of the control interval that is far less than it."""
 
 claim = partial(declared, paper="dlr", unit="relative change", baseline="default", no_effect=0.0)
+ratio_claim = partial(claim, unit="ratio", no_effect=1.0)
+"""A claim about a quotient of two numbers."""
+rank_claim = partial(claim, unit=RANK, baseline=None, larger=False)
+"""A claim that one number falls as another rises."""
+never = partial(unreachable, paper="dlr")
 
 
 def _degradation_claims(
@@ -342,9 +354,7 @@ def _every(
     object sizes."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
-        rows = evidence.table
-        rows = rows[(rows["op"] == op) & (rows["scenario"] == scenario["scenario"])]
-        rows = sweep(rows, column)
+        rows = sweep(evidence.table, column, op, scenario["scenario"])
         values = values_of(rows, column)
         if len(values) < 3:
             return NotRun(f"fewer than three values of {column}")
@@ -362,14 +372,13 @@ def _size_text(size: int) -> str:
     return f"{size // 1024} KiB objects"
 
 
-def _by_size(small: int, large: int, what: str) -> Pair:
-    """Compare default Ceph's sequential reads of `small` and `large` objects under heterogeneity
-    (figure 10)."""
+def _against_4mib(size: int, what: str) -> Pair:
+    """Compare default Ceph's sequential reads of objects of a size with those of 4 MiB under
+    heterogeneity (figure 10)."""
 
     def rows_of(size: int) -> Rows:
         def rows(table: pd.DataFrame) -> pd.DataFrame:
-            hot = (table["op"] == "seq") & (table["scenario"] == "heterogeneity")
-            swept = sweep(table[hot], "object_size")
+            swept = sweep(table, "object_size", "seq", "heterogeneity")
             if swept.empty:
                 return swept
             fixed = {"duration_s": swept["duration_s"].iloc[0], "object_size": size}
@@ -377,13 +386,8 @@ def _by_size(small: int, large: int, what: str) -> Pair:
 
         return rows
 
-    return Pair(
-        rows_of(small),
-        rows_of(large),
-        metric_of("seq", what),
-        f"no block reads objects of {small // 1024} and {large // 1024} KiB",
-        keys=BLOCKS,
-    )
+    why = f"no block reads objects of {size // 1024} and 4096 KiB"
+    return Pair(rows_of(size), rows_of(2**22), metric_of("seq", what), why, keys=BLOCKS)
 
 
 def _gains(scenario: Cells, op: str) -> Rows:
@@ -391,15 +395,19 @@ def _gains(scenario: Cells, op: str) -> Rows:
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
         dlr, default = (
-            select(table, op=op, **with_controller(scenario, controller))
+            active(select(table, op=op, **with_controller(scenario, controller)))
             for controller in ("dlr", "default")
         )
-        both = pairs(dlr, default, metric_of(op, "throughput"), BLOCKS)
-        gain = (both["treated"] / both["baseline"]).rename("gain").reset_index()
-        scale = dlr["time_scale"].iloc[0] if len(dlr) else 1.0
-        return gain.assign(time_scale=scale)
+        return block_gains(dlr, default, metric_of(op, "throughput"))
 
     return rows
+
+
+def _at_every(
+    name: str, statement: str, compute: Compute, *, figure: str = "10", baseline: str = "default"
+) -> Claim:
+    """Return a claim that DLR beats the baseline at every value of a parameter (section V-E)."""
+    return claim(name, figure, statement, compute, baseline=baseline, family="figure-10")
 
 
 _READS = tuple(
@@ -412,7 +420,7 @@ def _over_reads(controller: str) -> Rows:
     of their throughput."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = select(table, controller=controller)
+        found = active(select(table, controller=controller))
         found = found.assign(
             value=found["iops"].where(found["op"] == "rand", found["throughput_mb_s"])
         )
@@ -472,14 +480,8 @@ STATED: tuple[Claim, ...] = (
 
 SHAPES: tuple[Claim, ...] = (
     *(
-        claim(
-            name,
-            figure,
-            f"Throughput falls as the {quantity} rises",
-            load_hurts(scenario, column),
-            unit=RANK,
-            baseline=None,
-            larger=False,
+        rank_claim(
+            name, figure, f"Throughput falls as the {quantity} rises", load_hurts(scenario, column)
         )
         for name, figure, quantity, scenario, column in (
             ("mean-pressure-hurts", "3", "OSD nodes' mean %iowait", "mix", "pressure_mean"),
@@ -495,7 +497,7 @@ SHAPES: tuple[Claim, ...] = (
     claim(
         "threshold-0.2-best",
         "5",
-        "theta_i = 0.2 gives better throughput than other settings",
+        "theta_i = 0.2 gives better throughput than other settings (their mean)",
         best("theta_i"),
         baseline="other-theta",
     ),
@@ -503,8 +505,8 @@ SHAPES: tuple[Claim, ...] = (
         claim(
             f"{name}-best",
             "5",
-            f"{theta} = {value} gives better throughput than other settings (the paper chooses it "
-            "by figure 3, and states no comparison)",
+            f"{theta} = {value} gives better throughput than other settings (their mean; the paper "
+            "chooses it by figure 3, and states no comparison)",
             best(theta),
             baseline="other-theta",
             stated=False,
@@ -527,7 +529,7 @@ SHAPES: tuple[Claim, ...] = (
         "overhead",
         "11",
         "DLR's monitor and controller take far less than the control interval (read as less than "
-        f"{FAR_LESS:.0%} of it)",
+        f"{100 * FAR_LESS:.0f} % of it)",
         _overhead,
         unit=SHARE,
         baseline=None,
@@ -538,7 +540,8 @@ SHAPES: tuple[Claim, ...] = (
 """Statements of the paper without a number."""
 
 MUCH = 0.1
-"""Gain from which an improvement is much (section V-C: reweight does not show much)."""
+"""Gain from which an improvement is much (section V-C: reweight does not show much), and loss from
+which performance is much worse (section V-D)."""
 
 SENTENCES: tuple[Claim, ...] = (
     # Sections III-A and III-B, figure 1: every mode of the benchmark suffers.
@@ -547,13 +550,7 @@ SENTENCES: tuple[Claim, ...] = (
             f"loss-{scenario['scenario']}-{op}",
             panel,
             f"{str(scenario['scenario']).capitalize()} lowers {READING[op]} throughput",
-            _ratio(
-                op,
-                "throughput",
-                with_controller(scenario, "default"),
-                CALM,
-                lambda r: 1 - r,
-            ),
+            _ratio(op, "throughput", with_controller(scenario, "default"), CALM, lambda r: 1 - r),
             unit="relative loss",
             baseline="no-disturbance",
             family=f"{scenario['scenario']}-modes",
@@ -563,14 +560,11 @@ SENTENCES: tuple[Claim, ...] = (
     ),
     # Section IV-B: "similar results for other Rados benchmarks".
     *(
-        claim(
+        rank_claim(
             f"mean-pressure-hurts-{op}",
             f"3-{op}",
             f"{READING[op].capitalize()} throughput falls as the OSD nodes' mean %iowait rises",
             load_hurts("mix", "pressure_mean", op),
-            unit=RANK,
-            baseline=None,
-            larger=False,
             family="mean-pressure-others",
         )
         for op in ("rand", "write")
@@ -597,7 +591,7 @@ SENTENCES: tuple[Claim, ...] = (
             f"reweight-not-much-{op}",
             "6a",
             f"reweight-by-utilization does not improve {READING[op]}s much under heterogeneity "
-            f"(read as less than {MUCH:.0%})",
+            f"(read as less than {100 * MUCH:.0f} %)",
             _gain_on_papers_store(HETEROGENEITY, op, "throughput", "reweight", "default"),
             no_effect=MUCH,
             larger=False,
@@ -605,7 +599,7 @@ SENTENCES: tuple[Claim, ...] = (
         )
         for op in ("seq", "rand")
     ),
-    claim(
+    ratio_claim(
         "write-little-affected",
         "6a",
         "Primary affinity does not have much impact on writes (read as less than 10 %)",
@@ -614,17 +608,14 @@ SENTENCES: tuple[Claim, ...] = (
             "throughput",
             with_controller(HETEROGENEITY, "dlr"),
             with_controller(HETEROGENEITY, "default"),
-            lambda r: r,
         ),
         value=1.0,
-        unit="ratio",
-        no_effect=1.0,
         rule="within",
         tolerance=0.1,
     ),
     # Section V-D.
     *(
-        claim(
+        ratio_claim(
             f"interference-hurts-less-{op}",
             "1c",
             f"Interference degrades {READING[op]}s less than heterogeneity does",
@@ -633,16 +624,14 @@ SENTENCES: tuple[Claim, ...] = (
                 "throughput",
                 with_controller(INTERFERENCE, "default"),
                 with_controller(HETEROGENEITY, "default"),
-                lambda r: r,
             ),
-            unit="ratio",
-            no_effect=1.0,
+            baseline="heterogeneity",
             family="interference-hurts-less",
         )
         for op in ("seq", "rand")
     ),
     *(
-        claim(
+        ratio_claim(
             f"dlr-gains-less-interference-{op}",
             "8a",
             f"DLR's gain over default Ceph in {READING[op]}s is smaller under interference than "
@@ -654,8 +643,7 @@ SENTENCES: tuple[Claim, ...] = (
                 "no block has DLR and default Ceph in both scenarios",
                 keys=BLOCKS,
             ),
-            unit="ratio",
-            no_effect=1.0,
+            baseline="heterogeneity",
             larger=False,
             family="dlr-gains-less-interference",
         )
@@ -665,9 +653,10 @@ SENTENCES: tuple[Claim, ...] = (
         claim(
             f"reweight-worse-{op}-{what}",
             f"8{'b' if what == 'latency' else 'a'}",
-            "reweight-by-utilization is much worse than default Ceph under interference: "
-            f"{READING[op]} {what}",
+            "reweight-by-utilization is much worse than default Ceph under interference (read as "
+            f"by more than {100 * MUCH:.0f} %): {READING[op]} {what}",
             _gain_on_papers_store(INTERFERENCE, op, what, "reweight", "default"),
+            no_effect=-MUCH,
             larger=False,
             family="reweight-worse",
         )
@@ -675,101 +664,73 @@ SENTENCES: tuple[Claim, ...] = (
         for what in ("throughput", "latency")
     ),
     # Section V-E, figure 10.
-    *(
-        claim(
-            name,
-            figure,
-            statement,
-            compute,
-            baseline=baseline,
-            family="figure-10",
-        )
-        for name, figure, statement, compute, baseline in (
-            (
-                "every-object-size-interference",
-                "10",
-                "DLR beats default Ceph in sequential reads at every object size, interference",
-                _every("object_size", _size_text, scenario=INTERFERENCE),
-                "default",
-            ),
-            *(
-                (
-                    f"every-object-size-reweight-{scenario['scenario']}",
-                    "10",
-                    "DLR beats reweight-by-utilization in sequential reads at every object size "
-                    f"under {scenario['scenario']}",
-                    _every("object_size", _size_text, scenario=scenario, against="reweight"),
-                    "reweight",
-                )
-                for scenario in (HETEROGENEITY, INTERFERENCE)
-            ),
-            *(
-                (
-                    f"every-object-size-{op}",
-                    f"10-{op}",
-                    f"DLR beats default Ceph in {READING[op]}s at every object size",
-                    _every("object_size", _size_text, op),
-                    "default",
-                )
-                for op in ("rand", "write")
-            ),
-            (
-                "every-thread-count",
-                "10-threads",
-                "DLR beats default Ceph in sequential reads with every number of operations in "
-                "flight",
-                _every("concurrency", lambda depth: f"{depth} in flight"),
-                "default",
-            ),
-        )
+    _at_every(
+        "every-object-size-interference",
+        "DLR beats default Ceph in sequential reads at every object size under interference",
+        _every("object_size", _size_text, scenario=INTERFERENCE),
     ),
-    claim(
+    *(
+        _at_every(
+            f"every-object-size-reweight-{scenario['scenario']}",
+            "DLR beats reweight-by-utilization in sequential reads at every object size under "
+            f"{scenario['scenario']}",
+            _every("object_size", _size_text, scenario=scenario, against="reweight"),
+            baseline="reweight",
+        )
+        for scenario in (HETEROGENEITY, INTERFERENCE)
+    ),
+    *(
+        _at_every(
+            f"every-object-size-{op}",
+            f"DLR beats default Ceph in {READING[op]}s at every object size",
+            _every("object_size", _size_text, op),
+            figure=f"10-{op}",
+        )
+        for op in ("rand", "write")
+    ),
+    _at_every(
+        "every-thread-count",
+        "DLR beats default Ceph in sequential reads with every number of operations in flight",
+        _every("concurrency", lambda depth: f"{depth} in flight"),
+        figure="10-threads",
+    ),
+    ratio_claim(
         "small-objects-slow",
         "10",
         "Throughput is low for small objects (256 KiB against 4 MiB)",
-        _by_size(2**18, 2**22, "throughput"),
-        unit="ratio",
+        _against_4mib(2**18, "throughput"),
         baseline="4MiB",
-        no_effect=1.0,
         larger=False,
     ),
-    claim(
+    ratio_claim(
         "large-objects-drop",
         "10",
         "Throughput drops for large objects (16 MiB against 4 MiB)",
-        _by_size(2**24, 2**22, "throughput"),
-        unit="ratio",
+        _against_4mib(2**24, "throughput"),
         baseline="4MiB",
-        no_effect=1.0,
         larger=False,
     ),
-    claim(
+    ratio_claim(
         "large-objects-latency",
         "10",
         "Latency increases drastically for large objects (16 MiB against 4 MiB; more than in "
         "proportion to their size)",
-        _by_size(2**24, 2**22, "latency"),
-        unit="ratio",
+        _against_4mib(2**24, "latency"),
         baseline="4MiB",
         no_effect=4.0,
     ),
-    *(
-        unreachable(name, figure, statement, why, paper="dlr")
-        for name, figure, statement, why in (
-            (
-                "medium-objects-network-limit",
-                "10",
-                "Bandwidth reaches the network limit for medium-sized objects",
-                "disks bound reads on the local site; it takes the paper's virtual machines, whose "
-                "host serves their disks from memory",
-            ),
-            (
-                "overhead-large-clusters",
-                "11",
-                "The overhead of performance monitoring is negligible even for large clusters",
-                "sensing takes time on real nodes alone, and there are eight of them",
-            ),
-        )
+    never(
+        "medium-objects-network-limit",
+        "10",
+        "Bandwidth reaches the network limit for medium-sized objects",
+        "disks bound reads on the local site; it takes the paper's virtual machines, whose host "
+        "serves their disks from memory",
+    ),
+    never(
+        "overhead-large-clusters",
+        "11",
+        "The overhead of performance monitoring is negligible even for large clusters",
+        "sensing takes time on real nodes alone, and there are eight of them",
     ),
 )
 """The paper's other statements, sentence by sentence."""
@@ -798,7 +759,7 @@ BEYOND: tuple[Claim, ...] = (
         claim(
             f"{controller}-beats-dlr-{scenario['scenario']}-{op}",
             figure,
-            f"{controller} raises {op} throughput over DLR under {scenario['scenario']}",
+            f"{controller} raises {READING[op]} throughput over DLR under {scenario['scenario']}",
             gain(scenario, op, "throughput", controller, "dlr"),
             baseline="dlr",
             stated=False,

@@ -4,7 +4,7 @@ time. Means of runs, or ratios to default Ceph paired by block, with 95 % interv
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,13 +144,30 @@ def normalized(
         (style.label("dlr"), OP_NAMES[op]): _STATED_NORMALIZED[scenario, what, op]
         for op in ("seq", "rand")
     }
+    better = "higher" if what == "throughput" else "lower"
+    title = f"{scenario.capitalize()}: {what} by controller ({better} is better, {{}})"
+    axis = what.capitalize()
+    return _over_default(
+        folder, name, groups, series, title=title, what=axis, stated=stated, hatched=inert
+    )
+
+
+def _over_default(
+    folder: Path,
+    name: str,
+    groups: Sequence[str],
+    series: Series,
+    *,
+    title: str,
+    what: str = "Throughput",
+    **more: Any,
+) -> Path:
+    """Draw bars of ratios to default Ceph; ``{}`` in the title is the number of blocks."""
     with style.figure(width=7.2) as (drawn, (axes,)):
-        bars(axes, groups, series, stated=stated, hatched=inert)
+        bars(axes, groups, series, **more)
         axes.axhline(1, color="black", linewidth=0.8)
-        axes.set_ylabel(f"{'Throughput' if what == 'throughput' else 'Latency'} / default Ceph")
-        better = "higher" if what == "throughput" else "lower"
-        title = f"{scenario.capitalize()}: {what} by controller"
-        axes.set_title(f"{title} ({better} is better, {counts(series, '')})")
+        axes.set_ylabel(f"{what} / default Ceph")
+        axes.set_title(title.format(counts(series, "")))
         style.legend(drawn, [axes])
         return style.save(drawn, folder, name)
 
@@ -183,13 +200,7 @@ def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         return Missing("DLR runs steered by the OSD's own pressure and by op_r_latency")
     names = OP_NAMES.values()
     groups = [op for op in names if sum(op in found for _, found in series) > 1]
-    with style.figure(width=7.2) as (drawn, (axes,)):
-        bars(axes, groups, series)
-        axes.axhline(1, color="black", linewidth=0.8)
-        axes.set_ylabel("Throughput / default Ceph")
-        axes.set_title(f"DLR by signal, heterogeneity ({counts(series, '')})")
-        style.legend(drawn, [axes])
-        return style.save(drawn, folder, name)
+    return _over_default(folder, name, groups, series, title="DLR by signal, heterogeneity ({})")
 
 
 def reweight_limits(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
@@ -214,13 +225,8 @@ def reweight_limits(evidence: Evidence, folder: Path, name: str) -> Path | Missi
     series: Series = [(look, by_controller[name]) for name, look in looks.items()]
     if not all(found for _, found in series):
         return Missing("blocks with default, reweight and reweight-capped under heterogeneity")
-    with style.figure(width=7.2) as (drawn, (axes,)):
-        bars(axes, list(series[0][1]), series)
-        axes.axhline(1, color="black", linewidth=0.8)
-        axes.set_ylabel("Throughput / default Ceph")
-        axes.set_title(f"reweight-by-utilization and its limits ({counts(series, '')})")
-        style.legend(drawn, [axes])
-        return style.save(drawn, folder, name)
+    title = "reweight-by-utilization and its limits ({})"
+    return _over_default(folder, name, list(series[0][1]), series, title=title)
 
 
 def shapes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
@@ -402,8 +408,7 @@ def object_sizes(evidence: Evidence, folder: Path, name: str, op: str = "seq") -
     """Draw figure 10: throughput and latency over object sizes, both scenarios. The paper shows
     sequential reads and reports similar improvements for the others."""
     scenarios = ("heterogeneity", "interference")
-    table = evidence.table
-    rows = sweep(table[(table["op"] == op) & table["scenario"].isin(scenarios)], "object_size")
+    rows = sweep(evidence.table, "object_size", op, *scenarios)
     shown = [s for s in scenarios if rows[rows["scenario"] == s]["object_size"].nunique() > 1]
     if not shown:
         return Missing(f"{_NOUNS[op]} with several object sizes")
@@ -415,19 +420,23 @@ def object_sizes(evidence: Evidence, folder: Path, name: str, op: str = "seq") -
         return style.save(drawn, folder, name)
 
 
+def _swept(rows: pd.DataFrame, column: str, metric: str) -> Series:
+    """Return the mean over runs of each controller, by the values of a column."""
+    series: Series = []
+    for controller, look in _looks(_controllers(rows)).items():
+        mine = partial(select, rows, controller=controller, duration_s=rows["duration_s"].iloc[0])
+        found = {at: average(mine(**{column: at}), metric) for at in values_of(rows, column)}
+        series.append((look, {at: one for at, one in found.items() if one is not None}))
+    return series
+
+
 def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None:
     here = rows[rows["scenario"] == scenario]
-    op = here["op"].iloc[0]
-    sizes, duration = values_of(here, "object_size"), here["duration_s"].iloc[0]
-    series: Series = []
-    for controller, look in _looks(_controllers(here)).items():
-        found = {
-            size / 2**20: average(
-                select(here, controller=controller, object_size=size, duration_s=duration), metric
-            )
-            for size in sizes
-        }
-        series.append((look, {at: one for at, one in found.items() if one is not None}))
+    op, sizes = here["op"].iloc[0], values_of(here, "object_size")
+    series: Series = [
+        (look, {size / 2**20: one for size, one in found.items()})
+        for look, found in _swept(here, "object_size", metric)
+    ]
     axes.set_xscale("log", base=2)
     ticks = [bytes_text(int(size)) for size in sizes]
     lines(axes, series, [size / 2**20 for size in sizes], ticks, to_scale=True)
@@ -447,23 +456,11 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
 def threads(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Draw sequential read throughput over the number of operations in flight (section V-E: "with
     various thread counts"), by controller under heterogeneity."""
-    table = evidence.table
-    hot = (table["op"] == "seq") & (table["scenario"] == "heterogeneity")
-    rows = sweep(table[hot], "concurrency")
+    rows = sweep(evidence.table, "concurrency", "seq", "heterogeneity")
     depths = values_of(rows, "concurrency")
     if len(depths) < 2:
         return Missing("sequential reads with several numbers of operations in flight")
-    duration = rows["duration_s"].iloc[0]
-    series: Series = []
-    for controller, look in _looks(_controllers(rows)).items():
-        found = {
-            depth: average(
-                select(rows, controller=controller, concurrency=depth, duration_s=duration),
-                "throughput_mb_s",
-            )
-            for depth in depths
-        }
-        series.append((look, {at: one for at, one in found.items() if one is not None}))
+    series = _swept(rows, "concurrency", "throughput_mb_s")
     with style.figure() as (drawn, (axes,)):
         lines(axes, series, depths, [f"{depth:g}" for depth in depths])
         shown = [(at, one) for _, found in series for at, one in found.items()]
@@ -664,6 +661,15 @@ def _by_controller(scenario: str, figure: int) -> Iterator[FigureEntry]:
     )
 
 
+def _other_modes(
+    figure: str, title: str, caption: str, draw: Callable[..., Path | Missing]
+) -> Iterator[FigureEntry]:
+    """Yield a figure for the modes that the paper does not draw."""
+    for op in ("rand", "write"):
+        text = f"{title}, {_NOUNS[op]}"
+        yield FigureEntry(f"{figure}-{op}", text, caption, partial(draw, op=op))
+
+
 FIGURES: tuple[FigureEntry, ...] = (
     *(
         FigureEntry(
@@ -685,14 +691,11 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Five load mixes on every OSD node; on modelled disks these are offered loads.",
         load_mix,
     ),
-    *(
-        FigureEntry(
-            f"3-{op}",
-            f"Mean pressure and throughput, {_NOUNS[op]}",
-            "Section IV-B: similar results for the other benchmarks.",
-            partial(load_mix, op=op),
-        )
-        for op in ("rand", "write")
+    *_other_modes(
+        "3",
+        "Mean pressure and throughput",
+        "Section IV-B: similar results for the other benchmarks.",
+        load_mix,
     ),
     FigureEntry(
         "4",
@@ -715,14 +718,11 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Sequential reads, mean of runs with 95 % confidence intervals.",
         object_sizes,
     ),
-    *(
-        FigureEntry(
-            f"10-{op}",
-            f"Object sizes, {_NOUNS[op]}",
-            "Section V-E: similar improvements with the other benchmarks.",
-            partial(object_sizes, op=op),
-        )
-        for op in ("rand", "write")
+    *_other_modes(
+        "10",
+        "Object sizes",
+        "Section V-E: similar improvements with the other benchmarks.",
+        object_sizes,
     ),
     FigureEntry(
         "10-threads",
@@ -752,13 +752,7 @@ FIGURES: tuple[FigureEntry, ...] = (
         shapes,
         command="hotbed run dlr-shapes --spec testbed/specs/dlr-hdd7200-8.yaml",
     ),
-    FigureEntry(
-        "S1",
-        "DLR by signal (not in the paper)",
-        _PAIRED,
-        by_signal,
-        "signals",
-    ),
+    FigureEntry("S1", "DLR by signal (not in the paper)", _PAIRED, by_signal, "signals"),
 )
 
 PARTS = (Part((*CLAIMS, *STATEMENTS), FIGURES, models=(Bench,), sized=False, tabulate=tabulate),)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.core.evidence import pairs
 from analysis.core.load import LoadedRun, table
 from schemas.run import Run
 
@@ -77,12 +78,20 @@ def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
     return table[chosen]  # once: every text column is copied
 
 
-def sweep(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return the rows of the duration with the most values of `column`: one figure's cells."""
-    if table.empty:
-        return table
-    values = table.groupby("duration_s")[column].nunique()
-    return table[table["duration_s"] == values.idxmax()] if len(values) else table
+def sweep(table: pd.DataFrame, column: str, op: str, *scenarios: object) -> pd.DataFrame:
+    """Return the runs of an operation in these scenarios that have the duration with the most
+    values of `column`: one figure's cells."""
+    rows = table[(table["op"] == op) & table["scenario"].isin(scenarios)]
+    values = rows.groupby("duration_s")[column].nunique()
+    return rows[rows["duration_s"] == values.idxmax()] if len(values) else rows
+
+
+def block_gains(dlr: pd.DataFrame, default: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the blocks that both have, with DLR's number over default Ceph's as ``gain``."""
+    both = pairs(dlr, default, metric, BLOCKS)
+    scale = dlr["time_scale"].iloc[0] if len(dlr) else 1.0
+    gain = both["treated"] / both["baseline"]
+    return gain.rename("gain").reset_index().assign(time_scale=scale)
 
 
 def metric_of(op: str, what: str) -> str:

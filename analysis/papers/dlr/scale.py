@@ -25,11 +25,11 @@ import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
-from analysis.core.evidence import Pair, Rows, pairs, quotient, result
+from analysis.core.evidence import Pair, Rows, quotient, result
 from analysis.core.figures import FigureEntry, Missing, Table
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
-from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, STANDARD, active, metric_of
+from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, STANDARD, active, block_gains, metric_of
 from schemas.cells.dlr import Bench
 
 if TYPE_CHECKING:
@@ -389,11 +389,7 @@ def _holds(small: int, large: int) -> Compute:
 
     def gains(osds: int) -> Rows:
         def rows(table: pd.DataFrame) -> pd.DataFrame:
-            mine = _on("dlr", osds)(table)
-            both = pairs(mine, _on(BASELINE, osds)(table), METRIC, BLOCKS)
-            scale = mine["time_scale"].iloc[0] if len(mine) else 1.0
-            both = both.assign(gain=both["treated"] / both["baseline"], time_scale=scale)
-            return both.reset_index()
+            return block_gains(_on("dlr", osds)(table), _on(BASELINE, osds)(table), METRIC)
 
         return rows
 
@@ -455,7 +451,7 @@ SCALE_CLAIMS: tuple[Claim, ...] = (
         _claim(
             f"dlr-hot-{round(100 * share)}-of-{osds}",
             "hot",
-            f"DLR raises random read IOPS with {share:.0%} of {osds:,} OSD nodes hot",
+            f"DLR raises random read IOPS with {100 * share:.0f} % of {osds:,} OSD nodes hot",
             _gain_at(HOT, share, "dlr", osds=osds),
         )
         for osds in (100, 1000)
