@@ -80,7 +80,7 @@ def extra_of(cell: PmCell, block: int, within: Within) -> dict[str, float]:
         found |= {f"{name}_{p}_s": times * slo * (1 + 0.1 * i) for i, p in enumerate(PERCENTS)}
         if cell.policy == "pm":
             found[f"{name}_priority"] = float(2 - index if cell.scenario == "misbehave" else index)
-            found[f"{name}_level_network-out"] = float(2 if name == "K" else 1)
+            found[f"{name}_level_network-out"] = float(index + 1)
             found[f"{name}_planned"] = float(within(cell, name) >= 0.999)
             if cell.mode == "hold" and cell.as_planned:
                 found[f"{name}_bound_ratio"] = 0.92 + 0.01 * block

@@ -530,6 +530,14 @@ def proven(table: pd.DataFrame) -> pd.DataFrame:
     return found.assign(held=(found["bound_ratio"].astype(float) <= BROKEN).astype(float))
 
 
+def waiting(table: pd.DataFrame) -> pd.DataFrame:
+    """Return rows with a proven bound of workloads that others precede both at the disk and on the
+    way out."""
+    found = proven(table)
+    places = found[["priority", "level_network-out"]].astype(float)
+    return found[(places > places.groupby(found["run_id"]).transform("min")).all(axis=1)]
+
+
 def unproven(table: pd.DataFrame) -> pd.DataFrame:
     """Return rows of PM (hold) on real machines without a proven bound; ``why``: reason. A
     simulation meets all assumptions of a bound. Real machines may not: see
