@@ -29,6 +29,17 @@ _EMPTY = (
     'for name in $(grep "^$2-[0-9]*$" objects); do rados -p "$1" rm "$name" || exit 1; done; '
     "rm -f objects"
 )
+# Prints the metadata of a run in hexadecimal, and the number of the run's objects; nothing without
+# metadata. The process id in it is part of the objects' names, as is the host name,
+# which the tool cuts at 29 characters.
+_FIND = (
+    'rados -p "$1" get "$2" metadata > /dev/null 2>&1 || exit 0; '
+    "od -An -v -tx1 metadata; echo objects; "
+    'rados -p "$1" ls > objects || exit 1; '
+    "pid=$(od -An -td4 -j12 -N4 metadata | tr -d ' '); "
+    'grep -c "^benchmark_data_$(uname -n | cut -c1-29)_${pid}_object" objects; '
+    "rm -f objects metadata"
+)
 _WRITERS = 32
 
 
@@ -174,26 +185,12 @@ def fill_argv(pool: str, plan: PrefillPlan, max_s: float, concurrency: int) -> l
 
 def _count(agent: Agent, node: str, pool: str, plan: PrefillPlan) -> int | None:
     # Objects that are both in the metadata and listed; None without usable metadata.
-    metadata = _metadata(agent, node, pool, plan.run_name)
+    unit = _ask(agent, node, ["sh", "-c", _FIND, "find", pool, plan.run_name], _ASK_S)
+    raw, _, count = unit.stdout.partition("objects")
+    metadata = decode_metadata(bytes.fromhex("".join(raw.split())))
     if metadata is None or metadata.object_size != plan.object_size:
         return None
-    # The tool cuts the host name at 29 characters.
-    script = (
-        'rados -p "$1" ls > objects && '
-        'grep -c "^benchmark_data_$(uname -n | cut -c1-29)_$2_object" objects; rm -f objects'
-    )
-    argv = ["sh", "-c", script, "count", pool, str(metadata.pid)]
-    unit = _ask(agent, node, argv, _ASK_S)
-    return min(metadata.operations, int(unit.stdout.strip() or 0))
-
-
-def _metadata(agent: Agent, node: str, pool: str, run_name: str) -> Metadata | None:
-    script = (
-        'rados -p "$1" stat "$2" > /dev/null 2>&1 || exit 0; '
-        'rados -p "$1" get "$2" - | od -An -v -tx1'
-    )
-    unit = _ask(agent, node, ["sh", "-c", script, "metadata", pool, run_name], _ASK_S)
-    return decode_metadata(bytes.fromhex("".join(unit.stdout.split())))
+    return min(metadata.operations, int(count))
 
 
 def _ask(agent: Agent, node: str, argv: list[str], max_s: float) -> UnitResult:

@@ -24,7 +24,7 @@ from campaigns.engine.estimate import timeout_s
 from campaigns.engine.job import (
     CHANGED,
     ERROR_FILE,
-    MEASURED_FILE,
+    NEXT_FILE,
     Job,
     Make,
     Outcome,
@@ -302,7 +302,7 @@ class CellProcess:
     """A `Runner` with one process per cell, by default papermill with the campaign's notebook.
 
     Kernel and libraries take seconds to start, so papermill's process of the next cell starts as
-    soon as a cell has measured. It waits for its folder.
+    soon as a cell allows it (`NEXT_FILE`). It waits for its folder.
 
     Args:
         command: the process; its last argument is the attempt's folder.
@@ -370,7 +370,7 @@ class CellProcess:
             if time.monotonic() >= deadline:
                 return False
             ready = self._next is None and not self._interrupted
-            if ready and (folder / MEASURED_FILE).exists():
+            if ready and (folder / NEXT_FILE).exists():
                 self._next_log = folder.parents[1] / ".next-cell.log"
                 self._next = self._start([], self._next_log)
         return True

@@ -27,8 +27,8 @@ JOB_FILE = "job.json"
 ERROR_FILE = "error.json"
 RUN_FILE = "run.json"
 JOURNAL_FILE = "journal.jsonl"
-MEASURED_FILE = "logs/measured"
-"""Empty file of a cell on a store that has ended all load: the next cell's kernel may start."""
+NEXT_FILE = "logs/next-may-start"
+"""Empty file of a cell on a store whose benchmark is not near: the next cell's kernel may start."""
 REPLAY_S, REPLAY_SHARE = 1.0, 0.05
 """Limits of a cell's replay, in seconds and as a share of the cell's time; the longer one applies.
 Only policies that decide for many seconds (MOS++, dlr-pg on 1,000 OSDs) need more."""

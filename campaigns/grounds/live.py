@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -54,9 +55,14 @@ AdminService = Literal["controller", "disturbance", "recorder"]
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:
     """Make independent calls in parallel, because each needs an ssh session and an interpreter;
-    return their results. HotbedError: the first failed call, raised after all have ended."""
-    with ThreadPoolExecutor(len(calls)) as pool:
+    return their results. HotbedError: the first failed call. All calls have ended at the return,
+    also after an error or Ctrl-C, so that the caller knows what they have started."""
+    pool = ThreadPoolExecutor(len(calls) or 1)
+    try:
         futures = [pool.submit(call) for call in calls]
+        wait(futures)
+    finally:
+        pool.shutdown()
     return [future.result() for future in futures]
 
 
@@ -84,8 +90,7 @@ class LiveTestbed:
     def quiet(self, *services: AdminService) -> None:
         """Stop everything that an earlier cell left running, with these services of the admin node,
         and refuse other load. HotbedError: other load runs, which would affect the measurements."""
-        self.stop_all(*services)
-        self.refuse_strays()
+        at_once(partial(self.stop_all, *services), self.refuse_strays)
 
     def stop_all(self, *services: AdminService) -> None:
         """Stop `services` on the admin node, then every unit of load on any node."""

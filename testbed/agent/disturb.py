@@ -6,8 +6,8 @@ on `node`, or stopped if argv is null. Steps at or before 0 are done at once. La
 the start. In a plan that waits, they count from the time that `disturb-go` gives (the benchmark's
 first second), so that every controller meets the same moves.
 
-However the unit ends (`disturb-stop`, its time, a signal, kill -9), systemd's ExecStopPost stops
-every planned load. `disturb-stop` and the next `disturb-start` stop them once more.
+However the unit ends (its time, a signal, kill -9), systemd's ExecStopPost stops every planned load
+unless the unit has done so itself. `disturb-stop` and the next `disturb-start` stop them once more.
 """
 
 from __future__ import annotations
@@ -257,13 +257,15 @@ def start_unit(config: AgentConfig, plan: Mapping[str, Any], max_s: float) -> No
     FOLDER.mkdir(parents=True, exist_ok=True)
     write_file(FOLDER / "plan.json", json.dumps(plan), sync=False)
     python = f"/usr/bin/env PYTHONPATH={AGENT_ROOT} python3 -m testbed.agent.disturb"
+    # A unit that ended as it should has stopped its loads. (systemd sets this from version 232 on.)
+    clean = f"""/bin/sh -c '[ "$SERVICE_RESULT" = success ] || exec {python} clean'"""
     admin = next(node.name for node in config.nodes if "admin" in node.roles)
     LocalShell(admin).run(
         [
             *("systemd-run", "--quiet", "--collect", f"--unit={UNIT}"),
             "--description=Hotbed: disturbance plan",
             f"--property=WorkingDirectory={AGENT_ROOT}",
-            f"--property=ExecStopPost={python} clean",
+            f"--property=ExecStopPost={clean}",
             f"--property=RuntimeMaxSec={max_s:.3f}",
             f"--property=TimeoutStopSec={2 * STOP_S + 30}",
             # systemd must signal only the main process, which stops its loads in order.

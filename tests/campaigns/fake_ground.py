@@ -18,14 +18,14 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from campaigns.engine.judge import MachineLoad
 from campaigns.engine.provenance import Facts
-from campaigns.papers.dlr.cell import CellSetting
+from campaigns.papers.dlr.cell import CellSetting, in_order
 from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
 from testbed.sites.contract import State, Status
@@ -87,6 +87,9 @@ class FakeServices:
         effects = json.loads(os.environ.get("HOTBED_FAKE_CONTROLLERS", "{}"))
         self._varied = bool(effects)
         self._effect: dict[str, Any] = effects.get(setting.parameters.controller, {})
+
+    def at_once(self, *calls: Callable[[], Any]) -> list[Any]:
+        return in_order(*calls)
 
     def signal(self) -> str | None:
         return "io_pressure"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,12 +113,10 @@ class ScriptedAgent(RecordingAgent):
         return UnitResult(node, name, self.bench_code, WALL, WALL + 24, text, "it broke", 1.0)
 
     def _prefilled(self) -> str:
-        """Return the `od` output of the metadata and the `grep -c` count if all objects exist."""
-        if "metadata" in self._argv:
-            raw = (65536).to_bytes(8, "little") + (10**6).to_bytes(4, "little")
-            raw += (7).to_bytes(4, "little") + (65536).to_bytes(8, "little")
-            return raw.hex(" ")
-        return "1000000"
+        """Return the answer if all objects exist."""
+        raw = (65536).to_bytes(8, "little") + (10**6).to_bytes(4, "little")
+        raw += (7).to_bytes(4, "little") + (65536).to_bytes(8, "little")
+        return f"{raw.hex(' ')} objects 1000000"
 
     def unit_stop(self, node: str, name: str) -> UnitResult | None:
         self.asked.append((f"stop {name}", {}))
@@ -224,17 +226,17 @@ def test_a_cell_from_clean_to_summary(tmp_path, site, testbed, store):
     run = run_cell(None, made)
     assert run.status == "done"
     assert (run.osd_count, run.provenance.signal) == (8, "iowait")
-    order = [
-        *("control-stop", "disturb-stop", "recorder-stop", "clean", "caches"),
-        *("disturb-start", "disturb-status", "recorder-start", "control-start"),
-        *("unit load-bench-rand", "disturb-go", "control-stop", "recorder-stop", "disturb-stop"),
-        *("clean", "disturb-log", "recorder-fetch", "control-log"),
-    ]
-    # The first three and the last three verbs are asked in parallel.
-    asked = [verb for verb in agent.verbs if "prefill" not in verb]
-    assert asked[3:-3] == order[3:-3]
-    assert sorted(asked[:3]) == sorted(order[:3])
-    assert sorted(asked[-3:]) == sorted(order[-3:])
+    stops = {"control-stop", "disturb-stop", "recorder-stop"}
+    asked = iter(agent.verbs)
+    # The verbs of a set are asked in parallel.
+    for together in (
+        *(stops, {"clean"}, {"unit load-bench-prefill"}, {"caches"}),
+        *({"disturb-start", "disturb-status", "recorder-start"}, {"control-start"}),
+        *({"unit load-bench-rand"}, {"disturb-go"}, stops),
+        {"clean", "disturb-log", "recorder-fetch", "control-log"},
+    ):
+        assert {next(asked) for _ in together} == together
+    assert not list(asked)
     started = dict(agent.asked)["control-start"]
     assert (started["interval_s"], started["seed"], started["signal"]) == (2.0, 7, "node")
     summary = summary_of(made.folder)
@@ -244,7 +246,7 @@ def test_a_cell_from_clean_to_summary(tmp_path, site, testbed, store):
     names = {path.name for path in made.folder.iterdir()}
     assert names >= {"run.json", "summary.json", "samples.parquet", "journal.jsonl", "logs"}
     logs = {path.name for path in (made.folder / "logs").iterdir()}
-    assert logs == {"rados-bench-1.txt", "disturbance.json", "recording.jsonl", "measured"}
+    assert logs == {"rados-bench-1.txt", "disturbance.json", "recording.jsonl", "next-may-start"}
     assert store == []
     import pandas as pd
 
@@ -296,6 +298,42 @@ def test_what_is_wrong_fails_the_cell_and_everything_is_stopped(
             assert agent.verbs[agent.verbs.index(start) :].count(stop) == 1
     if "control-start" in agent.verbs:
         assert agent.verbs[agent.verbs.index("control-start") :].count("control-stop") == 1
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("failing", ["recorder-start", "disturb-start"])
+def test_a_step_whose_neighbour_fails_is_stopped_even_if_it_starts_later(
+    tmp_path, site, testbed, failing, interrupted
+):
+    agent = ScriptedAgent()
+    begun, failed = threading.Event(), threading.Event()
+
+    def fail(given: Mapping[str, Any]) -> Any:
+        assert begun.wait(10)
+        failed.set()
+        if interrupted:
+            os.kill(os.getpid(), signal.SIGINT)
+        raise HotbedError("as asked")
+
+    def start_late(given: Mapping[str, Any]) -> Any:
+        begun.set()
+        assert failed.wait(10)
+        time.sleep(0.1)
+        agent.asked.append(("late start", {}))
+        return {}
+
+    (late,) = {"recorder-start", "disturb-start"} - {failing}
+    setattr(agent, f"on_{failing.replace('-', '_')}", fail)
+    setattr(agent, f"on_{late.replace('-', '_')}", start_late)
+    made = context(tmp_path, site, testbed, agent)
+    with pytest.raises(KeyboardInterrupt if interrupted else HotbedError):
+        run_cell(None, made)
+    record = read_run(made.folder)
+    assert record is not None
+    assert record.status == ("interrupted" if interrupted else "failed")
+    started = agent.verbs.index("late start")
+    assert late.replace("start", "stop") in agent.verbs[started:]
+    assert "control-start" not in agent.verbs
 
 
 @SET_BY_HAND

@@ -158,7 +158,7 @@ def test_a_campaign_runs_the_experiment_through_papermill(campaign_file, nbforma
 
 
 @pytest.mark.slow
-def test_the_kernel_of_the_next_cell_starts_while_a_cell_ends(campaign_file, monkeypatch):
+def test_the_kernel_of_the_next_cell_starts_while_a_cell_runs(campaign_file, monkeypatch):
     processes, alone = [], []
     start = CellProcess._start
 

@@ -14,7 +14,7 @@ from campaigns.engine import session
 from campaigns.engine.campaign_file import FILES, load_campaign
 from campaigns.engine.job import Phases
 from campaigns.papers.dlr import loads
-from campaigns.papers.dlr.cell import CellSetting, _measure
+from campaigns.papers.dlr.cell import CellSetting, _measure, in_order
 from campaigns.papers.dlr.measure import collect_writes, decided, outcome, recorded_rows
 from controllers.journal import JournalStep, JournalWriter, parse_journal
 from schemas.cells.dlr import DLR
@@ -94,7 +94,8 @@ def test_ballast_is_part_of_what_a_group_holds():
 
 
 def test_the_load_runs_before_the_controller_is_called():
-    services, job = MagicMock(), SimpleNamespace(time_scale=1.0)
+    services, job = MagicMock(at_once=in_order), SimpleNamespace(time_scale=1.0)
+    # Without a folder: the next cell's process must not start before the load has ended.
     context = SimpleNamespace(sleep=None, job=job)
     _measure(cell(interval_s=10), context, services, Phases())
     done = [name for name, *_ in services.mock_calls if not name.endswith("__enter__")]

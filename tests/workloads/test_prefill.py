@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.workloads.fake_agent import FakeAgent
 from workloads.errors import WorkloadError
 from workloads.prefill import (
     SHARE,
+    Prefilled,
     PrefillPlan,
     decode_metadata,
     disk_bound_iops,
@@ -58,6 +60,12 @@ def test_a_store_that_is_too_small_is_refused_with_numbers() -> None:
     assert usable_bytes(DISKS, 2) == 8 * 9 * 2**30 // 2
 
 
+def metadata_of(size: int) -> bytes:
+    """Return the metadata of 17987 objects by process 9488."""
+    numbers = [(size, 8), (17987, 4), (9488, 4), (size, 8)]
+    return b"".join(value.to_bytes(width, "little") for value, width in numbers)
+
+
 class Pool:
     """Pool that answers the commands of `prefill`."""
 
@@ -75,13 +83,8 @@ class Pool:
             self.size = int(argv[argv.index("-b") + 1])
             self.objects = int(argv[argv.index("--max-objects") + 1])
             self.metadata = True
-        elif argv[3] == "metadata" and self.metadata and self.objects:
-            numbers = [(self.size, 8), (17987, 4), (9488, 4), (self.size, 8)]
-            raw = b"".join(value.to_bytes(width, "little") for value, width in numbers)
-            return 0, raw.hex(" "), ""
-        elif argv[3] == "count":
-            assert argv[5] == "9488"
-            return 0, f"{self.objects}\n", ""
+        elif argv[3] == "find" and self.metadata and self.objects:
+            return 0, f"{metadata_of(self.size).hex(' ')}\nobjects\n{self.objects}\n", ""
         return 0, "", ""
 
 
@@ -105,20 +108,22 @@ def test_missing_objects_and_objects_of_another_size_are_replaced(size: int, obj
     assert (pool.cleaned, pool.size, pool.objects) == (1, 65536, 500)
 
 
-def test_emptying_the_pool_takes_benchmarks_and_nothing_else(tmp_path: Path) -> None:
-    """The script is real; `rados` is a stand-in on a folder of files."""
-    pool = tmp_path / "pool"
-    pool.mkdir()
-    for name in ("benchmark_data_a_1_object0", "benchmark_data_b_2_object7", "kept"):
-        (pool / name).touch()
-    (pool / "hotbed-prefill-65536").touch()
-    (pool / "hotbed-prefill-65536-mine").touch()
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Folder of files, on which the stand-in `rados` in `tmp_path` works."""
+    found = tmp_path / "pool"
+    found.mkdir()
     rados = tmp_path / "rados"
     rados.write_text(
-        "#!/bin/sh\nshift 2\ncase $1 in\n"
-        f"ls) ls {pool};;\nrm) rm {pool}/$2;;\ncleanup) rm {pool}/$3*;;\nesac\n"
+        f"#!/bin/sh\nshift 2\ncd {found} || exit\ncase $1 in\n"
+        'ls) ls;;\nget) cp "$2" "$OLDPWD/$3";;\nrm) rm "$2";;\ncleanup) rm "$3"*;;\nesac\n'
     )
     rados.chmod(0o755)
+    return found
+
+
+def scripts(tmp_path: Path, kept: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command of `prefill` with the word `kept`, and an environment to run it in."""
     argv: list[list[str]] = []
 
     def keep(words: list[str]) -> tuple[int | None, str, str]:
@@ -127,8 +132,43 @@ def test_emptying_the_pool_takes_benchmarks_and_nothing_else(tmp_path: Path) -> 
 
     with raises(WorkloadError, "wrote 0 of 500"):
         prefill(FakeAgent(keep), "client", "bench", PLAN)
-    emptying = next(words for words in argv if "empty" in words)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    return next(words for words in argv if kept in words), environment
+
+
+def test_only_the_objects_of_the_run_are_found(tmp_path: Path, pool: Path) -> None:
+    finding, environment = scripts(tmp_path, "find")
+
+    def found_now() -> Prefilled:
+        def answer(words: list[str]) -> tuple[int | None, str, str]:
+            if "find" not in words:
+                return 0, "", ""
+            done = subprocess.run(
+                finding, check=True, cwd=tmp_path, env=environment, capture_output=True, text=True
+            )
+            return 0, done.stdout, ""
+
+        return prefill(FakeAgent(answer), "client", "bench", PLAN)
+
+    with raises(WorkloadError, "wrote 0 of 500"):
+        found_now()
+    (pool / PLAN.run_name).write_bytes(metadata_of(65536))
+    host = platform.node()[:29]
+    for name in (f"{host}_948", f"{host}_94880", "elsewhere_9488"):
+        (pool / f"benchmark_data_{name}_object1").touch()
+    with raises(WorkloadError, "wrote 0 of 500"):
+        found_now()
+    for number in range(500):
+        (pool / f"benchmark_data_{host}_9488_object{number}").touch()
+    assert (found_now().objects, found_now().written) == (500, False)
+
+
+def test_emptying_the_pool_takes_benchmarks_and_nothing_else(tmp_path: Path, pool: Path) -> None:
+    for name in ("benchmark_data_a_1_object0", "benchmark_data_b_2_object7", "kept"):
+        (pool / name).touch()
+    (pool / "hotbed-prefill-65536").touch()
+    (pool / "hotbed-prefill-65536-mine").touch()
+    emptying, environment = scripts(tmp_path, "empty")
     for _ in range(2):  # an empty pool is not an error
         subprocess.run(emptying, check=True, cwd=tmp_path, env=environment)
         assert sorted(path.name for path in pool.iterdir()) == ["hotbed-prefill-65536-mine", "kept"]

@@ -1,19 +1,21 @@
 """One cell: clean, settle, disturb, control, measure, restore, judge, write.
 
 The notebook calls this module. The design sets the order ("Clean before, honest after"). Whatever
-is started is stopped in reverse order, also after an error or Ctrl-C.
+is started is stopped, also after an error or Ctrl-C. Steps that do not depend on each other are
+started and stopped in parallel on a testbed.
 """
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from campaigns.engine.job import MEASURED_FILE, Job, Phases, write_run
+from campaigns.engine.job import NEXT_FILE, Job, Phases, write_run
 from campaigns.engine.judge import MachineLoad, spoiled
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.write_cell import summarize
@@ -53,6 +55,10 @@ class CellSetting:
 class Services(Protocol):
     """Steps of one cell. Errors are HotbedError. Context managers undo their changes, also after an
     error, and may be left twice."""
+
+    def at_once(self, *calls: Callable[[], Any]) -> list[Any]:
+        """Make independent calls, in parallel if the ground can; return their results. All calls
+        are made, then the first error is raised."""
 
     def signal(self) -> str | None:
         """Return the name of the controller's signal, for the run's record."""
@@ -170,7 +176,7 @@ def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContex
         sensed = job.provenance.model_copy(update={"signal": services.signal()})
         job = job.model_copy(update={"provenance": sensed})
         _measure(typed, context, services, phases)
-        (context.folder / MEASURED_FILE).touch()
+        (context.folder / NEXT_FILE).touch()
         with phases("collect"):
             summary, load = _collect(typed, services)
         why, settings = spoiled(load, job.limits), load.settings
@@ -203,6 +209,10 @@ def summary_of(run_folder: Path) -> Summary:
 
 def _measure(parameters: DlrCell, context: CellContext, services: Services, phases: Phases) -> None:
     """Clean the testbed, run the workload under disturbance and control, and stop everything."""
+    if not isinstance(parameters, OpenLoopWrites):
+        # The next cell's process has started long before the benchmark begins. Open-loop writes are
+        # measured from their start, so that their next process starts after them.
+        (context.folder / NEXT_FILE).touch()
     with phases("clean"):
         services.clean()
     if parameters.op == "write":
@@ -216,17 +226,16 @@ def _measure(parameters: DlrCell, context: CellContext, services: Services, phas
             services.prefill()
     with phases("clean"):
         services.drop_caches()
-    with _undone(phases) as started:
+    with _undone(phases, services) as started:
         with phases("settle"):
-            started.enter_context(services.disturbance())
-        started.enter_context(services.recorder())
+            started.start(services.disturbance(), services.recorder())
         wait, scale = context.sleep or services.wait, context.job.time_scale
         with phases("lead"):
             if isinstance(
                 parameters, OpenLoopWrites
             ):  # the load is the disturbance: it starts earlier
                 wait(parameters.called_s(scale))
-            started.enter_context(services.controller())
+            started.start(services.controller())
             wait(parameters.lead_s(scale))
         with phases("workload"), services.usage():
             services.workload()
@@ -234,25 +243,58 @@ def _measure(parameters: DlrCell, context: CellContext, services: Services, phas
 
 def _collect(parameters: DlrCell, services: Services) -> tuple[Summary, MachineLoad]:
     """Raise if the controller left the store changed; otherwise collect the measurements."""
-    left = services.not_restored()
+    left, collected = services.at_once(services.not_restored, services.collect)
     if left:
         raise HotbedError(
             f"the controller {parameters.controller} left the store changed: {left[0]}"
         )
-    collected = services.collect()
     load = services.load()  # after collect(), because the recording contributes to the load
     return collected.model_copy(update={"usage": load.as_summary()}), load
 
 
+def in_order(*calls: Callable[[], Any]) -> list[Any]:
+    """Make calls one after the other; see `Services.at_once`."""
+    results, errors = list[Any](), list[BaseException]()
+    for call in calls:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return results
+
+
+class _Started:
+    """Steps of a cell that are under way."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._steps: list[AbstractContextManager[None]] = []
+
+    def start(self, *steps: AbstractContextManager[None]) -> None:
+        """Start independent steps. If one fails, the others are under way."""
+        self._services.at_once(*(partial(self._enter, step) for step in steps))
+
+    def _enter(self, step: AbstractContextManager[None]) -> None:
+        step.__enter__()
+        self._steps.append(step)
+
+    def stop(self) -> None:
+        """Stop all steps, where the ground has an order the latest first."""
+        exits = (partial(step.__exit__, None, None, None) for step in reversed(self._steps))
+        self._services.at_once(*exits)
+
+
 @contextmanager
-def _undone(phases: Phases) -> Iterator[ExitStack]:
-    """Yield a stack and close it in reverse order; a second Ctrl-C does not disturb the closing."""
-    stack = ExitStack()
+def _undone(phases: Phases, services: Services) -> Iterator[_Started]:
+    """Stop what was started in the block; a second Ctrl-C does not disturb this."""
+    started = _Started(services)
     try:
-        yield stack
+        yield started
     finally:
         with phases("stop"), _deaf():
-            stack.close()
+            started.stop()
 
 
 @contextmanager

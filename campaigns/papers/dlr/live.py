@@ -70,6 +70,9 @@ class BenchServices:
         self._recorder = Recorder(live.agent, setting.run_id)
         self._result: BenchResult | None = None
 
+    def at_once(self, *calls: Callable[[], Any]) -> list[Any]:
+        return at_once(*calls)
+
     def signal(self) -> str | None:
         named = {"osd": "osd_pressure", "op_r_latency": "op_r_latency"}
         found = named.get(self._setting.parameters.signal)

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from campaigns.engine.judge import MachineLoad
 from campaigns.engine.write_cell import write_latency, write_samples
 from campaigns.papers.dlr import loads
-from campaigns.papers.dlr.cell import CellSetting
+from campaigns.papers.dlr.cell import CellSetting, in_order
 from campaigns.papers.dlr.measure import (
     collect_writes,
     is_inert,
@@ -90,6 +91,10 @@ class SimulatedServices:
         self._left: list[str] = []
         self._statistics: dict[str, float] = {}
         self._fio_s: dict[str, float] = {}
+
+    def at_once(self, *calls: Callable[[], Any]) -> list[Any]:
+        """See `Services.at_once`: virtual time has one step at a time."""
+        return in_order(*calls)
 
     def signal(self) -> str | None:
         return SIGNAL_NAMES[self._setting.parameters.signal]
