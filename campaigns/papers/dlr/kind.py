@@ -37,12 +37,13 @@ GATEWAY_CODE = (
 """Additional entry points of cells with an object gateway."""
 
 
-CLEAN_S = 3.0
+READY_S = 0.6  # the previous record is committed, the waiting notebook starts
+CLEAN_S = 1.6
 RESTORE_S = 20.0  # a filled snapshot is restored up to HEALTH_OK
 OPEN_LOOP_S = 30.0  # requests in flight end, and moved data is moved back
 GATEWAY_S = 10.0  # the driver is copied to its node and started, its archive fetched
-STEADY_S = 3.0  # fio reaches its steady rate
-COLLECT_S = 4.0  # load and controller are stopped, files fetched
+STEADY_S = 4.0  # fio reaches its steady rate
+COLLECT_S = 5.5  # controller and benchmark start, last reads end, all is stopped, files fetched
 SIMULATED_S = 1.0  # for a virtual minute of a small testbed; finished cells correct it
 SIZED_CELL_S = 1.0  # for a simulated cell with its own number of OSDs, in addition
 OSD_MINUTE_S = 0.009  # CPU seconds for one OSD's virtual minute
@@ -50,7 +51,7 @@ OSD_MINUTE_S = 0.009  # CPU seconds for one OSD's virtual minute
 
 def planned_s(parameters: DlrCell, time_scale: float) -> float:
     """Return the wall time of one cell in seconds, with cleaning and settling."""
-    total = CLEAN_S + COLLECT_S + ENGINE_S + parameters.lead_s(time_scale)
+    total = READY_S + CLEAN_S + COLLECT_S + parameters.lead_s(time_scale)
     total += parameters.duration_s * time_scale
     if parameters.scenario != "none":
         total += STEADY_S
