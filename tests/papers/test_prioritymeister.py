@@ -37,6 +37,7 @@ from analysis.papers.prioritymeister.runs import (
     unproven,
     unproven_text,
     varied,
+    waiting,
 )
 from analysis.papers.prioritymeister.statements import OPEN, STATEMENTS, TAIL_LOCAL
 from campaigns.engine.campaign_file import find_campaign, load_campaign
@@ -222,6 +223,13 @@ def test_runs_decide_each_further_statement(name: str, good: bool) -> None:
     result = evaluate(claim, evidence_of(*(stating(name, good, block) for block in range(6))))
     opposite = ("not run", 0) if name == "tight" else ("contradicted", 6)
     assert (result.effect, result.n) == (("confirmed", 6) if good else opposite)
+
+
+def test_workloads_wait_for_one_without_a_proven_bound() -> None:
+    """B, the first, misbehaves (figure 4)."""
+    run = simulated(scenario="buckets", misbehaves=True)
+    extra = {key: value for key, value in run.summary.extra.items() if key != "B_bound_ratio"}
+    assert set(waiting(table([with_extra(run, extra)]))["workload"]) == {"A", "C"}
 
 
 def test_statements_that_no_cell_shows_are_not_run() -> None:

@@ -533,9 +533,9 @@ def proven(table: pd.DataFrame) -> pd.DataFrame:
 def waiting(table: pd.DataFrame) -> pd.DataFrame:
     """Return rows with a proven bound of workloads that others precede both at the disk and on the
     way out."""
-    found = proven(table)
-    places = found[["priority", "level_network-out"]].astype(float)
-    return found[(places > places.groupby(found["run_id"]).transform("min")).all(axis=1)]
+    places = table[["priority", "level_network-out"]].astype(float)
+    later = (places > places.groupby(table["run_id"]).transform("min")).all(axis=1)
+    return proven(table[later])
 
 
 def unproven(table: pd.DataFrame) -> pd.DataFrame:
