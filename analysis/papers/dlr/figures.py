@@ -260,10 +260,11 @@ def shapes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 axis.plot(ratios, [place] * len(ratios), "o", color="#BBBBBB", markersize=4)
                 axis.plot(_geometric(ratios), place, "s", color="#777777")
             axis.axvline(1, color="black", linewidth=0.8)
-            axis.axvline(_STATED_NORMALIZED["heterogeneity", "throughput", op], linestyle=":")
+            stated = _STATED_NORMALIZED["heterogeneity", "throughput", op]
+            axis.axvline(stated, linestyle=":")
             axis.set_yticks(range(len(names)), names)
             axis.invert_yaxis()
-            axis.set_xlabel("Throughput / default Ceph (dotted: the paper)")
+            axis.set_xlabel(f"Throughput / default Ceph\n(dotted: the paper, {stated:g})")
             blocks = sum(len(ratios) for _, ratios in rows)
             axis.set_title(f"{OP_NAMES[op]}, heterogeneity (n = {blocks} blocks)")
         return style.save(drawn, folder, name)
