@@ -104,6 +104,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     that change it last."""
     from tests.scheduling import LONG, testbed_of
 
+    for item in items:
+        if " object at 0x" in item.nodeid:
+            raise pytest.UsageError(f"{item.nodeid} has an address, which each worker has its own")
+
     places: dict[pytest.Item, tuple[int, int]] = {}
     for item in items:
         if not item.get_closest_marker("local") or item.get_closest_marker("openstack"):
