@@ -11,9 +11,10 @@ from typing import Any
 from testbed.agent.contract import AgentConfig
 
 MEASURED_S = 0.25
-"""Processor seconds of a measurement. 24 on one busy machine gave 534 to 575 units a second."""
+"""Processor seconds of a measurement. 24 on one busy machine gave 534 to 575 units a second; on the
+same machine, quiet, 646 to 728."""
 REFERENCE_UNITS_S = 550.0
-"""Speed of a spec's nominal core, from the measurements above (docs/mos-experiments.md)."""
+"""Speed of a spec's nominal core: the middle of the busy ones (docs/mos-experiments.md)."""
 
 
 def work() -> str:

@@ -20,7 +20,7 @@ from analysis.core.load import LoadedRun
 from analysis.core.panels import Look, Points, bars, counts, errors, lines, points
 from analysis.core.papers import Part
 from analysis.core.pooling import random_effects
-from analysis.core.stats import Estimate, mean
+from analysis.core.stats import Estimate, amount
 from analysis.papers.dlr.claims import CLAIMS, block_ratios, shape_logs
 from analysis.papers.dlr.runs import (
     BLOCKS,
@@ -334,8 +334,8 @@ def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         return Missing("sequential reads with several spreads of load (scenario spread)")
     groups = [rows[rows["spread"] == value] for value in spreads]
     with style.figure() as (drawn, (axes,)):
-        x = [mean(group["pressure_sd"].tolist()) for group in groups]
-        y = [mean(group["throughput_mb_s"].tolist()) for group in groups]
+        x = [amount(group["pressure_sd"].tolist()) for group in groups]
+        y = [amount(group["throughput_mb_s"].tolist()) for group in groups]
         axes.errorbar(
             [estimate.value for estimate in x],
             [estimate.value for estimate in y],
@@ -560,7 +560,7 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
             parts = [sixths(run) for run in each]
             kept = np.array([values for values in parts if values is not None])
             if len(kept):
-                found = {part + 1: mean(kept[:, part].tolist()) for part in range(INTERVALS)}
+                found = {part + 1: amount(kept[:, part].tolist()) for part in range(INTERVALS)}
                 by_op.setdefault(op, []).append((look, found))
     if not by_op:
         return Missing(f"runs with per-second throughput under {scenario}")
@@ -595,7 +595,7 @@ def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             "Affinity Controller\n(decide)",
             "Affinity Controller\n(act)",
         ]
-        estimates = [mean(values) for values in steps.values()]
+        estimates = [amount(values) for values in steps.values()]
         axes.barh(
             range(3),
             [1000 * estimate.value for estimate in estimates],

@@ -17,7 +17,7 @@ from analysis.core.figures import FigureEntry, Missing, Table
 from analysis.core.load import LoadedRun
 from analysis.core.panels import errors as error_bars
 from analysis.core.papers import Part
-from analysis.core.stats import Estimate, mean
+from analysis.core.stats import Estimate, amount
 from analysis.papers.mos.claims import LABELS, MOS, MOS_PP
 from analysis.papers.mos.simulated import (
     CLAIMS,
@@ -72,7 +72,7 @@ def over_time(
 
 def _band(panel: Axes, found: Sequence[pd.Series[float]], policy: str) -> None:
     minutes = found[0].index.to_numpy(float)
-    estimates = [mean([float(one.iloc[at]) for one in found]) for at in range(len(minutes))]
+    estimates = [amount([float(one.iloc[at]) for one in found]) for at in range(len(minutes))]
     colour = style.colour(policy)
     panel.plot(
         minutes,
@@ -259,9 +259,9 @@ def _table_3(runs: pd.DataFrame) -> Table:
                     tenant,
                     words,
                     _amount(stated[0], tenant),
-                    _interval(mean(both["baseline"].tolist()), tenant),
+                    _interval(amount(both["baseline"].tolist()), tenant),
                     _amount(stated[1], tenant),
-                    _interval(mean(both["treated"].tolist()), tenant),
+                    _interval(amount(both["treated"].tolist()), tenant),
                     f"{stated[2]:g} %",
                     _percent(found),
                     str(len(both)),
@@ -281,7 +281,7 @@ def _by_stage(runs: pd.DataFrame) -> Table:
         for tenant in TENANTS if its else ():
             found = [throughput(one, tenant) for one in its]
             values = [
-                _interval(mean([float(within(one, span).mean()) for one in found]), tenant)
+                _interval(amount([float(within(one, span).mean()) for one in found]), tenant)
                 for span in (*STAGES.values(), None)
             ]
             rows.append((LABELS[policy], tenant, *values, str(len(its))))
@@ -297,10 +297,10 @@ def _amount(value: float, tenant: str) -> str:
 
 def _interval(found: Estimate, tenant: str) -> str:
     text = _amount(found.value, tenant)
-    if found.n < 2:
+    if not found.low < found.high:
         return text
-    half = (found.high - found.low) / 2
-    return f"{text} ± {_amount(half, tenant).split()[0]}"
+    low, high = (_amount(end, tenant).split()[0] for end in (found.low, found.high))
+    return f"{text} [{low}, {high}]"
 
 
 def _percent(found: Estimate) -> str:

@@ -31,7 +31,7 @@ from analysis.core.figures import (
 )
 from analysis.core.panels import MARKERS, Look, Points, counts, errors, lines, points
 from analysis.core.papers import Part
-from analysis.core.stats import Estimate, mean
+from analysis.core.stats import Estimate, amount
 from analysis.papers.twochoice.claims import BURST_CLAIMS, SCALE_LEARN
 from analysis.papers.twochoice.objects import OBJECT_CLAIMS, PENDING, PROBED_MS, TABLE1, TABLE_MS
 from analysis.papers.twochoice.runs import (
@@ -274,7 +274,7 @@ def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _band(panel: Axes, curves: np.ndarray, of: Look) -> None:
-    found = [mean(column.tolist()) for column in curves.T]
+    found = [amount(column.tolist()) for column in curves.T]
     x = np.arange(1, len(found) + 1)
     panel.plot(x, [one.value for one in found], color=of.colour, label=of.label)
     low, high = [one.low for one in found], [one.high for one in found]
