@@ -37,6 +37,15 @@ def test_deployed_it_serves_and_keeps_its_secrets(deployed):
     assert secret not in log
 
 
+@pytest.mark.parametrize("daemon", ["mon.*", "mgr", "osd.*"])
+def test_all_daemons_judge_heartbeats_alike(deployed, daemon):
+    """With Ceph's default of 20 s, the manager warns of heartbeats of 1 s while OSDs allow 60 s."""
+    command = f"ceph tell {daemon} config get osd_heartbeat_grace"
+    assert set(re.findall(r'"osd_heartbeat_grace": "(\d+)', run(deployed, "admin", command))) == {
+        "60"
+    }
+
+
 def test_keys_are_needed(deployed):
     said = run(deployed, "osd0", "timeout 20 ceph --name client.nobody health 2>&1 || echo refused")
     assert "refused" in said
