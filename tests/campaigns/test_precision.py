@@ -62,7 +62,7 @@ def blocks_of(campaign: Campaign, folder: Path) -> Blocks:
 
 CLAIM = "dlr-interference-rand-throughput"
 ALL_REMOVED = {"claim": "ursa-all-removed", "half_width": 0.25}
-"""Of five looks at a share of 1, the second is narrow enough."""
+"""With five looks, a share of 1 is known well enough at the second."""
 
 
 def claimed(folder: Path) -> Blocks:

@@ -103,7 +103,7 @@ def run_of(cell: PmCell, block: int, extra: dict[str, float], ground: str) -> Lo
 
 def over_time(seconds: float, missed: float, calm: float = 4.0) -> dict[str, list[list[float]]]:
     """Return requests and misses of B in ten seconds each: in a tenth of them a burst of 100
-    requests, of which some are `missed`, else 50 and `calm`."""
+    requests, some of them `missed`; otherwise 50, and `calm`."""
     t_s = np.arange(0.0, seconds, 10.0)
     burst = np.arange(len(t_s)) % 10 == 0
     counts = {"requests": (100.0, 50.0), "misses": (missed, calm)}
