@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
 from controllers.microstore_legality import MicrostoreAction, illegal_for_microstores
 from testbed.stores.contract import (
+    BALANCER_MODES,
+    BALANCER_READ,
+    OPTIONS,
     OSDS,
     PG_UPMAP,
+    PG_UPMAP_PRIMARY,
     PGS,
     PRIMARY_AFFINITY,
+    READ_MODES,
     Action,
     CephAction,
     ClearUpmap,
+    ClearUpmapPrimary,
     MoveReplica,
     Needs,
     Observation,
     Pg,
     ReweightByUtilization,
+    RunReadBalancer,
     SetBalancer,
+    SetOption,
     SetPrimaryAffinity,
+    SetUpmapPrimary,
     SwapPrimary,
 )
 from testbed.stores.microstores import (
@@ -35,7 +45,6 @@ from testbed.stores.microstores import (
 )
 
 _KINDS = get_args(Action)
-_BALANCER_MODES = ("upmap", "none")
 
 
 def senses_for(needs: Needs) -> frozenset[str]:
@@ -43,7 +52,7 @@ def senses_for(needs: Needs) -> frozenset[str]:
     extra = set()
     if PRIMARY_AFFINITY in needs.acts:
         extra.add(OSDS)
-    if PG_UPMAP in needs.acts:
+    if needs.acts & {PG_UPMAP, PG_UPMAP_PRIMARY}:
         extra |= {OSDS, PGS}
     if needs.acts & {RESOURCES, MACHINES, TENANTS}:
         extra.add(MICROSTORES)
@@ -67,7 +76,7 @@ def illegal(actions: object, observation: Observation, needs: Needs) -> str | No
         if isinstance(action, MicrostoreAction):
             on_microstores.append(action)
             continue
-        reason = _one(action, osds, pgs)
+        reason = _one(action, osds, pgs, needs)
         if reason:
             return f"{action!r}: {reason}"
     if on_microstores:
@@ -77,17 +86,21 @@ def illegal(actions: object, observation: Observation, needs: Needs) -> str | No
     return _twice(actions)
 
 
-def _one(action: CephAction, osds: set[int], pgs: dict[str, Pg]) -> str | None:
+def _one(action: CephAction, osds: set[int], pgs: dict[str, Pg], needs: Needs) -> str | None:
     if isinstance(action, SetPrimaryAffinity):
         return _affinity(action, osds)
     if isinstance(action, ReweightByUtilization):
         return _reweight(action)
     if isinstance(action, SetBalancer):
-        return None if action.mode in _BALANCER_MODES else "the mode must be upmap or none"
+        return _balancer(action, needs)
+    if isinstance(action, SetOption):
+        return _option(action)
+    if isinstance(action, RunReadBalancer):
+        return None
     if action.pg not in pgs:
         return f"there is no placement group {action.pg!r}"
     pg = pgs[action.pg]
-    if isinstance(action, SwapPrimary) and action.osd not in pg.up:
+    if isinstance(action, (SwapPrimary, SetUpmapPrimary)) and action.osd not in pg.up:
         return f"osd.{action.osd} holds no replica of it (up set {list(pg.up)})"
     if isinstance(action, MoveReplica):
         if action.source not in pg.up:
@@ -101,6 +114,22 @@ def _affinity(action: SetPrimaryAffinity, osds: set[int]) -> str | None:
     if action.osd not in osds:
         return f"there is no osd.{action.osd}"
     return None if _in_range(action.value, 0, 1) else "an affinity is a number from 0 to 1"
+
+
+def _balancer(action: SetBalancer, needs: Needs) -> str | None:
+    if action.mode not in BALANCER_MODES:
+        return f"the mode must be {', '.join(BALANCER_MODES[:-1])} or {BALANCER_MODES[-1]}"
+    if action.mode in READ_MODES and BALANCER_READ not in needs.acts:
+        return f"the policy's needs do not declare {BALANCER_READ!r}"
+    return None
+
+
+def _option(action: SetOption) -> str | None:
+    option = OPTIONS.get(action.option)
+    if option is None:
+        return f"the option must be one of {', '.join(OPTIONS)}"
+    fits = isinstance(action.value, str) and re.fullmatch(option.pattern, action.value)
+    return None if fits else f"its value must match {option.pattern}"
 
 
 def _reweight(action: ReweightByUtilization) -> str | None:
@@ -122,7 +151,10 @@ def _twice(actions: Iterable[Action]) -> str | None:
     seen: set[object] = set()
     for action in actions:
         subject: object = (action.kind, getattr(action, "osd", None))
-        if isinstance(action, (SwapPrimary, ClearUpmap, MoveReplica)):
+        if isinstance(
+            action,
+            (SwapPrimary, ClearUpmap, MoveReplica, SetUpmapPrimary, ClearUpmapPrimary),
+        ):
             subject = (action.kind, action.pg)
         elif isinstance(action, AssignMachine):
             subject = (action.kind, action.machine)

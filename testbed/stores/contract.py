@@ -27,11 +27,40 @@ OSDS = "osds"  # Observation.osds: the OSD tree with weights and affinities
 PGS = "pgs"  # Observation.pgs: the PG map with acting sets and primaries
 HOT = "hot"  # Observation.hot: OSDs under the disturbance, for the oracle policy only
 ACTIVITY = "activity"  # Observation.activity: client operations of each PG and OSD
+LATENCY = "latency"  # Observation.latency: service latency of each OSD
+READ_BALANCE = "read-balance"  # Observation.read_balance: the manager's score of each pool
 # ... and acts (`Needs.acts`).
 PRIMARY_AFFINITY = "primary-affinity"
 REWEIGHT_BY_UTILIZATION = "reweight-by-utilization"
 PG_UPMAP = "pg-upmap"
 BALANCER = "balancer"
+BALANCER_READ = "balancer-read"  # in addition to BALANCER, for its modes read and upmap-read
+PG_UPMAP_PRIMARY = "pg-upmap-primary"
+READ_BALANCER = "read-balancer"
+# Acts with the name of an option of Ceph, see `SetOption`.
+MCLOCK_PROFILE = "osd_mclock_profile"
+READ_POLICY = "rados_replica_read_policy"
+CRUSH_LOCATION = "crush_location"
+
+BALANCER_MODES = ("upmap", "read", "upmap-read", "none")
+READ_MODES = frozenset({"read", "upmap-read"})
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of Ceph that a controller may set: the section of the configuration database, and
+    a pattern for its values."""
+
+    section: str
+    pattern: str
+
+
+OPTIONS: Mapping[str, Option] = {
+    MCLOCK_PROFILE: Option("osd", "balanced|high_client_ops|high_recovery_ops"),
+    READ_POLICY: Option("client", "default|balance|localize"),
+    CRUSH_LOCATION: Option("client", r"[a-z]+=[A-Za-z0-9_.-]+( [a-z]+=[A-Za-z0-9_.-]+)*"),
+}
+"""Every option that `SetOption` may set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +120,26 @@ class Activity:
     unclean: tuple[str, ...] = ()
 
 
+class OsdLatency(NamedTuple):
+    """Client operations of one OSD in an interval, and their mean seconds, None without any.
+
+    `read_s` and `write_s` count from arrival to reply, a write's replicas included.
+    `read_service_s` leaves out the wait in the OSD's own queue; the disk's queue is in it."""
+
+    reads: int = 0
+    read_s: float | None = None
+    read_service_s: float | None = None
+    writes: int = 0
+    write_s: float | None = None
+
+
 @dataclass(frozen=True)
 class Observation:
     """Values sensed in one control interval. Each rate is the mean over the interval.
 
     `t_s` counts from the controller's start. `pressure` maps an OSD to the percentage (0 to 100) of
     its node's signal. An OSD that could not be sensed is absent. `signal` is the signal's name.
+    `read_balance` maps a replicated pool to its read balance score: 1 if primaries are even.
     """
 
     t_s: float
@@ -108,6 +151,8 @@ class Observation:
     hot: frozenset[int] | None = None
     activity: Activity | None = None
     microstores: Microstores | None = None
+    latency: Mapping[int, OsdLatency] | None = None
+    read_balance: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -161,10 +206,51 @@ class ReweightByUtilization:
 
 @dataclass(frozen=True)
 class SetBalancer:
-    """Action that switches Ceph's balancer module to mode ``upmap`` or ``none`` (off)."""
+    """Action that switches Ceph's balancer module to one of `BALANCER_MODES`; ``none`` is off."""
 
     mode: str
     kind: str = BALANCER
+
+
+@dataclass(frozen=True)
+class SetUpmapPrimary:
+    """Action `ceph osd pg-upmap-primary`: `osd`, which holds a replica, becomes the primary. No
+    data moves. A store sends all of one step concurrently, as one map epoch."""
+
+    pg: str
+    osd: int
+    kind: str = PG_UPMAP_PRIMARY
+
+
+@dataclass(frozen=True)
+class ClearUpmapPrimary:
+    """Action `ceph osd rm-pg-upmap-primary`: the PG returns to the primary that CRUSH computes."""
+
+    pg: str
+    kind: str = PG_UPMAP_PRIMARY
+
+
+@dataclass(frozen=True)
+class RunReadBalancer:
+    """Action that lets Ceph's read balancer even out the primaries of each replicated pool: the
+    manager's balancer in mode ``read`` if it has this mode, else one run of `osdmaptool --read`
+    with its pg-upmap-primary commands carried out."""
+
+    kind: str = READ_BALANCER
+
+
+@dataclass(frozen=True)
+class SetOption:
+    """Action `ceph config set` of one of `OPTIONS`, for its whole section. Clients that start
+    later, and running daemons, take it from the monitors. The act's name is the option's."""
+
+    option: str
+    value: str
+
+    @property
+    def kind(self) -> str:
+        """The option's name: a store offers each option for itself."""
+        return self.option
 
 
 CephAction: TypeAlias = (
@@ -174,6 +260,10 @@ CephAction: TypeAlias = (
     | MoveReplica
     | ReweightByUtilization
     | SetBalancer
+    | SetUpmapPrimary
+    | ClearUpmapPrimary
+    | RunReadBalancer
+    | SetOption
 )
 Action: TypeAlias = CephAction | SetResources | AssignMachine | MapTenant
 _ACTIONS: dict[str, type[Any]] = {
@@ -185,6 +275,10 @@ _ACTIONS: dict[str, type[Any]] = {
         MoveReplica,
         ReweightByUtilization,
         SetBalancer,
+        SetUpmapPrimary,
+        ClearUpmapPrimary,
+        RunReadBalancer,
+        SetOption,
         SetResources,
         AssignMachine,
         MapTenant,
@@ -305,6 +399,10 @@ def observation_to_json(
         data["activity"] = _activity_to_json(observation.activity)
     if observation.microstores is not None:
         data["microstores"] = microstores_to_json(observation.microstores)
+    if observation.latency is not None:
+        data["latency"] = {str(osd): list(found) for osd, found in observation.latency.items()}
+    if observation.read_balance is not None:
+        data["read_balance"] = dict(observation.read_balance)
     return data
 
 
@@ -341,4 +439,10 @@ def observation_from_json(
         hot=None if data["hot"] is None else frozenset(data["hot"]),
         activity=_activity_from_json(data["activity"]) if data.get("activity") else None,
         microstores=microstores_from_json(data["microstores"]) if data.get("microstores") else None,
+        latency=_latency_from_json(data["latency"]) if "latency" in data else None,
+        read_balance=data.get("read_balance"),
     )
+
+
+def _latency_from_json(data: Mapping[str, Any]) -> dict[int, OsdLatency]:
+    return {int(osd): OsdLatency(*found) for osd, found in data.items()}

@@ -168,7 +168,8 @@ def by_asdict(observation):
     data["pgs"] = [pg._asdict() for pg in observation.pgs]
     data["pressure"] = {str(osd): value for osd, value in observation.pressure.items()}
     data["hot"] = None if observation.hot is None else sorted(observation.hot)
-    del data["activity"], data["microstores"]  # absent, so not journalled
+    for absent in ("activity", "microstores", "latency", "read_balance"):
+        del data[absent]  # not journalled
     return json.dumps(data, separators=(",", ":"))
 
 

@@ -20,14 +20,20 @@ from controllers.registry import create, find
 from testbed.stores.contract import (
     PRIMARY_AFFINITY,
     Action,
+    ClearUpmapPrimary,
     Effect,
     MoveReplica,
     Needs,
     Observation,
+    OsdLatency,
     ReweightByUtilization,
+    RunReadBalancer,
     SetBalancer,
+    SetOption,
     SetPrimaryAffinity,
+    SetUpmapPrimary,
     SwapPrimary,
+    action_from_json,
 )
 from testbed.stores.microstores import (
     MACHINES,
@@ -45,7 +51,7 @@ from testbed.stores.microstores import (
     Tenant,
 )
 from tests.campaigns.disk_faults import Disk
-from tests.testbed.fake_store import FakeStore
+from tests.testbed.fake_store import EVERYTHING, FakeStore
 
 
 def hot(number: int) -> dict[int, float]:
@@ -170,7 +176,12 @@ def test_a_sense_that_is_no_number_is_a_failed_sense(tmp_path):
 
 FIRST_PG = FakeStore().pgs()[0]
 STRANGER = next(osd for osd in range(8) if osd not in FIRST_PG.up)
-ALL = frozenset({"primary-affinity", "pg-upmap", "reweight-by-utilization", "balancer"})
+ALL = frozenset(
+    {
+        *("primary-affinity", "pg-upmap", "reweight-by-utilization", "balancer"),
+        *("pg-upmap-primary", "osd_mclock_profile", "rados_replica_read_policy", "debug_osd"),
+    }
+)
 ILLEGAL: list[tuple[Action | object, str]] = [
     (SetPrimaryAffinity(99, 0.5), "no osd.99"),
     (SetPrimaryAffinity(0, 1.5), "from 0 to 1"),
@@ -185,7 +196,14 @@ ILLEGAL: list[tuple[Action | object, str]] = [
     (MoveReplica(FIRST_PG.id, FIRST_PG.up[0], FIRST_PG.up[1]), "holds a replica of it already"),
     (ReweightByUtilization(oload=90), "above 100"),
     (ReweightByUtilization(max_change=0), "above 0"),
-    (SetBalancer("crush-compat"), "upmap or none"),
+    (SetBalancer("crush-compat"), "upmap-read or none"),
+    (SetBalancer("read"), "do not declare 'balancer-read'"),
+    (SetUpmapPrimary(FIRST_PG.id, STRANGER), "holds no replica"),
+    (ClearUpmapPrimary("9.99"), "no placement group"),
+    (SetOption("osd_mclock_profile", "fast"), "must match"),
+    (SetOption("osd_mclock_profile", None), "must match"),  # type: ignore[arg-type]
+    (SetOption("debug_osd", "20"), "must be one of osd_mclock_profile"),
+    (SetOption("crush_location", "host=a"), "needs do not declare"),
     ("affinity", "not an action"),
 ]
 
@@ -201,6 +219,39 @@ def test_an_illegal_action_ends_the_controller_and_nothing_of_it_is_done(tmp_pat
     assert words in journal.steps[-1]["error"]
     assert len(journal.steps) == 2
     assert store.acts == 1
+    assert untouched(store)
+
+
+TODAY: list[Action] = [
+    SetBalancer("upmap-read"),
+    SetUpmapPrimary(FIRST_PG.id, FIRST_PG.up[1]),
+    RunReadBalancer(),
+    SetOption("osd_mclock_profile", "high_client_ops"),
+    SetOption("rados_replica_read_policy", "localize"),
+    SetOption("crush_location", "host=node1 root=default"),
+]
+
+
+def test_acts_of_todays_ceph_are_carried_out_journalled_and_put_back(tmp_path):
+    store = FakeStore(latency={0: OsdLatency(reads=3, read_s=0.1)})
+    during = []
+
+    class Seeing(Scripted):
+        def decide(self, state, observation):
+            during.append((observation, store.save()))
+            return super().decide(state, observation)
+
+    policy = Seeing([], TODAY, [ClearUpmapPrimary(FIRST_PG.id)], acts=EVERYTHING.acts)
+    policy.needs = Needs(EVERYTHING.senses, EVERYTHING.acts)
+    outcome, journal = run_loop(tmp_path, store, policy)
+    assert outcome.code == EXIT_STOPPED
+    assert [action_from_json(one) for one in journal.steps[1]["actions"]] == TODAY
+    before, after = during[1][0], during[3][0]
+    assert before.latency == {0: OsdLatency(reads=3, read_s=0.1)}
+    assert before.read_balance["bench"] > after.read_balance["bench"] >= 1
+    assert during[2][1]["options"]["osd_mclock_profile"] == "high_client_ops"
+    assert FIRST_PG.id in during[2][1]["upmap_primaries"]
+    assert FIRST_PG.id not in during[3][1]["upmap_primaries"]
     assert untouched(store)
 
 

@@ -20,32 +20,48 @@ from schemas.errors import StoreError
 from testbed.stores.contract import (
     ACTIVITY,
     BALANCER,
+    BALANCER_READ,
     HOT,
+    LATENCY,
+    OPTIONS,
     OSDS,
     PG_UPMAP,
+    PG_UPMAP_PRIMARY,
     PGS,
     PRESSURE,
     PRIMARY_AFFINITY,
+    READ_BALANCE,
+    READ_BALANCER,
     REWEIGHT_BY_UTILIZATION,
     Action,
     Activity,
     ClearUpmap,
+    ClearUpmapPrimary,
     Effect,
     MoveReplica,
     Needs,
     Observation,
     OpRates,
     Osd,
+    OsdLatency,
     Pg,
     ReweightByUtilization,
+    RunReadBalancer,
     SetBalancer,
+    SetOption,
     SetPrimaryAffinity,
+    SetUpmapPrimary,
     SwapPrimary,
 )
 
 EVERYTHING = Needs(
-    senses=frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY}),
-    acts=frozenset({PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER}),
+    senses=frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY, LATENCY, READ_BALANCE}),
+    acts=frozenset(
+        {
+            *(PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER),
+            *(BALANCER_READ, PG_UPMAP_PRIMARY, READ_BALANCER, *OPTIONS),
+        }
+    ),
 )
 
 Pressures = Callable[[int], Mapping[int, float]]
@@ -83,6 +99,7 @@ class FakeStore:
         path: file that keeps the OSD map, so that the map outlives the process.
         racks: number of racks; OSDs are assigned to them in turn; 0 for none.
         rates: client rates of each PG; an absent PG is idle.
+        latency: the sensed latency of OSDs; none by default.
         recovery: number of senses until a moved PG is clean.
     """
 
@@ -102,6 +119,7 @@ class FakeStore:
         racks=0,
         rates=None,
         recovery=0,
+        latency=None,
     ):
         self.osds = {
             i: Osd(i, f"node{i}", rack=f"rack{i % racks}" if racks else "")
@@ -109,6 +127,9 @@ class FakeStore:
         }
         self.crush = place(range(osd_count), pg_count, size, seed)
         self.upmaps: dict[str, tuple[int, ...]] = {}
+        self.upmap_primaries: dict[str, int] = {}
+        self.options: dict[str, str] = {}
+        self.latency: dict[int, OsdLatency] = dict(latency or {})
         self.balancer = "none"
         self.epoch = 1
         self.senses = 0
@@ -144,7 +165,14 @@ class FakeStore:
             pgs=self.pgs() if PGS in senses else (),
             hot=self._hot(number) if HOT in senses and self._hot else None,
             activity=self.activity() if ACTIVITY in senses else None,
+            latency=self.latency if LATENCY in senses else None,
+            read_balance=self.read_balance() if READ_BALANCE in senses else None,
         )
+
+    def read_balance(self) -> dict[str, float]:
+        """Return the most primaries of an OSD, relative to the mean."""
+        counts = self.primaries()
+        return {"bench": max(counts.values()) * len(counts) / len(self.crush)}
 
     def activity(self) -> Activity:
         """Return the loads under the current map; each call advances recovery by one sense."""
@@ -165,8 +193,12 @@ class FakeStore:
         result = []
         for pg, crush in self.crush.items():
             up = acting_set(pg, self.upmaps.get(pg, crush), affinity)
+            first = self.upmap_primaries.get(pg)
+            if first in up:
+                up = (first, *(osd for osd in up if osd != first))
             size = self.sizes.get(pg, 0)
-            result.append(Pg(pg, up, up, pg in self.upmaps, size))
+            pinned = pg in self.upmaps or pg in self.upmap_primaries
+            result.append(Pg(pg, up, up, pinned, size))
         return tuple(result)
 
     def primaries(self) -> dict[int, int]:
@@ -208,7 +240,23 @@ class FakeStore:
             return Effect(True, "no change", detail={"weights_changed": 0, "bytes_moved": 0})
         elif isinstance(action, SetBalancer):
             self.balancer = action.mode
+        elif isinstance(action, SetUpmapPrimary):
+            self.upmap_primaries[action.pg] = action.osd
+        elif isinstance(action, ClearUpmapPrimary):
+            self.upmap_primaries.pop(action.pg, None)
+        elif isinstance(action, RunReadBalancer):
+            self._even()
+        elif isinstance(action, SetOption):
+            self.options[action.option] = action.value
         return Effect(True)
+
+    def _even(self) -> None:
+        """Give each PG to the one of its OSDs that leads the fewest."""
+        counts = dict.fromkeys(self.osds, 0)
+        for pg in self.pgs():
+            first = min(pg.up, key=lambda osd: counts[osd])
+            counts[first] += 1
+            self.upmap_primaries[pg.id] = first
 
     def save(self) -> Mapping[str, Any]:
         """See `Store`."""
@@ -216,6 +264,8 @@ class FakeStore:
             "osds": [asdict(osd) for osd in self.osds.values()],
             "upmaps": {pg: list(osds) for pg, osds in self.upmaps.items()},
             "balancer": self.balancer,
+            "upmap_primaries": dict(self.upmap_primaries),
+            "options": dict(self.options),
         }
 
     def restore(self, saved: Mapping[str, Any]) -> Sequence[Effect]:
@@ -232,6 +282,8 @@ class FakeStore:
         self.osds = {osd["id"]: Osd(**osd) for osd in saved["osds"]}
         self.upmaps = {pg: tuple(osds) for pg, osds in saved["upmaps"].items()}
         self.balancer = saved["balancer"]
+        self.upmap_primaries = dict(saved["upmap_primaries"])
+        self.options = dict(saved["options"])
 
     def _keep(self) -> None:
         if self._path is not None:
