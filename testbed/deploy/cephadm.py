@@ -37,7 +37,8 @@ from testbed.sites.contract import Node, Progress, Testbed
 from testbed.spec import TestbedSpec
 from testbed.spec.stores import CephadmDeployer
 from testbed.ssh import Completed, last_line
-from testbed.stores.ceph.store import PG_UPMAP_PRIMARY, RELEASES
+from testbed.stores.ceph.store import RELEASES
+from testbed.stores.contract import PG_UPMAP_PRIMARY
 
 UNTESTED = (
     f"cephadm and the features of Reef and later ({PG_UPMAP_PRIMARY}, ...) are untested on a live "

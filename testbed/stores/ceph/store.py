@@ -21,6 +21,7 @@ from testbed.stores.contract import (
     HOT,
     OSDS,
     PG_UPMAP,
+    PG_UPMAP_PRIMARY,
     PGS,
     PRESSURE,
     PRIMARY_AFFINITY,
@@ -39,9 +40,6 @@ from testbed.stores.contract import (
 
 # ----------------------------------------------------------------------------------------------
 # Features of a Ceph version, as far as the connected clients allow them.
-
-PG_UPMAP_PRIMARY = "pg-upmap-primary"
-"""Offered in addition to `PG_UPMAP` if pg-upmap-primary carries out a swap."""
 
 RELEASES = {
     "jewel": 10,
