@@ -1,7 +1,8 @@
 """Verbs: the state in which every run begins, and empty caches.
 
-Weights and affinities 1, no upmaps, balancer off, all PGs active+clean, deletions finished, caches
-dropped. Every correction is reported: an unclean start spoils a run unnoticed.
+Weights and affinities 1, no upmaps, balancer off, no options set by controllers, all PGs
+active+clean, deletions finished, caches dropped. Every correction is reported: an unclean start
+spoils a run unnoticed.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def to_put_right(store: CephStore) -> list[str]:
     osd_map = store.reader.osd_map()
     wanted = pristine(osd_map)
     off = ["balancer off"] if balancer_differs(store.connection, wanted["balancer"]) else []
-    return off + [change.words for change in differences(osd_map, wanted)]
+    changes = differences(store.connection, osd_map, wanted)
+    return off + [change.words for change in changes]
 
 
 def off_layout(store: SwiftStore) -> list[str]:
@@ -97,7 +99,8 @@ def off_layout(store: SwiftStore) -> list[str]:
 
 
 def put_right(store: CephStore) -> list[str]:
-    """Set weights, affinities, upmaps and balancer to their initial state; return corrections.
+    """Set weights, affinities, upmaps, balancer and options to their initial state; return
+    corrections.
 
     Raises StoreError if something cannot be restored.
     """

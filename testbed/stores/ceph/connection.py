@@ -79,6 +79,11 @@ class Connection:
             lambda command, data: self._raw.pg_command(pgid, command, data),
         )
 
+    def osd_map(self) -> bytes:
+        """Return the current OSD map in Ceph's own encoding. Raises StoreError."""
+        reply = self._send("osd getmap", {}, self._raw.mon_command, binary=True)
+        return bytes(reply.checked("osd getmap"))
+
     def close(self) -> None:
         """Disconnect."""
         self._raw.shutdown()
@@ -92,6 +97,8 @@ class Connection:
         prefix: str,
         arguments: dict[str, Any],
         command: Callable[[str, bytes], tuple[int, bytes, str]],
+        *,
+        binary: bool = False,
     ) -> Reply:
         text = json.dumps({"prefix": prefix, "format": "json", **arguments})
         start = time.monotonic()
@@ -103,7 +110,8 @@ class Connection:
             # rados raises for a command that it cannot send: time-out, no such OSD, not connected.
             code = -abs(int(getattr(error, "errno", 0) or 5))
             output, message = b"", str(error)
-        return Reply(code, parse(output), message.strip(), time.monotonic() - start)
+        data = output if binary else parse(output)
+        return Reply(code, data, message.strip(), time.monotonic() - start)
 
 
 def parse(output: bytes) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from testbed.stores.ceph.connection import CONCURRENCY, Connection, start_workers
 from testbed.stores.ceph.pgs import pg_stats
-from testbed.stores.contract import Activity, OpRates, Pg
+from testbed.stores.contract import Activity, OpRates, OsdLatency, Pg
 
 LATENCY_FLOOR_S = 0.005
 """Mean read latencies up to this value are no pressure: less than one positioning of a disk."""
@@ -24,14 +24,17 @@ LATENCY_FLOOR_S = 0.005
 class OsdCounters:
     """Cumulative counters of one OSD since it started: client operations, bytes and seconds.
 
-    `replica_writes` are the OSD's writes for PGs of other primaries (subop_w)."""
+    `read_process_s` leaves out the wait in the OSD's own queue. `replica_writes` are the OSD's
+    writes for PGs of other primaries (subop_w)."""
 
     reads: int = 0
     read_bytes: int = 0
     read_latency_n: int = 0
     read_latency_s: float = 0.0
+    read_process_s: float = 0.0
     writes: int = 0
     write_bytes: int = 0
+    write_latency_s: float = 0.0
     replica_writes: int = 0
 
     def since(self, before: OsdCounters) -> OsdCounters:
@@ -47,6 +50,20 @@ class OsdCounters:
         """Mean op_r_latency in seconds, None without reads."""
         return self.read_latency_s / self.read_latency_n if self.read_latency_n > 0 else None
 
+    def latency(self) -> OsdLatency:
+        """Return the operations and their mean seconds."""
+        return OsdLatency(
+            reads=self.reads,
+            read_s=_mean(self.read_latency_s, self.reads),
+            read_service_s=_mean(self.read_process_s, self.reads),
+            writes=self.writes,
+            write_s=_mean(self.write_latency_s, self.writes),
+        )
+
+
+def _mean(seconds: float, count: int) -> float | None:
+    return round(seconds / count, 6) if count > 0 else None
+
 
 def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
     """Return counters from the JSON of `perf dump` (whole, or its section ``osd``)."""
@@ -57,8 +74,10 @@ def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
         read_bytes=int(osd["op_r_out_bytes"]),
         read_latency_n=int(read["avgcount"]),
         read_latency_s=float(read["sum"]),
+        read_process_s=float(osd["op_r_process_latency"]["sum"]),
         writes=int(osd["op_w"]),
         write_bytes=int(osd["op_w_in_bytes"]),
+        write_latency_s=float(osd["op_w_latency"]["sum"]),
         replica_writes=int(osd.get("subop_w", 0)),
     )
 
@@ -155,6 +174,31 @@ class CounterPoller:
                         self._came[osd] = PolledCounters(time.monotonic(), parse_counters(dump))
                     self._asked.discard(osd)
                     self._changed.notify_all()
+
+
+class IntervalCounters:
+    """Counters of each OSD at its last two answers; the first call returns nothing."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._poller = CounterPoller(connection)
+        self._last: dict[int, PolledCounters] = {}
+
+    def read(self, osds: Sequence[int]) -> dict[int, tuple[PolledCounters, PolledCounters]]:
+        """Return the previous and the new answer of each OSD that has answered in time."""
+        answers = self._poller.read(osds, PATIENCE_S)
+        pairs = {osd: (self._last[osd], now) for osd, now in answers.items() if osd in self._last}
+        self._last |= answers
+        return pairs
+
+
+def latencies(
+    counters: Mapping[int, tuple[PolledCounters, PolledCounters]],
+) -> dict[int, OsdLatency]:
+    """Return the latency of each OSD between two answers."""
+    return {
+        osd: now.counters.since(then.counters).latency()
+        for osd, (then, now) in sorted(counters.items())
+    }
 
 
 class LatencySensor:
@@ -274,25 +318,24 @@ class ActivitySensor:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._poller = CounterPoller(connection)
-        self._osds: dict[int, PolledCounters] = {}
         self._reports: tuple[float, dict[str, PgReport]] | None = None
 
-    def read(self, osds: Sequence[int], pgs: Sequence[Pg]) -> Activity:
-        """Return rates since the previous call. Raises StoreError."""
+    def read(
+        self, pgs: Sequence[Pg], counters: Mapping[int, tuple[PolledCounters, PolledCounters]]
+    ) -> Activity:
+        """Return rates since the previous call, those of OSDs from `counters`. StoreError: the
+        manager cannot be asked."""
         reports = {pg: report_of(item) for pg, item in pg_stats(self._connection).items()}
         now, before = time.monotonic(), self._reports
         self._reports = (now, reports)
         rates: dict[str, OpRates] = {}
         if before is not None and now > before[0]:
             rates = pg_rates(before[1], reports, now - before[0])
-        answers = self._poller.read(osds, PATIENCE_S)
         found = {
             osd: measured
-            for osd, answer in answers.items()
-            if osd in self._osds and (measured := osd_rates(self._osds[osd], answer)) is not None
+            for osd, (then, later) in counters.items()
+            if (measured := osd_rates(then, later)) is not None
         }
-        self._osds |= answers
         wanted = {pg.id for pg in pgs}
         known = {pg: rate for pg, rate in sorted(rates.items()) if pg in wanted}
         return Activity(known, dict(sorted(found.items())), unclean(pgs, reports))

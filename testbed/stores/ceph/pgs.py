@@ -25,7 +25,8 @@ from testbed.stores.contract import Osd, Pg
 
 @dataclass(frozen=True)
 class CephPool:
-    """A pool. Only `replicated` pools can have their primaries swapped."""
+    """A pool. Only `replicated` pools can have their primaries swapped. `read_balance` is the read
+    balance score, which Ceph reports from Reef on."""
 
     id: int
     name: str
@@ -33,6 +34,7 @@ class CephPool:
     size: int
     min_size: int
     replicated: bool = True
+    read_balance: float | None = None
 
     def pgids(self) -> tuple[str, ...]:
         """Return the ids of its placement groups."""
@@ -101,6 +103,7 @@ def _short(weight: float) -> float:
 
 
 def _pool(data: Mapping[str, Any]) -> CephPool:
+    score = data.get("read_balance", {}).get("score_acting")
     return CephPool(
         id=int(data["pool"]),
         name=str(data["pool_name"]),
@@ -108,6 +111,7 @@ def _pool(data: Mapping[str, Any]) -> CephPool:
         size=int(data["size"]),
         min_size=int(data["min_size"]),
         replicated=int(data["type"]) == 1,
+        read_balance=None if score is None else float(score),
     )
 
 
@@ -164,15 +168,19 @@ class PgReader:
         )
         return parse_osd_map(dump.checked("osd dump"), tree.checked("osd tree"), nodes=self._nodes)
 
-    def pgids(self, osd_map: OsdMap) -> list[str]:
-        """Return every PG of the pools in use (all pools if none were named)."""
+    def pools(self, osd_map: OsdMap) -> list[CephPool]:
+        """Return the pools in use (all pools if none were named)."""
         pools = osd_map.pools.values()
-        return [
-            pgid
-            for pool in pools
-            if not self._pools or pool.name in self._pools
-            for pgid in pool.pgids()
-        ]
+        return [pool for pool in pools if not self._pools or pool.name in self._pools]
+
+    def read_balance(self, osd_map: OsdMap) -> dict[str, float]:
+        """Return the score of each pool in use that has one."""
+        scores = {pool.name: pool.read_balance for pool in self.pools(osd_map)}
+        return {name: score for name, score in scores.items() if score is not None}
+
+    def pgids(self, osd_map: OsdMap) -> list[str]:
+        """Return every PG of the pools in use."""
+        return [pgid for pool in self.pools(osd_map) for pgid in pool.pgids()]
 
     def pgs(self, osd_map: OsdMap, *, with_bytes: bool = False) -> tuple[Pg, ...]:
         """Return the PG map at (or after) `osd_map`'s epoch. Raises StoreError."""

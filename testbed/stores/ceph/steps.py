@@ -6,30 +6,52 @@ of 1.5 and a pg-upmap with a repeated OSD.
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from schemas.errors import StoreError
 from testbed.stores.ceph.connection import Connection, Reply
 from testbed.stores.ceph.pgs import OsdMap, PgReader, bytes_moved, changed_primaries, wait_active
 from testbed.stores.contract import (
+    BALANCER_MODES,
+    CRUSH_LOCATION,
+    MCLOCK_PROFILE,
+    OPTIONS,
+    READ_MODES,
+    READ_POLICY,
     Action,
     ClearUpmap,
+    ClearUpmapPrimary,
     Effect,
     MoveReplica,
     Pg,
     ReweightByUtilization,
     SetBalancer,
+    SetOption,
     SetPrimaryAffinity,
+    SetUpmapPrimary,
     SwapPrimary,
 )
 
 STALL_TIMEOUT_S = 15.0
-BALANCER_MODES = ("upmap", "none")
+OPTION_TIMEOUT_S = 5.0
+OSDMAPTOOL = "osdmaptool"
+_OSDMAPTOOL_S = 60.0
+_POLL_S = 0.05
+_COMMAND = re.compile(r"ceph osd (rm-)?pg-upmap-primary (\S+)(?: (\d+))?")
+
+UpmapAction: TypeAlias = (
+    SwapPrimary | ClearUpmap | MoveReplica | SetUpmapPrimary | ClearUpmapPrimary
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +92,7 @@ class Steps:
         self._watch(before, start)
         return _with_detail(effects, detail)
 
-    def upmaps(self, actions: Sequence[SwapPrimary | ClearUpmap | MoveReplica]) -> list[Effect]:
+    def upmaps(self, actions: Sequence[UpmapAction]) -> list[Effect]:
         """Make swaps, moves and clears, all at once; wait until the swapped PGs are active.
 
         The first effect's detail holds the step's ``stall_s``, ``epochs`` and ``late``. ``stall_s``
@@ -126,11 +148,62 @@ class Steps:
         return Effect(True, words, reply.seconds, detail)
 
     def balancer(self, action: SetBalancer) -> Effect:
-        """Switch the balancer module to ``upmap``, or off."""
+        """Switch the balancer module to a mode, or off."""
         if action.mode not in BALANCER_MODES:
-            modes = " or ".join(BALANCER_MODES)
-            return Effect(False, f"balancer mode {action.mode!r} is not {modes}")
+            modes = ", ".join(BALANCER_MODES[:-1])
+            return Effect(False, f"balancer mode {action.mode!r} is not {modes} or none")
         return set_balancer(self._connection, action.mode, active=action.mode != "none")
+
+    def read_balancer(self) -> Effect:
+        """Let the manager's balancer even out the primaries, or osdmaptool if it has no such mode.
+
+        The detail of osdmaptool's effect holds the number of ``primaries_changed``.
+        """
+        if balancer_modes(self._connection) >= READ_MODES:
+            return set_balancer(self._connection, "read", active=True)
+        start = time.monotonic()
+        encoded, osd_map = self._connection.osd_map(), self._reader.osd_map()
+        actions = [
+            action
+            for pool in self._reader.pools(osd_map)
+            if pool.replicated
+            for action in even_primaries(encoded, pool.name)
+        ]
+        effects = self.upmaps(actions)
+        detail = {"primaries_changed": float(len(actions))}
+        detail |= effects[0].detail if effects else {}
+        failed = next((effect for effect in effects if not effect.ok), None)
+        words = failed.message if failed else f"{len(actions)} primaries changed"
+        return Effect(failed is None, words, time.monotonic() - start, detail)
+
+    def option(self, action: SetOption) -> Effect:
+        """Set an option of `OPTIONS`; check that the OSDs take it."""
+        section = OPTIONS[action.option].section
+        if not re.fullmatch(OPTIONS[action.option].pattern, action.value):
+            return Effect(False, f"{action.option} cannot be {action.value!r}")
+        name, value = action.option, action.value
+        reply = self._connection.mon("config set", who=section, name=name, value=value)
+        if not reply.ok:
+            return Effect(False, reply.message or f"error {reply.code}", reply.seconds)
+        start = time.monotonic()
+        other = self._without(name, value) if section == "osd" else []
+        seconds = reply.seconds + time.monotonic() - start
+        if other:
+            return Effect(False, f"{_show(other)} did not take {name} {value}", seconds)
+        return Effect(True, f"{name} is {value}", seconds)
+
+    def _without(self, name: str, value: str) -> list[int]:
+        """Return the OSDs that have not taken a value in time. An OSD that does not answer in time
+        is busy, and takes the value later."""
+        left = [osd.id for osd in self._reader.osd_map().osds.values() if osd.up]
+        deadline = time.monotonic() + OPTION_TIMEOUT_S
+        while True:
+            asked = [partial(self._connection.osd, osd, "config get", var=name) for osd in left]
+            replies = zip(left, self._connection.together(asked), strict=True)
+            left = [osd for osd, reply in replies if reply.ok and reply.data.get(name) != value]
+            if not left or time.monotonic() > deadline:
+                return left
+            time.sleep(_POLL_S)
 
     def finish(self) -> float | None:
         """Wait for a stall under measurement; return its seconds, None if there is none."""
@@ -194,7 +267,7 @@ def affinity_command(action: SetPrimaryAffinity, osd_map: OsdMap) -> Command:
 
 
 def upmap_command(
-    action: SwapPrimary | ClearUpmap | MoveReplica,
+    action: UpmapAction,
     osd_map: OsdMap,
     pg: Pg | None,
     upmap_primary: bool,
@@ -204,26 +277,31 @@ def upmap_command(
         return Command(refused=f"there is no placement group {action.pg}")
     if isinstance(action, ClearUpmap):
         return _clear(osd_map, pg)
+    if isinstance(action, ClearUpmapPrimary):
+        if pg.id not in osd_map.pg_upmap_primary:
+            return Command(already=f"{pg.id} has no upmap of its primary")
+        return Command("osd rm-pg-upmap-primary", {"pgid": pg.id}, pg=pg.id)
     pool = next(pool for pool in osd_map.pools.values() if pool.id == int(pg.id.split(".")[0]))
     if not pool.replicated:
         return Command(refused=f"{pg.id} is of an erasure-coded pool: its order means its shards")
     if isinstance(action, MoveReplica):
         return _move(action, osd_map, pg)
-    return _swap(action, osd_map, pg, upmap_primary)
+    by_primary = upmap_primary or isinstance(action, SetUpmapPrimary)
+    return _swap(action.osd, osd_map, pg, by_primary)
 
 
-def _swap(action: SwapPrimary, osd_map: OsdMap, pg: Pg, upmap_primary: bool) -> Command:
-    if action.osd not in pg.up:
-        return Command(refused=f"osd.{action.osd} holds no replica of {pg.id} ({_show(pg.up)})")
-    if not osd_map.osds[action.osd].up:
-        return Command(refused=f"osd.{action.osd} is down: it cannot lead {pg.id}")
-    if pg.primary == action.osd:
-        return Command(already=f"osd.{action.osd} leads {pg.id} already")
+def _swap(osd: int, osd_map: OsdMap, pg: Pg, upmap_primary: bool) -> Command:
+    if osd not in pg.up:
+        return Command(refused=f"osd.{osd} holds no replica of {pg.id} ({_show(pg.up)})")
+    if not osd_map.osds[osd].up:
+        return Command(refused=f"osd.{osd} is down: it cannot lead {pg.id}")
+    if pg.primary == osd:
+        return Command(already=f"osd.{osd} leads {pg.id} already")
     if upmap_primary:
-        arguments: dict[str, Any] = {"pgid": pg.id, "id": action.osd}
-        return Command("osd pg-upmap-primary", arguments, pg=pg.id, primary=action.osd)
-    order = [action.osd, *(osd for osd in pg.up if osd != action.osd)]
-    return Command("osd pg-upmap", {"pgid": pg.id, "id": order}, pg=pg.id, primary=action.osd)
+        arguments: dict[str, Any] = {"pgid": pg.id, "id": osd}
+        return Command("osd pg-upmap-primary", arguments, pg=pg.id, primary=osd)
+    order = [osd, *(other for other in pg.up if other != osd)]
+    return Command("osd pg-upmap", {"pgid": pg.id, "id": order}, pg=pg.id, primary=osd)
 
 
 def _move(action: MoveReplica, osd_map: OsdMap, pg: Pg) -> Command:
@@ -296,6 +374,66 @@ def set_balancer(connection: Connection, mode: str, *, active: bool) -> Effect:
     return Effect(True, f"balancer {mode}, {'on' if active else 'off'}", seconds)
 
 
+def balancer_modes(connection: Connection) -> frozenset[str]:
+    """Return the modes of the manager's balancer, from its commands' descriptions. StoreError: the
+    manager cannot be asked."""
+    described = connection.mgr("get_command_descriptions").checked("get_command_descriptions")
+    for command in described.values():
+        words, arguments = command["sig"][:2], command["sig"][2:]
+        if words == ["balancer", "mode"]:
+            return frozenset(str(arguments[0].get("strings", "")).split("|"))
+    return frozenset()
+
+
+def has_osdmaptool() -> bool:
+    """Return True if this machine has an osdmaptool with the read balancer (from Reef on)."""
+    if shutil.which(OSDMAPTOOL) is None:
+        return False
+    done = subprocess.run([OSDMAPTOOL, "--help"], capture_output=True, text=True, check=False)
+    return "--read-pool" in done.stdout + done.stderr
+
+
+def even_primaries(osd_map: bytes, pool: str) -> list[SetUpmapPrimary | ClearUpmapPrimary]:
+    """Return the changes that `osdmaptool --read` proposes for a pool. `osd_map`: the map in Ceph's
+    encoding. StoreError: the tool fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "map").write_bytes(osd_map)
+        argv = [OSDMAPTOOL, "map", "--read", "out", "--read-pool", pool]
+        try:
+            done = subprocess.run(
+                argv, cwd=folder, capture_output=True, text=True, timeout=_OSDMAPTOOL_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise StoreError(f"osdmaptool --read did not end well: {error}.") from error
+        if done.returncode != 0:
+            said = " ".join((done.stderr or done.stdout).split())
+            raise StoreError(f"osdmaptool --read failed on pool {pool}: {said[:300]}.")
+        out = Path(folder) / "out"
+        return parse_read(out.read_text() if out.exists() else "")
+
+
+def parse_read(text: str) -> list[SetUpmapPrimary | ClearUpmapPrimary]:
+    """Return the actions in the commands that `osdmaptool --read` writes."""
+    return [
+        ClearUpmapPrimary(found[2]) if found[1] else SetUpmapPrimary(found[2], int(found[3]))
+        for found in map(_COMMAND.fullmatch, text.splitlines())
+        if found is not None
+    ]
+
+
+def offered_options(connection: Connection, osd_map: OsdMap) -> frozenset[str]:
+    """Return the options of `OPTIONS` that have an effect on this cluster: those of mClock if the
+    OSDs queue by it, those of replica reads if the release knows them."""
+    found = set()
+    up = next((osd.id for osd in osd_map.osds.values() if osd.up), None)
+    queue = connection.mgr("config show", who=f"osd.{up}", key="osd_op_queue")
+    if queue.ok and str(queue.data).strip() == "mclock_scheduler":
+        found.add(MCLOCK_PROFILE)
+    if connection.mon("config help", key=READ_POLICY).ok:
+        found |= {READ_POLICY, CRUSH_LOCATION}
+    return frozenset(found)
+
+
 def _led(command: Command, effect: Effect, pg: Pg | None) -> Effect:
     """Return a failed effect if the monitors accepted the swap but the primary did not change."""
     if pg is None or command.primary is None or pg.primary == command.primary:
@@ -333,7 +471,7 @@ def grouped(actions: Sequence[Action]) -> list[list[int]]:
 # ----------------------------------------------------------------------------------------------
 # Saved state: everything that a controller may change on a cluster, and its restoration.
 
-SAVED_VERSION = 1
+SAVED_VERSION = 2
 _TOLERANCE = 1e-3  # Ceph keeps weights in 16 bits
 
 
@@ -359,11 +497,25 @@ def save(connection: Connection, osd_map: OsdMap) -> dict[str, Any]:
         },
         "pg_upmap_primary": dict(osd_map.pg_upmap_primary),
         "balancer": {"mode": str(status["mode"]), "active": bool(status["active"])},
+        "options": options_in_force(connection),
+    }
+
+
+def options_in_force(connection: Connection) -> dict[str, str]:
+    """Return the options of `OPTIONS` that the configuration database has for a whole section."""
+    rows = connection.mon("config dump").checked("config dump")
+    return {
+        str(row["name"]): str(row["value"])
+        for row in rows
+        if row["name"] in OPTIONS
+        and row["section"] == OPTIONS[row["name"]].section
+        and not row.get("mask")
     }
 
 
 def pristine(osd_map: OsdMap) -> dict[str, Any]:
-    """Return the initial state of every run: weights and affinities 1, no upmaps, balancer off."""
+    """Return the initial state of every run: weights and affinities 1, no upmaps, balancer off,
+    options as in ceph.conf."""
     return {
         "version": SAVED_VERSION,
         "primary_affinity": {str(osd): 1.0 for osd in osd_map.osds},
@@ -372,6 +524,7 @@ def pristine(osd_map: OsdMap) -> dict[str, Any]:
         "pg_upmap_items": {},
         "pg_upmap_primary": {},
         "balancer": {"mode": "none", "active": False},
+        "options": {},
     }
 
 
@@ -387,13 +540,14 @@ def restore(connection: Connection, reader: PgReader, saved: Mapping[str, Any]) 
             "the saved settings are of another version of Hotbed: deploy the testbed again"
         )
     effects = _restore_balancer(connection, saved["balancer"])
-    changes = differences(reader.osd_map(), saved)
+    changes = differences(connection, reader.osd_map(), saved)
     if not changes:
         return effects
     replies = connection.together(
         [partial(connection.mon, change.prefix, **change.arguments) for change in changes]
     )
-    remaining = {change.words for change in differences(reader.osd_map(), saved)}
+    left = differences(connection, reader.osd_map(), saved)
+    remaining = {change.words for change in left}
     return effects + [
         _effect(change, reply, change.words in remaining)
         for change, reply in zip(changes, replies, strict=True)
@@ -422,12 +576,31 @@ def _restore_balancer(connection: Connection, wanted: Mapping[str, Any]) -> list
     return [set_balancer(connection, str(wanted["mode"]), active=bool(wanted["active"]))]
 
 
-def differences(osd_map: OsdMap, saved: Mapping[str, Any]) -> list[RestoreCommand]:
-    """Return the commands that turn `osd_map` into the saved state (without the balancer)."""
+def differences(
+    connection: Connection, osd_map: OsdMap, saved: Mapping[str, Any]
+) -> list[RestoreCommand]:
+    """Return the commands that turn `osd_map` and the options into the saved state (without the
+    balancer). Raises StoreError."""
     return [
+        *_options(options_in_force(connection), saved["options"]),
         *_weights(osd_map, saved["primary_affinity"], saved["reweight"]),
         *_upmaps(osd_map, saved),
     ]
+
+
+def _options(there: Mapping[str, str], wanted: Mapping[str, str]) -> list[RestoreCommand]:
+    changes = []
+    for name, option in OPTIONS.items():
+        if there.get(name) == wanted.get(name):
+            continue
+        arguments = {"who": option.section, "name": name}
+        if name in wanted:
+            arguments["value"] = wanted[name]
+            words = f"{name} to {wanted[name]}"
+            changes.append(RestoreCommand(words, "config set", arguments))
+        else:
+            changes.append(RestoreCommand(f"{name} removed", "config rm", arguments))
+    return changes
 
 
 def _weights(

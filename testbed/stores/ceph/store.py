@@ -6,36 +6,49 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Protocol, cast
 
 from schemas.errors import StoreError
 from testbed.stores.ceph.connection import Connection
-from testbed.stores.ceph.perf import ActivitySensor
+from testbed.stores.ceph.perf import ActivitySensor, IntervalCounters, latencies
 from testbed.stores.ceph.pgs import PgReader
-from testbed.stores.ceph.steps import Steps, grouped, restore, save
+from testbed.stores.ceph.steps import (
+    Steps,
+    UpmapAction,
+    balancer_modes,
+    grouped,
+    has_osdmaptool,
+    offered_options,
+    restore,
+    save,
+)
 from testbed.stores.contract import (
     ACTIVITY,
     BALANCER,
+    BALANCER_READ,
     HOT,
+    LATENCY,
+    OPTIONS,
     OSDS,
     PG_UPMAP,
     PG_UPMAP_PRIMARY,
     PGS,
     PRESSURE,
     PRIMARY_AFFINITY,
+    READ_BALANCE,
+    READ_BALANCER,
+    READ_MODES,
     REWEIGHT_BY_UTILIZATION,
     Action,
-    ClearUpmap,
     Effect,
-    MoveReplica,
     Needs,
     Observation,
     ReweightByUtilization,
     SetBalancer,
+    SetOption,
     SetPrimaryAffinity,
-    SwapPrimary,
 )
 
 # ----------------------------------------------------------------------------------------------
@@ -61,12 +74,17 @@ _VERSION = re.compile(r"ceph version (\d+)\.(\d+)\.(\d+)")
 
 @dataclass(frozen=True)
 class Features:
-    """Version and clients of a cluster. `oldest` is the oldest daemon's version."""
+    """Version and clients of a cluster. `oldest` is the oldest daemon's version. `modes` are the
+    modes of the manager's balancer; `options` are those of `OPTIONS` that have an effect."""
 
     version: str
     oldest: tuple[int, int, int]
     clients: frozenset[str]  # releases that connected clients report
     require_min_compat_client: str
+    read_balance: bool = False  # the monitors report read balance scores
+    modes: frozenset[str] = frozenset()
+    osdmaptool: bool = False  # with the option --read
+    options: frozenset[str] = frozenset()
 
     @property
     def upmap(self) -> bool:
@@ -89,12 +107,19 @@ class Features:
 
     def needs(self) -> Needs:
         """Return what the store offers with these features."""
-        acts = {PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION}
+        senses = {PRESSURE, OSDS, PGS, ACTIVITY, LATENCY}
+        if self.read_balance:
+            senses.add(READ_BALANCE)
+        acts = {PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, *self.options}
         if self.upmap:
             acts |= {PG_UPMAP, BALANCER}
         if self.upmap_primary:
             acts.add(PG_UPMAP_PRIMARY)
-        return Needs(senses=frozenset({PRESSURE, OSDS, PGS, ACTIVITY}), acts=frozenset(acts))
+            if self.modes >= READ_MODES:
+                acts.add(BALANCER_READ)
+            if self.osdmaptool or self.modes >= READ_MODES:
+                acts.add(READ_BALANCER)
+        return Needs(senses=frozenset(senses), acts=frozenset(acts))
 
 
 def release(name: str) -> int:
@@ -190,13 +215,14 @@ class CephStore:
         self._sensor = sensor
         self._hot = hot
         self._activity: ActivitySensor | None = None
+        self._counters: IntervalCounters | None = None
         self.features = self._features()
         self._steps = Steps(connection, self.reader, upmap_primary=self.features.upmap_primary)
         self._started = self._sensed = time.monotonic()
 
     def offers(self) -> Needs:
         """See `Store.offers`; depends on version and connected clients."""
-        needs = self.features.needs()
+        needs = self._offered
         senses = set(needs.senses)
         if self._sensor is None:
             senses.discard(PRESSURE)
@@ -222,10 +248,14 @@ class CephStore:
         osd_map = self.reader.osd_map()
         mapped = ACTIVITY in senses or PGS in senses
         pgs = self.reader.pgs(osd_map, with_bytes=PGS in senses) if mapped else ()
+        counters = {}
+        if senses & {ACTIVITY, LATENCY}:
+            self._counters = self._counters or IntervalCounters(self.connection)
+            counters = self._counters.read([osd.id for osd in osd_map.osds.values() if osd.up])
         activity = None
         if ACTIVITY in senses:
             self._activity = self._activity or ActivitySensor(self.connection)
-            activity = self._activity.read([osd.id for osd in osd_map.osds.values() if osd.up], pgs)
+            activity = self._activity.read(pgs, counters)
         interval, self._sensed = now - self._sensed, now
         return Observation(
             t_s=now - self._started,
@@ -236,6 +266,8 @@ class CephStore:
             pgs=pgs if PGS in senses else (),
             hot=self._hot() if HOT in senses and self._hot is not None else None,
             activity=activity,
+            latency=latencies(counters) if LATENCY in senses else None,
+            read_balance=self.reader.read_balance(osd_map) if READ_BALANCE in senses else None,
         )
 
     def act(self, actions: Sequence[Action]) -> list[Effect]:
@@ -256,15 +288,18 @@ class CephStore:
     def _step(self, kind: str, group: Sequence[Action]) -> list[Effect]:
         if kind == PRIMARY_AFFINITY:
             return self._steps.affinities(cast("Sequence[SetPrimaryAffinity]", group))
-        if kind == PG_UPMAP:
-            swaps = cast("Sequence[SwapPrimary | ClearUpmap | MoveReplica]", group)
-            return self._steps.upmaps(swaps)
+        if kind in (PG_UPMAP, PG_UPMAP_PRIMARY):
+            return self._steps.upmaps(cast("Sequence[UpmapAction]", group))
         if kind == BALANCER:
             return [self._steps.balancer(a) for a in cast("Sequence[SetBalancer]", group)]
+        if kind == READ_BALANCER:
+            return [self._steps.read_balancer() for _ in group]
+        if kind in OPTIONS:
+            return [self._steps.option(a) for a in cast("Sequence[SetOption]", group)]
         return [self._steps.reweight(a) for a in cast("Sequence[ReweightByUtilization]", group)]
 
     def save(self) -> Mapping[str, Any]:
-        """See `Store.save`: affinities, weights, upmaps of every kind, balancer."""
+        """See `Store.save`: affinities, weights, upmaps of every kind, balancer, options."""
         return save(self.connection, self.reader.osd_map())
 
     def restore(self, saved: Mapping[str, Any]) -> list[Effect]:
@@ -281,6 +316,19 @@ class CephStore:
         if self._sensor is not None:
             self._sensor.close()
         self.connection.close()
+
+    @cached_property
+    def _offered(self) -> Needs:
+        """Return what the cluster offers. Asked once, and only when a controller wants to know."""
+        features, osd_map = self.features, self.reader.osd_map()
+        modes = balancer_modes(self.connection) if features.upmap_primary else frozenset()
+        return replace(
+            features,
+            read_balance=bool(self.reader.read_balance(osd_map)),
+            modes=modes,
+            osdmaptool=features.upmap_primary and not modes >= READ_MODES and has_osdmaptool(),
+            options=offered_options(self.connection, osd_map),
+        ).needs()
 
     def _features(self) -> Features:
         versions, features, dump = self.connection.together(

@@ -46,6 +46,11 @@ class FakeRados:
         self.before: Callable[[str], None] = lambda prefix: None
         self.closed = False
         self.filestores: set[int] = set()
+        self.config: dict[tuple[str, str], str] = {}
+        self.overrides: dict[str, str] = {}  # an OSD's ceph.conf wins over the monitors
+        self.queue = "wpq"
+        self.modes = "none|crush-compat|upmap"
+        self.known_options: set[str] = {"osd_mclock_profile", "crush_location"}
         self._lock = threading.Lock()
 
     # Calls of librados.
@@ -67,6 +72,19 @@ class FakeRados:
 
     # State of the cluster.
 
+    def upgrade(self, release: str) -> None:
+        """Become a cluster of Reef or of Tentacle that demands clients of Reef."""
+        version = {"reef": "18.2.7", "tentacle": "20.2.4"}[release]
+        self.versions = {"overall": {f"ceph version {version} (abc) {release} (stable)": 5}}
+        self.features = {"client": [{"release": "reef", "num": 1}]}
+        self.dump["require_min_compat_client"] = "reef"
+        self.queue = "mclock_scheduler"
+        for pool in self.dump["pools"]:
+            pool["read_balance"] = {"score_acting": 1.31}
+        if release == "tentacle":
+            self.modes += "|read|upmap-read"
+            self.known_options.add("rados_replica_read_policy")
+
     def osd(self, number: int) -> dict[str, Any]:
         return next(osd for osd in self.dump["osds"] if osd["osd"] == number)
 
@@ -79,7 +97,11 @@ class FakeRados:
             if item["pgid"] == pgid:
                 for pair in item["mappings"]:
                     found = [pair["to"] if osd == pair["from"] else osd for osd in found]
-        return sorted(found, key=lambda osd: -min(1, self.osd(osd)["primary_affinity"]))
+        found.sort(key=lambda osd: -min(1, self.osd(osd)["primary_affinity"]))
+        for item in self.dump.get("pg_upmap_primaries", ()):
+            if item["pgid"] == pgid and item["primary_osd"] in found:
+                found.sort(key=lambda osd: osd != item["primary_osd"])
+        return found
 
     def sent(self, prefix: str) -> list[dict[str, Any]]:
         return [arguments for name, arguments in self.calls if name == prefix]
@@ -98,6 +120,8 @@ class FakeRados:
                 handler = getattr(self, f"{target}_{prefix.replace(' ', '_').replace('-', '_')}")
                 data = handler(whom, **arguments) if whom is not None else handler(**arguments)
                 body = b"" if isinstance(data, str) else json.dumps(data).encode()
+                if prefix == "config show":
+                    return 0, data.encode(), ""
         except Refused as error:
             return error.code, b"", str(error)
         finally:
@@ -145,8 +169,6 @@ class FakeRados:
             raise Refused(-22, "command not known")
         self._drop("pg_upmap_primaries", pgid)
         self.dump["pg_upmap_primaries"].append({"pgid": pgid, "primary_osd": id})
-        others = [osd for osd in self.maps[pgid] if osd != id]
-        self.maps[pgid] = [id, *others]
         return self._changed("primary set")
 
     def mon_osd_rm_pg_upmap(self, pgid: str) -> str:
@@ -160,6 +182,42 @@ class FakeRados:
     def mon_osd_rm_pg_upmap_primary(self, pgid: str) -> str:
         self._drop("pg_upmap_primaries", pgid)
         return self._changed("primary cleared")
+
+    def mon_osd_getmap(self) -> Any:
+        return {"epoch": self.dump["epoch"]}
+
+    def mon_config_dump(self) -> Any:
+        return [
+            {"section": who, "name": name, "value": value, "level": "advanced", "mask": ""}
+            for (who, name), value in self.config.items()
+        ]
+
+    def mon_config_set(self, who: str, name: str, value: str) -> str:
+        self.config[who, name] = value
+        return ""
+
+    def mon_config_rm(self, who: str, name: str) -> str:
+        self.config.pop((who, name), None)
+        return ""
+
+    def mon_config_help(self, key: str) -> Any:
+        if key not in self.known_options:
+            raise Refused(-2, "configuration option not recognized")
+        return {"name": key}
+
+    def mgr_config_show(self, who: str, key: str) -> Any:
+        return self.queue
+
+    def mgr_get_command_descriptions(self) -> Any:
+        mode = {"name": "mode", "type": "CephChoices", "strings": self.modes}
+        return {
+            "cmd000": {"sig": ["balancer", "status"], "module": "mgr"},
+            "cmd001": {"sig": ["balancer", "mode", mode], "module": "mgr"},
+        }
+
+    def osd_config_get(self, osd: int, var: str) -> Any:
+        value = self.config.get(("osd", var), "balanced")
+        return {var: self.overrides.get(var, value)}
 
     def mon_pg_map(self, pgid: str) -> Any:
         if pgid not in self.maps:

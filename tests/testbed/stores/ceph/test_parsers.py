@@ -242,9 +242,8 @@ class Osds:
         latency = {"avgcount": reads, "sum": reads * self.latency_s.get(osd, 0.01)}
         counters = {"op_r": reads, "op_r_out_bytes": 0, "op_w": 0, "op_w_in_bytes": 0}
         writes = {"avgcount": 0, "sum": 0}
-        return Reply(
-            0, {"osd": counters | {"op_r_latency": latency, "op_w_latency": writes}}, "", 0.0
-        )
+        counters |= {"op_r_latency": latency, "op_r_process_latency": latency}
+        return Reply(0, {"osd": counters | {"op_w_latency": writes}}, "", 0.0)
 
 
 @pytest.fixture

@@ -14,13 +14,19 @@ from schemas.errors import StoreError
 from testbed.stores.ceph import CephStore, Connection
 from testbed.stores.ceph.connection import together
 from testbed.stores.contract import (
+    LATENCY,
     OSDS,
     PGS,
+    READ_BALANCE,
     ClearUpmap,
+    ClearUpmapPrimary,
     MoveReplica,
     ReweightByUtilization,
+    RunReadBalancer,
     SetBalancer,
+    SetOption,
     SetPrimaryAffinity,
+    SetUpmapPrimary,
     SwapPrimary,
     observation_from_json,
     observation_to_json,
@@ -89,7 +95,7 @@ def test_a_swap_that_an_affinity_turns_over_is_not_ok(store):
         (MoveReplica("2.0", 0, 1), "holds a replica of 2.0 already"),
         (MoveReplica("2.0", 0, 9), "not up and in"),
         (MoveReplica("2.0", 2, 2), "holds no replica"),
-        (SetBalancer("crush-compat"), "is not upmap or none"),
+        (SetBalancer("crush-compat"), "is not upmap, read, upmap-read or none"),
     ],
 )
 def test_bad_actions_are_refused_and_not_sent(store, raw, action, words):
@@ -159,18 +165,181 @@ def test_reweight_counts_weights_and_bytes(store, raw):
     assert (effect.ok, effect.detail["weights_changed"]) == (True, 0)
 
 
-def test_pg_upmap_primary_on_reef(raw):
-    raw.versions = {"overall": {"ceph version 18.2.4 (e7ad534) reef (stable)": 5}}
-    raw.features = {"client": [{"release": "reef", "num": 1}]}
-    raw.dump["require_min_compat_client"] = "reef"
-    store = CephStore(Connection(raw), pools=["bench"])
-    saved, before = store.save(), store.sense(ALL).pgs[0]
-    assert "pg-upmap-primary" in store.offers().acts
-    (effect,) = store.act([SwapPrimary(before.id, before.up[1])])
+@pytest.fixture
+def reef(raw):
+    raw.upgrade("reef")
+    return CephStore(Connection(raw, timeout_s=2.0), pools=["bench"])
+
+
+@pytest.fixture
+def tentacle(raw):
+    raw.upgrade("tentacle")
+    return CephStore(Connection(raw, timeout_s=2.0), pools=["bench"])
+
+
+OF_TODAY = {
+    *("pg-upmap-primary", "balancer-read", "read-balancer"),
+    *("osd_mclock_profile", "rados_replica_read_policy", "crush_location"),
+}
+
+
+@pytest.mark.parametrize("tool", [True, False])
+def test_a_release_offers_what_it_has(raw, tool, monkeypatch):
+    monkeypatch.setattr("testbed.stores.ceph.store.has_osdmaptool", lambda: tool)
+
+    def offers():
+        found = CephStore(Connection(raw), pools=["bench"]).offers()
+        return found.acts & OF_TODAY, found.senses & {READ_BALANCE, LATENCY}
+
+    assert offers() == (set(), {LATENCY})
+    raw.upgrade("reef")
+    acts = {"pg-upmap-primary", "osd_mclock_profile"} | ({"read-balancer"} if tool else set())
+    assert offers() == (acts, {READ_BALANCE, LATENCY})
+    raw.dump["require_min_compat_client"] = "luminous"
+    assert offers()[0] == {"osd_mclock_profile"}
+    raw.queue = "wpq"
+    assert offers()[0] == set()
+    raw.upgrade("tentacle")
+    assert offers()[0] == OF_TODAY
+
+
+def test_pg_upmap_primary_on_reef(reef, raw):
+    saved, before = reef.save(), reef.sense(ALL).pgs[0]
+    (effect,) = reef.act([SwapPrimary(before.id, before.up[1])])
     assert effect.ok
     assert raw.sent("osd pg-upmap-primary") == [{"pgid": before.id, "id": before.up[1]}]
-    assert all(effect.ok for effect in store.restore(saved))
+    assert all(effect.ok for effect in reef.restore(saved))
     assert raw.dump["pg_upmap_primaries"] == []
+
+
+def test_primaries_are_set_together_cleared_and_put_back(reef, raw):
+    everybody = threading.Barrier(128, timeout=60)
+    raw.before = lambda prefix: everybody.wait() if prefix == "osd pg-upmap-primary" else None
+    saved, pgs = reef.save(), reef.sense(ALL).pgs
+    effects = reef.act([SetUpmapPrimary(pg.id, pg.up[1]) for pg in pgs])
+    assert all(effect.ok for effect in effects)
+    assert effects[0].detail["late"] == 0
+    changed = reef.sense(ALL).pgs
+    assert [pg.primary for pg in changed] == [pg.up[1] for pg in pgs]
+    assert all(pg.upmap for pg in changed)
+    raw.before = lambda prefix: None
+    (effect,) = reef.act([ClearUpmapPrimary(pgs[0].id)])
+    assert effect.ok
+    assert reef.sense(ALL).pgs[0] == pgs[0]
+    assert len(reef.restore(saved)) == 127
+    assert reef.sense(ALL).pgs == pgs
+
+
+@pytest.mark.parametrize(
+    "action", [SetUpmapPrimary("2.0", 2), SetUpmapPrimary("2.999", 0), SetUpmapPrimary("2.0", 77)]
+)
+def test_a_primary_without_the_pg_is_refused_and_not_sent(reef, raw, action):
+    (effect,) = reef.act([action])
+    assert not effect.ok
+    assert raw.sent("osd pg-upmap-primary") == []
+
+
+def test_pacific_refuses_the_acts_of_today(store, raw):
+    acts = [
+        SetUpmapPrimary("2.0", 1),
+        RunReadBalancer(),
+        SetOption("osd_mclock_profile", "balanced"),
+        SetOption("rados_replica_read_policy", "balance"),
+    ]
+    assert [effect.ok for effect in store.act(acts)] == [False] * 4
+    assert raw.config == {}
+
+
+def test_modes_of_the_balancer_are_set_and_put_back(tentacle, raw):
+    saved = tentacle.save()
+    for mode in ("upmap-read", "read"):
+        (effect,) = tentacle.act([SetBalancer(mode)])
+        assert effect.ok
+        assert raw.balancer == {"mode": mode, "active": True}
+    tentacle.restore(saved)
+    assert raw.balancer == {"mode": "upmap", "active": True}
+
+
+def test_options_are_set_seen_by_osds_and_put_back(tentacle, raw):
+    raw.config["client", "rados_replica_read_policy"] = "balance"
+    raw.config["osd", "debug_osd"] = "5"
+    saved, config = tentacle.save(), dict(raw.config)
+    acts = [
+        SetOption("osd_mclock_profile", "high_client_ops"),
+        SetOption("rados_replica_read_policy", "localize"),
+        SetOption("crush_location", "host=n1 root=default"),
+    ]
+    assert all(effect.ok for effect in tentacle.act(acts))
+    assert raw.config["osd", "osd_mclock_profile"] == "high_client_ops"
+    assert raw.config["client", "crush_location"] == "host=n1 root=default"
+    assert len(tentacle.restore(json.loads(json.dumps(saved)))) == 3
+    assert raw.config == config
+    assert tentacle.restore(saved) == []
+
+
+def test_an_option_that_ceph_conf_overrides_is_not_ok(reef, raw, monkeypatch):
+    monkeypatch.setattr("testbed.stores.ceph.steps.OPTION_TIMEOUT_S", 0.1)
+    raw.overrides["osd_mclock_profile"] = "balanced"
+    (effect,) = reef.act([SetOption("osd_mclock_profile", "high_client_ops")])
+    assert not effect.ok
+    assert "osd.0, osd.1, osd.2" in effect.message
+
+
+TOOL = """#!/bin/sh
+case "$1" in --help) echo "  --read-pool <poolname>"; exit 0;; esac
+[ -s map ] || exit 1
+{pools}
+"""
+
+
+@pytest.fixture
+def osdmaptool(tmp_path, monkeypatch):
+    """Put a program of this name, with the given lines, in the path."""
+
+    def install(lines):
+        (tmp_path / "osdmaptool").write_text(TOOL.format(pools=lines))
+        (tmp_path / "osdmaptool").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    return install
+
+
+def test_the_read_balancer_carries_out_what_osdmaptool_writes(reef, raw, osdmaptool):
+    osdmaptool("exit 0")
+    pgs = reef.sense(ALL).pgs
+    chosen = [f"ceph osd pg-upmap-primary {pg.id} {pg.up[1]}" for pg in pgs[:3]]
+    lines = "\\n".join(chosen)
+    osdmaptool(f"[ $5 = bench ] && printf '{lines}\\n' > out; exit 0")
+    (effect,) = reef.act([RunReadBalancer()])
+    assert effect.ok
+    assert effect.detail["primaries_changed"] == 3
+    assert [pg.primary for pg in reef.sense(ALL).pgs[:3]] == [pg.up[1] for pg in pgs[:3]]
+    osdmaptool("echo ' Unable to find further optimization'")
+    (effect,) = reef.act([RunReadBalancer()])
+    assert (effect.ok, effect.detail["primaries_changed"]) == (True, 0)
+    osdmaptool("echo Error balancing primaries >&2; exit 1")
+    with raises(StoreError, "Error balancing primaries"):
+        reef.act([RunReadBalancer()])
+
+
+def test_the_read_balancer_is_the_managers_where_it_has_the_mode(tentacle, raw):
+    (effect,) = tentacle.act([RunReadBalancer()])
+    assert effect.ok
+    assert raw.balancer == {"mode": "read", "active": True}
+
+
+def test_senses_latency_and_read_balance(reef, raw):
+    senses = frozenset({LATENCY, READ_BALANCE})
+    first = reef.sense(senses)
+    assert (first.latency, first.read_balance) == ({}, {"bench": 1.31})
+    osd = raw.perf[1]["osd"]
+    osd["op_r"] += 10
+    for name, seconds in (("op_r_latency", 0.5), ("op_r_process_latency", 0.2)):
+        osd[name] = {"avgcount": osd[name]["avgcount"] + 10, "sum": osd[name]["sum"] + seconds}
+    found = reef.sense(senses)
+    assert found.latency[1] == (10, 0.05, 0.02, 0, None)
+    assert found.latency[0] == (0, None, None, 0, None)
+    assert observation_from_json(json.loads(json.dumps(observation_to_json(found)))) == found
 
 
 def test_upmap_is_refused_where_old_clients_are_allowed(raw):
@@ -209,16 +378,24 @@ AFFINITY = st.builds(
 SWAP = st.builds(SwapPrimary, st.sampled_from(PGIDS), st.integers(0, 2))
 CLEAR = st.builds(ClearUpmap, st.sampled_from(PGIDS))
 MOVE = st.builds(MoveReplica, st.sampled_from(PGIDS), st.integers(0, 2), st.integers(0, 2))
-BALANCER = st.builds(SetBalancer, st.sampled_from(["upmap", "none"]))
+BALANCER = st.builds(SetBalancer, st.sampled_from(["upmap", "read", "none"]))
+PRIMARY = st.builds(SetUpmapPrimary, st.sampled_from(PGIDS), st.integers(0, 2))
+OPTION = st.builds(
+    SetOption, st.just("osd_mclock_profile"), st.sampled_from(["balanced", "high_client_ops"])
+)
 REWEIGHT = st.just(ReweightByUtilization())
-ACTIONS = st.lists(st.one_of(AFFINITY, SWAP, CLEAR, MOVE, BALANCER, REWEIGHT), max_size=12)
+ACTIONS = st.lists(
+    st.one_of(AFFINITY, SWAP, CLEAR, MOVE, BALANCER, REWEIGHT, PRIMARY, OPTION), max_size=12
+)
 
 
 @pytest.mark.slow
 @settings(max_examples=40)
-@given(before=ACTIONS, after=ACTIONS)
-def test_restore_puts_back_what_save_saw(before, after):
+@given(before=ACTIONS, after=ACTIONS, release=st.sampled_from(["", "reef", "tentacle"]))
+def test_restore_puts_back_what_save_saw(before, after, release):
     raw = FakeRados(8)
+    if release:
+        raw.upgrade(release)
     raw.reweight = recorded("reweight.json")
     store = CephStore(Connection(raw), pools=["bench"])
     store.act(before)
