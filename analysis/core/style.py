@@ -28,6 +28,11 @@ COLOURS = {
     "dlr-pg": "#009E73",
     "upmap": "#CC79A7",
     "oracle": "#D55E00",
+    "read-balancer": "#882255",
+    "upmap-read": "#AA4499",
+    "balance-reads": "#44AA99",
+    "localize-reads": "#117733",
+    "mclock": "#332288",
     "none": "#BBBBBB",
     # Divisions of microstores; the most compared ones have a cold and a warm colour.
     "favors-small": "#009E73",
@@ -49,6 +54,11 @@ LABELS = {
     "dlr-pg": "DLR per placement group",
     "upmap": "upmap balancer",
     "oracle": "oracle",
+    "read-balancer": "read balancer",
+    "upmap-read": "upmap-read balancer",
+    "balance-reads": "balanced replica reads",
+    "localize-reads": "localized replica reads",
+    "mclock": "mClock, high_client_ops",
 }
 _SUBDIVIDED = ((0.5, (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)), (2.0, (1, 2, 3, 5)), (4.0, (1, 3)))
 """Ticks within a magnitude, for axes that span fewer magnitudes than the given number."""

@@ -10,6 +10,7 @@ parameters = read(DlrParameters, "dlr", {"theta_i": 0.3})
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, field, fields
 from typing import Any, TypeVar
@@ -34,6 +35,11 @@ def integer(default: int, low: int, high: int, doc: str) -> Any:
 def choice(default: str, allowed: Sequence[str], doc: str) -> Any:
     """Declare one of `allowed`."""
     return field(default=default, metadata={"type": str, "allowed": tuple(allowed), "doc": doc})
+
+
+def text(default: str, pattern: str, doc: str) -> Any:
+    """Declare a text that matches a regular expression as a whole."""
+    return field(default=default, metadata={"type": str, "pattern": pattern, "doc": doc})
 
 
 def flag(default: bool, doc: str) -> Any:
@@ -77,6 +83,10 @@ def _checked(controller: str, declared: Field[Any], value: object) -> object:
         return _truth(where, value)
     if meta.get("type") is dict:
         return _data(where, value)
+    if "pattern" in meta:
+        if not re.fullmatch(meta["pattern"], str(value)):
+            raise not_allowed(where, value, f"a text that matches {meta['pattern']}")
+        return value
     if meta.get("type") is str:
         if value not in meta["allowed"]:
             raise not_allowed(where, value, ", ".join(meta["allowed"]))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from controllers.decide import InProcessDecider, decide
 from controllers.dlr_auto.memory import BINS, remember, split
 from controllers.registry import available, create, find
+from schemas.errors import UserError
 from testbed.stores.contract import (
     Observation,
     Osd,
@@ -48,6 +49,53 @@ def test_upmap_switches_the_balancer_on_once():
     store = FakeStore()
     assert settle(create(find("upmap"), {}, 1), store, 3) == [1, 0, 0]
     assert store.balancer == "upmap"
+
+
+def test_the_read_balancer_evens_out_the_primaries_once():
+    store = FakeStore()
+    before = store.read_balance()["bench"]
+    assert settle(create(find("read-balancer"), {}, 1), store, 3) == [1, 0, 0]
+    assert 1 <= store.read_balance()["bench"] < before
+
+
+def test_upmap_read_switches_the_balancer_on_once():
+    store = FakeStore()
+    assert settle(create(find("upmap-read"), {}, 1), store, 3) == [1, 0, 0]
+    assert store.balancer == "upmap-read"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "options"),
+    [
+        ("balance-reads", {}, {"rados_replica_read_policy": "balance"}),
+        ("localize-reads", {}, {"rados_replica_read_policy": "localize"}),
+        (
+            "localize-reads",
+            {"location": "host=osd1 root=default"},
+            {
+                "rados_replica_read_policy": "localize",
+                "crush_location": "host=osd1 root=default",
+            },
+        ),
+        ("mclock", {}, {"osd_mclock_profile": "high_client_ops"}),
+        ("mclock", {"profile": "balanced"}, {"osd_mclock_profile": "balanced"}),
+    ],
+)
+def test_an_option_is_set_once(name, given, options):
+    store = FakeStore()
+    policy = create(find(name), given, 1)
+    assert settle(policy, store, 3) == [len(options), 0, 0]
+    assert store.options == options
+    assert set(options) <= policy.needs.acts
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("localize-reads", {"location": "osd1"}), ("mclock", {"profile": "fast"})],
+)
+def test_a_bad_option_is_refused(name, given):
+    with pytest.raises(UserError, match=next(iter(given))):
+        create(find(name), given, 1)
 
 
 def test_the_oracle_follows_the_truth():

@@ -1,0 +1,46 @@
+"""A policy that takes the same actions once: for settings of Ceph as baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controllers.common.parameters import mapping
+from controllers.contract import State
+from testbed.stores.contract import OSDS, Action, Needs, Observation
+
+
+@dataclass(frozen=True)
+class NoParameters:
+    """No parameters."""
+
+
+class Once:
+    """Policy that acts at the first step and leaves the rest to Ceph.
+
+    Args:
+        name: the controller's name.
+        acts: the acts that the actions need.
+        actions: the actions of the first step.
+        parameters: the parameters' dataclass, for the journal.
+    """
+
+    def __init__(
+        self, name: str, acts: Sequence[str], actions: Sequence[Action], parameters: object
+    ) -> None:
+        self.name = name
+        self.needs = Needs(frozenset({OSDS}), frozenset(acts))
+        self._actions = tuple(actions)
+        self._parameters = parameters
+
+    def parameters(self) -> Mapping[str, object]:
+        """Return the parameters."""
+        return mapping(self._parameters)
+
+    def initial(self) -> State:
+        """Return the state before the first step."""
+        return {"done": False}
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """Return the actions at the first step, then none."""
+        return {"done": True}, () if state["done"] else self._actions

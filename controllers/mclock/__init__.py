@@ -1,0 +1,1 @@
+"""Ceph's mClock scheduler with a profile for clients."""

@@ -1,0 +1,1 @@
+"""Ceph's read balancer."""

@@ -1,0 +1,1 @@
+"""Ceph's balancer module in upmap-read mode."""
