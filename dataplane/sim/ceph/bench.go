@@ -34,6 +34,12 @@ type bench struct {
 	random  sim.Stream
 	slots   []slot
 	perNode int
+
+	// Reads: rados_replica_read_policy and crush_location as of the start, and draws of replicas.
+	policy   string
+	location []place
+	replicas sim.Stream
+
 	open    *openLoop // nil for other ops
 	next    int64
 	flight  int
@@ -103,6 +109,9 @@ func (c *Cluster) Start(spec BenchSpec) error {
 		slots:   make([]slot, slots),
 		perNode: spec.Concurrency,
 		open:    open,
+
+		policy:   policyPrimary,
+		replicas: *sim.NewStream(c.cfg.Seed, "ceph/replica-reads"),
 	}
 	c.k.After(sim.Seconds(spec.Delay), sim.Func(c.onBenchStart), 0)
 	return nil
@@ -112,6 +121,8 @@ func (c *Cluster) onBenchStart(k *sim.Kernel, _ uint64) {
 	b := c.bench
 	b.begun, b.start = true, k.Now()
 	b.end = b.start + sim.Seconds(b.spec.Duration)
+	b.policy = c.monitor.options[optionPolicy]
+	b.location, _ = locationOf(c.monitor.options[optionLocation])
 	c.record.from = k.Now()
 	for i := range b.slots {
 		b.issue(c, int32(i))
@@ -196,7 +207,7 @@ func (c *Cluster) newName(node int, object int64) []byte {
 	return strconv.AppendInt(name, object, 10)
 }
 
-// send sends a slot's operation to its PG's primary, or waits for a primary.
+// send sends a slot's operation to its OSD, or waits for a primary.
 func (b *bench) send(c *Cluster, i int32) {
 	s := &b.slots[i]
 	s.try++
@@ -206,7 +217,7 @@ func (b *bench) send(c *Cluster, i int32) {
 	osd := c.primary(s.pg)
 	kind := opWrite
 	if b.read {
-		kind = opRead
+		kind, osd = opRead, b.reader(c, c.node(i), s.pg)
 	}
 	r, p := c.newOp(kind, s.pg, osd)
 	s.last = r

@@ -5,6 +5,7 @@ package ceph
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -47,6 +48,11 @@ func New(cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{k: sim.New(), cfg: cfg}
+	c.monitor.balancer = "none"
+	c.monitor.options = map[string]string{optionPolicy: policyPrimary, optionLocation: ""}
+	if c.mclock() {
+		c.monitor.options[optionProfile] = cfg.MClockProfile
+	}
 	c.partRandom = *sim.NewStream(cfg.Seed, "ceph/parts")
 	c.queueRandom = *sim.NewStream(cfg.Seed, "ceph/queue")
 	c.peerRandom = *sim.NewStream(cfg.Seed, "ceph/peering")
@@ -123,6 +129,7 @@ type op struct {
 	submitted int64
 	gap       int64
 	came      time.Duration
+	began     time.Duration // has its PG's lock
 }
 
 // recovers reports whether an op is part of a copy.
@@ -305,16 +312,16 @@ type Saved struct {
 	Reweight []float64             `json:"reweight"`
 	Upmap    map[string][]int32    `json:"pg_upmap"`
 	Items    map[string][][2]int32 `json:"pg_upmap_items"`
+	Leads    map[string]int32      `json:"pg_upmap_primary"`
 	Balancer string                `json:"balancer"`
+	Options  map[string]string     `json:"options"`
 }
 
 // Save returns all state that a controller may change.
 func (c *Cluster) Save() Saved {
 	s := Saved{
-		Upmap: map[string][]int32{}, Items: map[string][][2]int32{}, Balancer: "none",
-	}
-	if c.monitor.balancing {
-		s.Balancer = "upmap"
+		Upmap: map[string][]int32{}, Items: map[string][][2]int32{}, Leads: map[string]int32{},
+		Balancer: c.monitor.balancer, Options: maps.Clone(c.monitor.options),
 	}
 	for i := range c.osds {
 		s.Affinity = append(s.Affinity, float64(c.osdMap.affinity[i])/maxAffinity)
@@ -325,6 +332,9 @@ func (c *Cluster) Save() Saved {
 	}
 	for pg, items := range c.osdMap.items {
 		s.Items[c.pgID(pg)] = slices.Clone(items)
+	}
+	for pg, lead := range c.osdMap.leads {
+		s.Leads[c.pgID(pg)] = lead
 	}
 	return s
 }

@@ -79,9 +79,8 @@ func atRest(t testing.TB, c *Cluster) {
 			}
 		}
 		for i := range o.shards {
-			if s := &o.shards[i]; s.busy != 0 || s.clients.len()+s.recovery.len() != 0 {
-				t.Errorf("osd.%d: shard %d has %d busy threads, %d and %d in its queues", o.id, i,
-					s.busy, s.clients.len(), s.recovery.len())
+			if s := &o.shards[i]; s.busy != 0 || s.len() != 0 {
+				t.Errorf("osd.%d: shard %d has %d busy threads, %d in its queues", o.id, i, s.busy, s.len())
 			}
 		}
 		if o.kvBusy || len(o.kvWaiting) > 0 || o.backfills != 0 {

@@ -71,6 +71,13 @@ type Config struct {
 	DownAfter     float64 `json:"down_after_s" limits:"0 1e6"`              // time from a crash until the monitors mark the OSD down
 	OutAfter      float64 `json:"out_after_s" limits:"0 1e9"`               // time from down until out; 0: never
 
+	// OpQueue is osd_op_queue: wpq (also if empty) or mclock_scheduler, whose classes get shares of
+	// MClockBandwidth, and whose operations cost at least MClockBandwidth/MClockIOPS bytes.
+	OpQueue         string  `json:"op_queue"`
+	MClockProfile   string  `json:"mclock_profile"`                   // osd_mclock_profile
+	MClockBandwidth float64 `json:"mclock_bandwidth" limits:"0 1e15"` // osd_mclock_max_sequential_bandwidth_hdd
+	MClockIOPS      float64 `json:"mclock_iops" limits:"0 1e9"`       // osd_mclock_max_capacity_iops_hdd
+
 	MaxBackfills  int     `json:"max_backfills" limits:"1 1000"`
 	RecoverActive int     `json:"recovery_max_active" limits:"1 1000"`
 	RecoverySleep float64 `json:"recovery_sleep_s" limits:"0 600"`
@@ -83,6 +90,12 @@ type Config struct {
 	FioDepth int   `json:"fio_depth" limits:"1 1024"`
 	FioBytes int64 `json:"fio_file_bytes"`
 	FioBlock int64 `json:"fio_block" limits:"512 16777216"`
+
+	// Names of the nodes of OSDs and clients, and of the OSDs' CRUSH racks (empty, or "" without a
+	// rack), for reads near a client.
+	HostNames   []string `json:"host_names"`
+	RackNames   []string `json:"rack_names"`
+	ClientNames []string `json:"client_names"`
 
 	// Detail is the maximum number of nodes with individual samples; with more nodes, only the
 	// means over hot and over calm nodes are kept.
@@ -118,6 +131,9 @@ func (c *Config) check() error {
 		return err
 	}
 	if err := c.checkRacks(); err != nil {
+		return err
+	}
+	if err := c.checkQueue(); err != nil {
 		return err
 	}
 	return c.disk().Model.Validate()
@@ -158,6 +174,22 @@ func (c *Config) checkRacks() error {
 		}
 	}
 	return nil
+}
+
+func (c *Config) checkQueue() error {
+	_, known := mclockProfiles[c.MClockProfile]
+	switch {
+	case c.OpQueue == "" || c.OpQueue == "wpq":
+		return nil
+	case c.OpQueue != "mclock_scheduler":
+		return fmt.Errorf("op_queue is %q, allowed are wpq and mclock_scheduler", c.OpQueue)
+	case !known:
+		return fmt.Errorf("there is no mclock_profile %q", c.MClockProfile)
+	}
+	if err := limits.Within("mclock_bandwidth", c.MClockBandwidth, 1, 1e15); err != nil {
+		return err
+	}
+	return limits.Within("mclock_iops", c.MClockIOPS, 1, 1e9)
 }
 
 func (c *Config) disk() sim.DiskSpec {

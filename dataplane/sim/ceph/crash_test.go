@@ -63,7 +63,10 @@ func FuzzNothingIsLost(f *testing.F) {
 		config.CommitWrites = 1 + int(random.IntN(3))
 		config.OSDs, config.PGs, config.Size = 4+int(random.IntN(6)), 32, 1+int(random.IntN(3))
 		config.MinSize = 1
+		config.OpQueue = []string{"wpq", "mclock_scheduler"}[random.IntN(2)]
+		config.MClockProfile, config.MClockBandwidth, config.MClockIOPS = "balanced", 150<<20, 315
 		c := build(t, config, 100)
+		option(t, c, optionPolicy, []string{policyPrimary, policyBalance, policyLocalize}[random.IntN(3)])
 		start(t, c, []string{"rand", "write", "seq"}[random.IntN(3)], 12, 30)
 		seen := make([]string, config.PGs)
 		for range 40 {
@@ -130,9 +133,9 @@ func disturb(c *Cluster, random *sim.Stream) {
 	pg := c.pgID(int32(random.IntN(int64(c.cfg.PGs))))
 	action := Action{
 		OSD: osd, Source: osd, Target: other, PG: pg, Value: random.Uniform(), Oload: 105,
-		MaxChange: 0.2, MaxOSDs: 4, Mode: "upmap",
+		MaxChange: 0.2, MaxOSDs: 4, Mode: balancerModes[1+random.IntN(3)],
 	}
-	switch random.IntN(12) {
+	switch random.IntN(16) {
 	case 0, 1:
 		action.Action = "SetPrimaryAffinity"
 	case 2:
@@ -148,6 +151,12 @@ func disturb(c *Cluster, random *sim.Stream) {
 	case 7:
 		c.SetLoad(osd, random.Bernoulli(0.5), float64(random.IntN(2))*0.5)
 		return
+	case 8, 9:
+		action.Action = "SetUpmapPrimary"
+	case 10:
+		action.Action = "ClearUpmapPrimary"
+	case 11:
+		action.Action = "RunReadBalancer"
 	default:
 		kinds := []string{"crash", "restart", "cut", "heal", "slow", "delay"}
 		_ = c.Break(Fault{Kind: kinds[random.IntN(6)], OSD: osd, Factor: 1 + random.Uniform(),

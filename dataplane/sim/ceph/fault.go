@@ -73,7 +73,7 @@ func (c *Cluster) crash(o *osd) {
 			c.freeOp(ref(p.gen)<<32 | ref(i))
 		}
 	}
-	o.shards = make([]shard, c.cfg.Shards)
+	o.shards = c.newShards()
 	o.locks = map[int32]*pgLock{}
 	o.kvWaiting, o.kvBatch, o.kvBusy, o.held = nil, nil, false, nil
 	o.out.Drop(c.k)

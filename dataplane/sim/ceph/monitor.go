@@ -16,7 +16,8 @@ const stallLimit = 15 * time.Second
 // monitor does the work of the monitors and the manager: it carries out commands, with one epoch
 // for simultaneous ones, measures stalls, and balances.
 type monitor struct {
-	balancing bool
+	balancer string            // its mode
+	options  map[string]string // of the configuration database that a controller may set
 
 	watched   int     // PGs of the last step that do not yet serve
 	watching  []int32 // all PGs of the last step
@@ -25,6 +26,16 @@ type monitor struct {
 	stalled   bool
 	reported  bool // the stall was reported with an effect
 }
+
+// Options that a controller may set.
+const (
+	optionProfile  = "osd_mclock_profile"
+	optionPolicy   = "rados_replica_read_policy"
+	optionLocation = "crush_location"
+)
+
+// balancerModes are the modes of Ceph's balancer that the model has.
+var balancerModes = []string{"none", "upmap", "read", "upmap-read"}
 
 // Action is one change, in the terms of testbed/stores/contract.py.
 type Action struct {
@@ -38,6 +49,8 @@ type Action struct {
 	MaxChange float64 `json:"max_change"`
 	MaxOSDs   int     `json:"max_osds"`
 	Mode      string  `json:"mode"`
+	Option    string  `json:"option"`
+	Setting   string  `json:"setting"` // of SetOption
 
 	OSDs  []int32    `json:"osds"`  // of SetUpmap
 	Items [][2]int32 `json:"items"` // of SetItems: from, to
@@ -113,7 +126,8 @@ func kinds(actions []Action) (affinities, swaps bool) {
 		switch a.Action {
 		case "SetPrimaryAffinity":
 			affinities = true
-		case "SwapPrimary", "MoveReplica", "ClearUpmap":
+		case "SwapPrimary", "MoveReplica", "ClearUpmap", "SetUpmapPrimary", "ClearUpmapPrimary",
+			"RunReadBalancer":
 			swaps = true
 		}
 	}
@@ -160,12 +174,18 @@ func (c *Cluster) apply(a Action) Effect {
 		return c.putUpmap(a)
 	case "ReweightByUtilization":
 		return c.reweightByUtilization(a)
+	case "SetUpmapPrimary", "ClearUpmapPrimary":
+		return c.setUpmapPrimary(a)
+	case "RunReadBalancer":
+		return c.runReadBalancer()
 	case "SetBalancer":
-		if a.Mode != "upmap" && a.Mode != "none" {
-			return refused("balancer mode %q is not upmap or none", a.Mode)
+		if !slices.Contains(balancerModes, a.Mode) {
+			return refused("balancer mode %q is not one of %s", a.Mode, strings.Join(balancerModes, ", "))
 		}
-		c.monitor.balancing = a.Mode == "upmap"
+		c.monitor.balancer = a.Mode
 		return Effect{OK: true, already: true}
+	case "SetOption":
+		return c.setOption(a)
 	}
 	return refused("there is no action %q", a.Action)
 }
@@ -262,6 +282,60 @@ func (c *Cluster) moveReplica(a Action, pg int32, up []int32) Effect {
 	return Effect{OK: true, Detail: map[string]float64{"bytes_moved": bytes}}
 }
 
+// setUpmapPrimary sets or removes a PG's pg-upmap-primary, and refuses as the monitor does.
+func (c *Cluster) setUpmapPrimary(a Action) Effect {
+	pg, there := c.pgNumberOf(a.PG)
+	if !there {
+		return refused("there is no placement group %s", a.PG)
+	}
+	m := c.osdMap
+	if a.Action == "ClearUpmapPrimary" {
+		if _, there := m.leads[pg]; !there {
+			return already("%s has no pg-upmap-primary", a.PG)
+		}
+		delete(m.leads, pg)
+		c.pin(pg)
+		return Effect{OK: true}
+	}
+	up := m.of(pg)
+	switch {
+	case !c.hasOSD(a.OSD) || !slices.Contains(up, int32(a.OSD)):
+		return refused("osd.%d holds no replica of %s (%s)", a.OSD, a.PG, show(up))
+	case up[0] == int32(a.OSD):
+		return already("osd.%d leads %s already", a.OSD, a.PG)
+	}
+	m.leads[pg] = int32(a.OSD)
+	c.pin(pg)
+	return Effect{OK: true}
+}
+
+// setOption changes an option in the configuration database. OSDs use an mClock profile at once;
+// clients that start later read it.
+func (c *Cluster) setOption(a Action) Effect {
+	switch a.Option {
+	case optionProfile:
+		if _, known := mclockProfiles[a.Setting]; !known {
+			return refused("%s %q is not balanced, high_client_ops or high_recovery_ops", a.Option, a.Setting)
+		}
+		if !c.mclock() {
+			return refused("the OSDs do not schedule by mClock (osd_op_queue)")
+		}
+		c.setProfile(a.Setting)
+	case optionPolicy:
+		if a.Setting != policyPrimary && a.Setting != policyBalance && a.Setting != policyLocalize {
+			return refused("%s %q is not default, balance or localize", a.Option, a.Setting)
+		}
+	case optionLocation:
+		if _, right := locationOf(a.Setting); !right {
+			return refused("%s %q is not TYPE=NAME ... of host, rack and root", a.Option, a.Setting)
+		}
+	default:
+		return refused("there is no option %q", a.Option)
+	}
+	c.monitor.options[a.Option] = a.Setting
+	return Effect{OK: true, already: true}
+}
+
 func show(osds []int32) string {
 	words := make([]string, len(osds))
 	for i, osd := range osds {
@@ -301,7 +375,8 @@ func (c *Cluster) putUpmap(a Action) Effect {
 // checkLeaders reports swaps that a low affinity reversed.
 func (c *Cluster) checkLeaders(actions []Action, effects []Effect) {
 	for i, a := range actions {
-		if a.Action != "SwapPrimary" || !effects[i].OK || effects[i].already {
+		swap := a.Action == "SwapPrimary" || a.Action == "SetUpmapPrimary"
+		if !swap || !effects[i].OK || effects[i].already {
 			continue
 		}
 		pg, _ := c.pgNumberOf(a.PG)
@@ -411,12 +486,85 @@ func (c *Cluster) bytesMovedBy(weights []uint32) float64 {
 func (c *Cluster) onBalance(k *sim.Kernel, _ uint64) {
 	k.After(sim.Seconds(c.cfg.BalancerEvery), sim.Func(c.onBalance), 0)
 	// Ceph's balancer waits while more than 5 % of the PGs are misplaced.
-	if !c.monitor.balancing || float64(c.mover.live) > 0.05*float64(c.cfg.PGs) {
+	mode := c.monitor.balancer
+	if mode == "none" || float64(c.mover.live) > 0.05*float64(c.cfg.PGs) {
 		return
 	}
-	if c.balance() > 0 {
+	changes := 0
+	if mode != "read" {
+		changes += c.balance()
+	}
+	if mode != "upmap" {
+		changes += c.evenPrimaries()
+	}
+	if changes > 0 {
 		c.publish()
 	}
+}
+
+// runReadBalancer evens out the primaries once, as `osdmaptool --read` does.
+func (c *Cluster) runReadBalancer() Effect {
+	changes := c.evenPrimaries()
+	detail := map[string]float64{"primaries_changed": float64(changes)}
+	return Effect{OK: true, already: changes == 0, Detail: detail}
+}
+
+// evenPrimaries adds pg-upmap-primaries until each OSD leads as many PGs as its share, and returns
+// their number: Ceph's read balancer (OSDMap::balance_primaries). An OSD's share is in proportion to
+// the PGs that it holds and to its primary affinity. It sees no load.
+func (c *Cluster) evenPrimaries() int {
+	m := c.osdMap
+	sets := slices.Clone(m.upSet)
+	set := func(pg int) []int32 { return trim(sets[pg*m.size : (pg+1)*m.size]) }
+	// Single precision as in Ceph: whether a change evens anything is often a matter of rounding.
+	wanted, excess := make([]float32, len(c.osds)), make([]float32, len(c.osds))
+	for pg := range c.pgs {
+		for i, osd := range set(pg) {
+			wanted[osd]++
+			if i == 0 {
+				excess[osd]++
+			}
+		}
+	}
+	total := 0.0
+	for osd := range wanted {
+		share := float32(float32(m.affinity[osd]) / maxAffinity)
+		wanted[osd] = float32(wanted[osd] / float32(m.size) * share)
+		total += float64(wanted[osd])
+	}
+	if total == 0 {
+		return 0
+	}
+	for osd := range wanted {
+		wanted[osd] = float32(wanted[osd] * (float32(c.cfg.PGs) / float32(total)))
+		excess[osd] -= wanted[osd]
+	}
+	changed := map[int]bool{}
+	for again := true; again; {
+		again = false
+		for pg := range c.pgs {
+			members, to := set(pg), 0
+			for i, osd := range members {
+				over, under := excess[members[0]], excess[osd]
+				if over > 0 && under < 0 && over-under > 1 && wanted[osd] > 0 {
+					to = i
+				}
+			}
+			if to > 0 {
+				excess[members[0]]--
+				excess[members[to]]++
+				members[0], members[to] = members[to], members[0]
+				changed[pg], again = true, true
+			}
+		}
+	}
+	for pg := range c.pgs {
+		if changed[pg] {
+			m.leads[int32(pg)] = set(pg)[0]
+			c.pin(int32(pg))
+		}
+	}
+	return len(changed)
 }
 
 // balance adds upmap items that equalize the OSDs' numbers of PGs, like the balancer's upmap mode

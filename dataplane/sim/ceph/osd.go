@@ -1,6 +1,8 @@
 package ceph
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"hotbed/dataplane/sim"
@@ -44,6 +46,8 @@ type osd struct {
 	replicas              int64 // writes for another OSD's PG
 	readBytes, writeBytes int64
 	readTime              time.Duration // sum of op_r_latency
+	readService           time.Duration // sum of op_r_process_latency
+	writeTime             time.Duration // sum of op_w_latency
 	netIn                 int64
 	backfills             int // reservations held
 }
@@ -60,7 +64,7 @@ func newOSD(c *Cluster, i int) *osd {
 		id:     int32(i),
 		disk:   sim.NewDisk(c.k, c.cfg.disk()),
 		out:    sim.NewLink(sim.LinkSpec{Rate: c.cfg.NodeRate, Delay: sim.Seconds(c.cfg.Delay)}),
-		shards: make([]shard, c.cfg.Shards),
+		shards: c.newShards(),
 		locks:  map[int32]*pgLock{},
 	}
 	o.fio.random = sim.StreamOf(c.cfg.Seed, "ceph/fio", uint64(i))
@@ -101,7 +105,7 @@ func (h *onArrive) Handle(_ *sim.Kernel, arg uint64) {
 // admit reports whether a client's operation may continue. During a peering the operation waits; an
 // outdated operation is dropped.
 func (c *Cluster) admit(r ref, p *op, state *pgState) bool {
-	if !c.bench.current(p) || c.primary(p.pg) != p.osd && state.active {
+	if !c.bench.current(p) || state.active && !c.serves(p) {
 		c.freeOp(r)
 		return false
 	}
@@ -111,6 +115,15 @@ func (c *Cluster) admit(r ref, p *op, state *pgState) bool {
 	}
 	p.interval = state.interval
 	return true
+}
+
+// serves reports whether an operation's OSD may serve it: the primary, and of a read that was sent
+// to a replica any member.
+func (c *Cluster) serves(p *op) bool {
+	if p.kind == opRead && c.bench.policy != policyPrimary {
+		return slices.Contains(c.members(p.pg), p.osd)
+	}
+	return c.primary(p.pg) == p.osd
 }
 
 // onCPU: an operation's computation ends, and its disk I/O begins.
@@ -183,6 +196,7 @@ func (h *onPart) Handle(_ *sim.Kernel, arg uint64) {
 		c.pgs[p.pg].reads++
 		o.readBytes += p.bytes
 		o.readTime += c.k.Now() - p.came
+		o.readService += c.k.Now() - p.began
 		c.release(p)
 		o.out.Send(c.k, p.bytes, (*onReply)(c), uint64(r))
 	case opPull:
@@ -299,28 +313,49 @@ func (c *Cluster) committed(r ref, p *op) {
 
 // shard is a queue of operations with its threads; each PG always uses the same shard. While client
 // operations wait, recovery gets a thread with the probability of Ceph's weighted priority queue.
+// With mClock, operations wait in its queue instead.
 type shard struct {
-	clients, recovery fifo
+	clients, recovery fifo[ref]
+	mclock            *dmclock // nil: the weighted priority queue
 	busy              int
 }
 
-// fifo holds operations in arrival order.
-type fifo struct {
-	queue []ref
+func (c *Cluster) newShards() []shard {
+	shards := make([]shard, c.cfg.Shards)
+	if c.mclock() {
+		for i := range shards {
+			shards[i].mclock = newDmclock(&c.cfg, c.monitor.options[optionProfile])
+		}
+	}
+	return shards
+}
+
+func (s *shard) len() int {
+	if s.mclock != nil {
+		return s.mclock.len()
+	}
+	return s.clients.len() + s.recovery.len()
+}
+
+// fifo holds items in arrival order.
+type fifo[T any] struct {
+	queue []T
 	head  int
 }
 
-func (f *fifo) push(r ref) { f.queue = append(f.queue, r) }
+func (f *fifo[T]) push(item T) { f.queue = append(f.queue, item) }
 
-func (f *fifo) len() int { return len(f.queue) - f.head }
+func (f *fifo[T]) len() int { return len(f.queue) - f.head }
 
-func (f *fifo) pop() ref {
-	r := f.queue[f.head]
+func (f *fifo[T]) first() *T { return &f.queue[f.head] }
+
+func (f *fifo[T]) pop() T {
+	item := f.queue[f.head]
 	f.head++
 	if f.head == len(f.queue) {
 		f.queue, f.head = f.queue[:0], 0
 	}
-	return r
+	return item
 }
 
 // recoveryShare is osd_recovery_priority over its sum with osd_client_op_priority.
@@ -334,9 +369,13 @@ type pgLock struct {
 
 func (c *Cluster) enqueue(o *osd, r ref, pg int32) {
 	s := &o.shards[int(pg)%len(o.shards)]
-	if c.at(r).recovers() {
+	p := c.at(r)
+	switch {
+	case s.mclock != nil:
+		s.mclock.enqueue(c, r, p)
+	case p.recovers():
 		s.recovery.push(r)
-	} else {
+	default:
 		s.clients.push(r)
 	}
 	c.dispatch(o, s)
@@ -344,17 +383,32 @@ func (c *Cluster) enqueue(o *osd, r ref, pg int32) {
 
 // dispatch assigns waiting operations to free threads.
 func (c *Cluster) dispatch(o *osd, s *shard) {
-	for s.busy < c.cfg.Threads && s.clients.len()+s.recovery.len() > 0 {
-		from := &s.clients
-		if s.recovery.len() > 0 && (from.len() == 0 || c.queueRandom.Bernoulli(recoveryShare)) {
-			from = &s.recovery
+	for s.busy < c.cfg.Threads && s.len() > 0 {
+		r := c.pop(o, s)
+		if r == 0 {
+			return
 		}
-		r := from.pop()
 		if p := c.at(r); p != nil && c.fresh(r, p) {
 			s.busy++
 			c.lock(o, r, p)
 		}
 	}
+}
+
+// pop takes the operation that a shard serves next, 0 if mClock's limits forbid all.
+func (c *Cluster) pop(o *osd, s *shard) ref {
+	if s.mclock != nil {
+		r, wake := s.mclock.next(c.k.Now().Seconds())
+		if r == 0 {
+			c.wakeAt(o, s, time.Duration(math.Ceil(wake*1e9)))
+		}
+		return r
+	}
+	from := &s.clients
+	if s.recovery.len() > 0 && (from.len() == 0 || c.queueRandom.Bernoulli(recoveryShare)) {
+		from = &s.recovery
+	}
+	return from.pop()
 }
 
 // fresh reports whether a queued operation may still run: its PG may have moved since.
@@ -386,7 +440,7 @@ func (c *Cluster) lock(o *osd, r ref, p *op) {
 
 // begin runs an operation that holds its PG's lock.
 func (c *Cluster) begin(r ref, p *op) {
-	p.locked = true
+	p.locked, p.began = true, c.k.Now()
 	took := c.cfg.OpTime + float64(float64(p.bytes)*c.cfg.ByteTime)
 	c.k.After(sim.Seconds(took), (*onCPU)(c), uint64(r))
 }
@@ -529,6 +583,7 @@ func (c *Cluster) acknowledge(r ref) {
 	o := c.osds[p.osd]
 	o.writes++
 	o.writeBytes += p.bytes
+	o.writeTime += c.k.Now() - p.came
 	if c.bench.current(p) {
 		c.pgs[p.pg].writes++
 		if c.bench.open == nil { // otherwise it overwrites

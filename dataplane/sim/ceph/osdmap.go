@@ -18,6 +18,7 @@ type osdMap struct {
 
 	upmap map[int32][]int32    // pg-upmap: the whole set
 	items map[int32][][2]int32 // pg-upmap-items: from, to
+	leads map[int32]int32      // pg-upmap-primary
 
 	seeds []uint32 // by PG: Ceph's pps, the hash input of CRUSH and affinity
 	raw   []int32  // CRUSH's result, size entries per PG, none at the end
@@ -40,6 +41,7 @@ func newOSDMap(crush *crushMap, osds, pool, pgNum, size int) *osdMap {
 		epoch: 1, pgNum: pgNum, size: size, crush: crush,
 		reweight: make([]uint32, osds), affinity: make([]uint32, osds), up: make([]bool, osds),
 		upmap: map[int32][]int32{}, items: map[int32][][2]int32{},
+		leads: map[int32]int32{},
 		seeds: make([]uint32, pgNum), raw: make([]int32, pgNum*size),
 		upSet: make([]int32, pgNum*size), dirty: true,
 		turned: make([]bool, osds),
@@ -163,6 +165,11 @@ func (m *osdMap) applyUpmap(pg int32, set []int32) []int32 {
 		}
 		if at := slices.Index(set, from); at >= 0 {
 			set[at] = to
+		}
+	}
+	if lead, there := m.leads[pg]; there && m.reweight[lead] > 0 {
+		if at := slices.Index(set, lead); at > 0 {
+			set[0], set[at] = set[at], set[0]
 		}
 	}
 	return set

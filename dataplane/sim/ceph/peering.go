@@ -226,12 +226,12 @@ func (c *Cluster) activate(pg int32) {
 		case p == nil:
 		case !c.bench.current(p):
 			c.freeOp(r)
-		case p.osd != primary: // it waited for any primary
+		case !c.serves(p): // it waited for any primary
 			p.osd = primary
 			c.bench.route(c, r, p)
 		default:
 			p.interval, p.came = state.interval, c.k.Now()
-			c.enqueue(c.osds[primary], r, pg)
+			c.enqueue(c.osds[p.osd], r, pg)
 		}
 	}
 	c.fillUp(pg)

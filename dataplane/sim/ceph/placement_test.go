@@ -139,3 +139,43 @@ func TestStableMod(t *testing.T) {
 		}
 	}
 }
+
+func TestTheReadBalancerIsThatOfOsdmaptool(t *testing.T) {
+	data, err := os.ReadFile("../../../tests/data/ceph/18.2.7/osdmaptool_read.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pools []struct {
+		OSDs, PGs, Size int
+		Up              [][]int32
+		Read            []struct {
+			PG  string
+			OSD int32
+		}
+	}
+	if err := json.Unmarshal(data, &pools); err != nil {
+		t.Fatal(err)
+	}
+	for _, pool := range pools {
+		config := testConfig()
+		config.OSDs, config.PGs, config.Size = pool.OSDs, pool.PGs, pool.Size
+		c := build(t, config, 0)
+		for pg, up := range pool.Up {
+			if found := c.osdMap.of(int32(pg)); !slices.Equal(found, up) {
+				t.Fatalf("PG %x is on %v, Ceph says %v", pg, found, up)
+			}
+		}
+		effect := c.Act([]Action{{Action: "RunReadBalancer"}})[0]
+		if !effect.OK || effect.Detail["primaries_changed"] != float64(len(pool.Read)) || len(pool.Read) == 0 {
+			t.Errorf("%d OSDs: %+v, Ceph changed %d", pool.OSDs, effect, len(pool.Read))
+		}
+		for _, read := range pool.Read {
+			if lead := c.osdMap.leads[pgNumber(t, read.PG)]; lead != read.OSD {
+				t.Errorf("%d OSDs: osd.%d leads %s, Ceph says osd.%d", pool.OSDs, lead, read.PG, read.OSD)
+			}
+		}
+		if again := c.Act([]Action{{Action: "RunReadBalancer"}})[0]; again.Detail["primaries_changed"] != 0 {
+			t.Errorf("%d OSDs: a second run changes %g", pool.OSDs, again.Detail["primaries_changed"])
+		}
+	}
+}

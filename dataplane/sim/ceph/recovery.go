@@ -23,6 +23,7 @@ type move struct {
 	left         int64 // objects not begun
 	flight       int
 	each         int64 // bytes of an object
+	spare        bool  // the PG lacks no replica: Ceph's best effort
 	running      bool
 	over         bool
 }
@@ -57,7 +58,8 @@ func (c *Cluster) queueMove(pg, from, to int32, objects int64) {
 	if state := &c.pgs[pg]; state.objects > 0 {
 		each = state.bytes / state.objects
 	}
-	m.moves = append(m.moves, move{pg: pg, from: from, to: to, left: objects, each: each})
+	spare := len(c.members(pg)) == c.cfg.Size && c.pgs[pg].degraded == 0
+	m.moves = append(m.moves, move{pg: pg, from: from, to: to, left: objects, each: each, spare: spare})
 	m.queued = append(m.queued, int32(len(m.moves)-1))
 	m.live++
 	c.pgs[pg].moves++
@@ -121,6 +123,9 @@ func (h *onMoveNext) Handle(k *sim.Kernel, arg uint64) {
 }
 
 func (c *Cluster) recoverySleep() time.Duration {
+	if c.mclock() { // sets osd_recovery_sleep to 0
+		return time.Millisecond
+	}
 	return sim.Seconds(max(c.cfg.RecoverySleep, 1e-3))
 }
 

@@ -209,16 +209,18 @@ func (s *server) load(req *request) error {
 
 // observe reports every node's cumulative signals, and changes of the map since the last report. The
 // signals are the seconds with at least one task of the node, and of the daemon, waiting for I/O,
-// and the number and the latencies' sum of client reads.
+// the number and the latencies' sum of client reads, the latter also without the OSD's own queue, and
+// the number and the latencies' sum of client writes.
 func (s *server) observe(req *request, r *reply) {
-	signals := make([]float64, 0, 4*len(s.osds))
+	signals := make([]float64, 0, 7*len(s.osds))
 	hot := make([]byte, len(s.osds))
 	var ids []int32
 	var weights []float64
 	var flags []byte
 	for i, o := range s.osds {
 		signals = append(signals, o.disk.Stats(s.k).Stalled.Seconds(), o.stalled.Some(s.k.Now()).Seconds(),
-			float64(o.reads), o.readTime.Seconds())
+			float64(o.reads), o.readTime.Seconds(), o.readService.Seconds(),
+			float64(o.writes), o.writeTime.Seconds())
 		hot[i] = flag(o.fio.on, 1)
 		m := s.osdMap
 		v := osdReport{float64(m.affinity[i]) / maxAffinity, float64(m.reweight[i]) / inWeight,
