@@ -31,6 +31,7 @@ from analysis.core.style import in_order
 from analysis.papers.dlr.runs import OP_NAMES, OPS, metric_of
 from schemas.cells.dlr import DLR, HOT_NODES
 from schemas.errors import UserError
+from schemas.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +41,9 @@ SCENARIOS = {"heterogeneity": "6", "interference": "8"}
 
 _UNITS = {"throughput_mb_s": "MB/s", "iops": "IOPS", "latency_s": "s"}
 BASELINE = "default"
+MCLOCK = "mclock_scheduler"
+QUINCY = 17
+"""First release of Ceph whose OSDs schedule by mClock unless its configuration says otherwise."""
 _MOST = 200.0  # percent: estimates from two pairs may exceed it
 _CELL = 0.85  # inches per cell, with its error and interval below it
 
@@ -227,8 +231,17 @@ def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
             f"no cell ran on both {real} and sim with the same parameters and seed",
             do="run the same campaign on both",
         )
-    cells = _cells(*(rows[rows["cell"].isin(shared)] for rows in sides))
-    return Validation(real, tuple(cells), len(shared))
+    pairs = [rows[rows["cell"].isin(shared)] for rows in sides]
+    if pairs[0]["queue"].nunique() > 1:
+        pairs = [_with_queue(rows) for rows in pairs]
+    return Validation(real, tuple(_cells(*pairs)), len(shared))
+
+
+def _with_queue(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with mClock as a part of the setting."""
+    clocked = rows["queue"] == MCLOCK
+    named = rows["setting"].where(~clocked, (rows["setting"] + ", mClock").str.removeprefix(", "))
+    return rows.assign(setting=named)
 
 
 def _campaigns(folder: Path) -> list[Path]:
@@ -338,16 +351,27 @@ def _errors(axes: Axes, cells: Sequence[ValidatedCell]) -> None:
 
 def _rows(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """Return the table of runs with ``cell``, which is equal for the same experiment, ``against``,
-    which is equal for all its controllers, and ``setting``."""
+    which is equal for all its controllers, ``setting`` and ``queue``."""
     known = [one for one in runs if one.run.kind == "dlr" and one.run.parameters["op"] in OPS]
-    keys: dict[str, list[str]] = {"cell": [], "against": [], "setting": []}
+    keys: dict[str, list[str]] = {"cell": [], "against": [], "setting": [], "queue": []}
     for run in (one.run for one in known):
         shared = {k: v for k, v in run.parameters.items() if not k.startswith("controller")}
-        same = [run.parameters, run.seed, round(run.time_scale, 9), run.osd_count]
+        queue = _queue(run)
+        same = [run.parameters, run.seed, round(run.time_scale, 9), run.osd_count, queue]
         keys["cell"].append(json.dumps(same, sort_keys=True))
-        keys["against"].append(json.dumps([shared, run.seed], sort_keys=True))
+        keys["against"].append(json.dumps([shared, run.seed, queue], sort_keys=True))
+        keys["queue"].append(queue)
         keys["setting"].append(_setting(run.parameters))
     return table(known).assign(**keys)
+
+
+def _queue(run: Run) -> str:
+    """Return the scheduler of the run's OSDs: the model's, or the default of a Ceph's release."""
+    if run.ground == SIM:
+        model = run.provenance.calibration.get("model", {})
+        return str(model.get("op_queue", "wpq"))
+    major = run.provenance.versions.get("ceph", "").partition(".")[0]
+    return MCLOCK if major.isdecimal() and int(major) >= QUINCY else "wpq"
 
 
 def _cells(real: pd.DataFrame, simulated: pd.DataFrame) -> Iterator[ValidatedCell]:

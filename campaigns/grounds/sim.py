@@ -34,7 +34,7 @@ from testbed.simulated import (
 )
 from testbed.simulated.parameters import configuration, effective, osd_nodes
 from testbed.simulated.process import PROGRAM, PROTOCOL
-from testbed.simulated.store import OFFERS
+from testbed.simulated.store import offers
 from testbed.spec import TestbedSpec, load_spec
 from testbed.stores.contract import Needs
 
@@ -101,7 +101,7 @@ class SimulatedGround:
         )
 
     def offers(self) -> Needs:
-        return OFFERS
+        return offers(effective(self.spec, self.model))
 
     def services(self, setting: CellSetting) -> Services:
         from campaigns.papers.dlr.simulated import SimulatedOpenLoopServices, SimulatedServices

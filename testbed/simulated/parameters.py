@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,6 +26,10 @@ MODEL_VERSION = "3"
 _SETTINGS = {
     "osd_op_num_shards": "op_shards",
     "osd_op_num_threads_per_shard": "op_threads",
+    "osd_op_queue": "op_queue",
+    "osd_mclock_profile": "mclock_profile",
+    "osd_mclock_max_sequential_bandwidth_hdd": "mclock_bandwidth",
+    "osd_mclock_max_capacity_iops_hdd": "mclock_iops",
     "osd_max_backfills": "max_backfills",
     "osd_recovery_max_active": "recovery_max_active",
     "bluestore_prefer_deferred_size_hdd": "defer_bytes",
@@ -39,6 +43,7 @@ _SAME = {
     *("rack_hosts", "max_io", "reorder", "spread", "delay_s", "fio_block", "stats_s"),
     *("client_byte_s", "client_op_s", "client_bytes"),
     *("commit_bytes", "commit_writes", "defer_bytes"),
+    *("op_queue", "mclock_profile", "mclock_bandwidth", "mclock_iops"),
     *("propose_s", "peering_s", "peering_commits", "down_after_s", "out_after_s"),
     *("max_backfills", "recovery_max_active", "recovery_sleep_s"),
     *("balancer_every_s", "balancer_deviation", "balancer_moves"),
@@ -63,6 +68,11 @@ class ModelParameters(BaseModel):
     client_bytes: int = Field(default=100 * 2**20, ge=1, le=2**50)
     op_shards: int = Field(default=2, ge=1, le=1024)
     op_threads: int = Field(default=4, ge=1, le=1024)
+    # the OSD's scheduler, with Ceph's defaults for disks that turn
+    op_queue: Literal["wpq", "mclock_scheduler"] = "wpq"
+    mclock_profile: Literal["balanced", "high_client_ops", "high_recovery_ops"] = "balanced"
+    mclock_bandwidth: int = Field(default=150 * 2**20, ge=1, le=10**15)
+    mclock_iops: float = Field(default=315.0, ge=1, le=1e9)
     commit_bytes: int = Field(default=4096, ge=512, le=2**24)
     commit_writes: int = Field(default=3, ge=1, le=100)
     # smaller overwrites go to the object's own place
@@ -245,6 +255,9 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "fio_depth": model.fio_iodepth,
         **_space(spec.store, disk, group.node_names()[0], model),
         "detail": model.detail_nodes,
+        "host_names": list(group.node_names()),
+        "rack_names": [spec.rack_of().get(node, "") for node in group.node_names()],
+        "client_names": [node for node in client.node_names() for _ in range(model.clients)],
     }
 
 

@@ -49,6 +49,7 @@ from testbed.simulated.tables import (
     ActivityTable,
     MapTable,
     Signal,
+    latency,
     pressure,
     sample_rows,
 )
@@ -56,24 +57,33 @@ from testbed.spec import TestbedSpec
 from testbed.stores.contract import (
     ACTIVITY,
     BALANCER,
+    BALANCER_READ,
+    CRUSH_LOCATION,
     HOT,
+    LATENCY,
+    MCLOCK_PROFILE,
     OSDS,
     PG_UPMAP,
+    PG_UPMAP_PRIMARY,
     PGS,
     PRESSURE,
     PRIMARY_AFFINITY,
+    READ_BALANCE,
+    READ_BALANCER,
+    READ_POLICY,
     REWEIGHT_BY_UTILIZATION,
     Action,
     Effect,
     Needs,
     Observation,
+    SetOption,
     action_to_json,
 )
 
 # ----------------------------------------------------------------------------------------------
 # Save and restore of everything that a controller may change on a modelled Ceph.
 
-SAVED_VERSION = 1
+SAVED_VERSION = 2
 _TOLERANCE = 1e-3  # weights are kept in 16 bits
 
 
@@ -93,7 +103,9 @@ def saved_from(state: Mapping[str, Any]) -> dict[str, Any]:
         "reweight": {str(i): value for i, value in enumerate(state["reweight"])},
         "pg_upmap": dict(sorted(state["pg_upmap"].items())),
         "pg_upmap_items": dict(sorted(state["pg_upmap_items"].items())),
+        "pg_upmap_primary": dict(sorted(state["pg_upmap_primary"].items())),
         "balancer": state["balancer"],
+        "options": dict(sorted(state["options"].items())),
     }
 
 
@@ -104,7 +116,13 @@ def changes(now: Mapping[str, Any], saved: Mapping[str, Any]) -> list[RestoreAct
         raise StoreError(
             "the saved settings are of another version of the simulator: begin the run anew"
         )
-    return [*_balancer(now, saved), *_weights(now, saved), *_upmaps(now, saved)]
+    return [
+        *_balancer(now, saved),
+        *_weights(now, saved),
+        *_upmaps(now, saved),
+        *_primaries(now, saved),
+        *_options(now, saved),
+    ]
 
 
 def _balancer(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[RestoreAction]:
@@ -126,6 +144,24 @@ def _weights(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[Resto
                     f"{words} of osd.{osd} to {wanted:g}",
                     {"action": action, "osd": int(osd), "value": wanted},
                 )
+
+
+def _primaries(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[RestoreAction]:
+    there, kept = now["pg_upmap_primary"], saved["pg_upmap_primary"]
+    for pg in sorted(there.keys() - kept.keys()):
+        action = {"action": "ClearUpmapPrimary", "pg": pg}
+        yield RestoreAction(f"pg-upmap-primary of {pg} removed", action)
+    for pg, osd in sorted(kept.items()):
+        if there.get(pg) != osd:
+            action = {"action": "SetUpmapPrimary", "pg": pg, "osd": osd}
+            yield RestoreAction(f"pg-upmap-primary of {pg} to osd.{osd}", action)
+
+
+def _options(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[RestoreAction]:
+    for name, value in saved["options"].items():
+        if now["options"][name] != value:
+            action = {"action": "SetOption", "option": name, "setting": value}
+            yield RestoreAction(f"{name} to {value or 'its default'}", action)
 
 
 def _upmaps(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[RestoreAction]:
@@ -150,11 +186,27 @@ def _upmaps(now: Mapping[str, Any], saved: Mapping[str, Any]) -> Iterable[Restor
             )
 
 
-OFFERS = Needs(
-    senses=frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY}),
-    acts=frozenset({PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER}),
+SENSES = frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY, LATENCY, READ_BALANCE})
+ACTS = frozenset(
+    {
+        *(PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, PG_UPMAP_PRIMARY),
+        *(BALANCER, BALANCER_READ, READ_BALANCER, READ_POLICY, CRUSH_LOCATION),
+    }
 )
-"""Senses and changes of every simulated Ceph."""
+
+
+def offers(parameters: ModelParameters) -> Needs:
+    """Return the senses and changes of a simulated Ceph; it has mClock profiles if its OSDs
+    schedule by mClock."""
+    profile = {MCLOCK_PROFILE} if parameters.op_queue == "mclock_scheduler" else set()
+    return Needs(SENSES, ACTS | profile)
+
+
+def _to_simulator(action: Action) -> dict[str, Any]:
+    body = action_to_json(action)
+    if isinstance(action, SetOption):
+        body["setting"] = body.pop("value")  # the simulator's `value` is a number
+    return body
 
 
 class SimulatedCeph:
@@ -197,6 +249,7 @@ class SimulatedCeph:
         self.nodes = osd_nodes(spec)
         self.client = client_node(spec)
         self._signal = signal
+        self._pool = spec.ceph().pools[0].name
         self._now_s = 0.0
         self._benchmark: Benchmark | None = None
         self._begins_s: float | None = None
@@ -272,15 +325,15 @@ class SimulatedCeph:
 
     def offers(self) -> Needs:
         """See `Store.offers`."""
-        return OFFERS
+        return offers(self.parameters)
 
     def sense(self, senses: frozenset[str]) -> Observation:
         """Return an observation, in no virtual time. See `Store.sense`."""
-        refused = senses - OFFERS.senses
+        refused = senses - SENSES
         if refused:
             raise StoreError(f"this store cannot sense {', '.join(sorted(refused))}")
         before, then = self._signals, self._sensed_s
-        self._signals, hot = self._observe(pgs=PGS in senses)
+        self._signals, hot = self._observe(pgs=bool(senses & {PGS, READ_BALANCE}))
         interval, self._sensed_s = self._now_s - then, self._now_s
         waited = PRESSURE in senses
         return Observation(
@@ -292,6 +345,8 @@ class SimulatedCeph:
             pgs=self._map.pgs() if PGS in senses else (),
             hot=frozenset(i for i, on in enumerate(hot) if on) if HOT in senses else None,
             activity=self._activity.read() if ACTIVITY in senses else None,
+            latency=latency(before, self._signals) if LATENCY in senses else None,
+            read_balance={self._pool: self._map.read_balance()} if READ_BALANCE in senses else None,
         )
 
     def act(self, actions: Sequence[Action]) -> list[Effect]:
@@ -299,7 +354,7 @@ class SimulatedCeph:
         time advances by a step's duration; a step of upmaps ends when their PGs serve again."""
         effects: list[Effect] = []
         for _, group in groupby(actions, key=lambda action: action.kind):
-            effects += self._act([action_to_json(action) for action in group])
+            effects += self._act([_to_simulator(action) for action in group])
         return effects
 
     def save(self) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ so a policy step on a large cluster costs as much as it changes."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import sub
@@ -12,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 from testbed.simulated.benchmark import SampleRow
 from testbed.simulated.process import SimulatorAnswer, SimulatorProcess
 from testbed.stores.ceph.perf import latency_pressure
-from testbed.stores.contract import Activity, OpRates, Osd, Pg
+from testbed.stores.contract import Activity, OpRates, Osd, OsdLatency, Pg
 
 # ----------------------------------------------------------------------------------------------
 # Long sequence with cheap snapshots: a snapshot costs only the changed parts.
@@ -101,9 +102,10 @@ SIGNAL_NAMES: Mapping[str, str] = {
 }
 """Name of each signal in a run's record, as on a real testbed (testbed/agent/sense.py)."""
 
-_NODE, _OSD, _READS, _READ_TIME, _OF_NODE = 0, 1, 2, 3, 4
+_NODE, _OSD, _READS, _READ_TIME, _READ_SERVICE, _WRITES, _WRITE_TIME, _OF_NODE = range(8)
 """Offsets of a node's numbers (sim/ceph's ``signals``): seconds in which a task of the node, and
-of the OSD, waited for I/O; client reads, and the seconds that these took."""
+of the OSD, waited for I/O; client reads, the seconds that these took, and those without the OSD's
+own queue; client writes, and the seconds that these took."""
 
 
 def pressure(
@@ -123,6 +125,26 @@ def pressure(
     if min(shares) < 0.0 or max(shares) > 100.0:  # due to rounding
         shares = [min(100.0, max(0.0, share)) for share in shares]
     return dict(enumerate(shares))
+
+
+def latency(before: Sequence[float], now: Sequence[float]) -> dict[int, OsdLatency]:
+    """Return each OSD's client operations from `before` to `now`, and their mean seconds."""
+    columns = (_READS, _READ_TIME, _READ_SERVICE, _WRITES, _WRITE_TIME)
+    rows = zip(*(_differences(before, now, column) for column in columns), strict=True)
+    return {
+        osd: OsdLatency(
+            reads=round(reads),
+            read_s=_mean(took, reads),
+            read_service_s=_mean(service, reads),
+            writes=round(writes),
+            write_s=_mean(wrote, writes),
+        )
+        for osd, (reads, took, service, writes, wrote) in enumerate(rows)
+    }
+
+
+def _mean(seconds: float, count: float) -> float | None:
+    return round(seconds / count, 6) if count else None
 
 
 def _differences(before: Sequence[float], now: Sequence[float], which: int) -> list[float]:
@@ -210,6 +232,13 @@ class MapTable:
     def names(self) -> tuple[str, ...]:
         """Return the PGs' ids, in the order of their numbers."""
         return self._ids
+
+    def read_balance(self) -> float:
+        """Return Ceph's read balance score: the largest number of primaries of an OSD by the mean
+        over OSDs that are up and in. Ceph also corrects it for primary affinities below 1."""
+        primaries = Counter(pg.primary for pg in self._pgs.frozen())
+        serving = sum(osd.up and osd.in_ for osd in self._osds)
+        return max(primaries.values()) * serving / len(self._ids)
 
     def update(self, blocks: Mapping[str, Sequence[Any]], *, pgs: bool) -> None:
         """Apply the changed entries."""

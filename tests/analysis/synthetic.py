@@ -44,6 +44,7 @@ def write_run(
     with_samples: bool = True,
     calibration: Mapping[str, Any] | None = None,
     controller: Mapping[str, float] | None = None,
+    ceph: str = "16.2.15",
 ) -> Path:
     """Write one attempt's folder and return it. `throughput` is in MB/s; `controller` has further
     numbers of the journal."""
@@ -82,7 +83,7 @@ def write_run(
         summary,
         ground=ground,
         calibration=calibration,
-        versions={"ceph": "16.2.15"},
+        versions={"ceph": ceph},
         signal="io_pressure",
         attempt=attempt,
         seed=block,

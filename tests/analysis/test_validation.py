@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,27 @@ def test_a_folder_of_campaigns_or_a_campaign_and_n_of_every_cell(tmp_path):
     assert "3 cells in the paper's setting, n = 3 pairs of runs a cell, 9 pairs" in made.sentence
     assert {row["n"] for row in made.rows()} == {3}
     assert validate([local, tmp_path]).rows() == made.rows()
+
+
+def test_runs_with_another_scheduler_are_no_pair(tmp_path):
+    parameters = {"op": "rand", "scenario": "heterogeneity", "controller": "default"}
+    clocked = {"model": {"op_queue": "mclock_scheduler"}}
+    for block in range(3):
+        for campaign, value, more in (
+            ("pacific", 90.0, {"ceph": "16.2.15"}),
+            ("reef", 100.0, {"ceph": "18.2.7"}),
+            ("pacific-sim", 99.0, {"ground": "sim"}),
+            ("reef-sim", 130.0, {"ground": "sim", "calibration": clocked}),
+        ):
+            write_run(tmp_path / campaign, parameters, block, value + block, **more)
+    made = validate([tmp_path])
+    found = {c.setting: c.error.value for c in made.cells if c.metric != "latency_s"}
+    assert set(found) == {"", "mClock"}
+    assert found[""] == pytest.approx(0.1, abs=0.01)
+    assert found["mClock"] == pytest.approx(0.3, abs=0.01)
+    for campaign in ("pacific", "pacific-sim"):
+        shutil.rmtree(tmp_path / campaign)
+    assert {c.setting for c in validate([tmp_path]).cells} == {""}
 
 
 def test_other_parameters_or_seeds_are_no_pair_and_what_is_missing_is_named(tmp_path):

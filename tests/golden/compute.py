@@ -30,7 +30,12 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
         ["run", "dlr-full", "--figure", "8", "--ground", "sim"],
         ["report", "dlr-full-sim"],
     ],
-    "compare-sim": [["compare"]],
+    "compare-sim": [
+        [
+            *("compare", "--controllers"),
+            "dlr,dlr-auto,dlr-pg,htoc,nearest,oracle,reweight,reweight-capped,upmap,ursa",
+        ]
+    ],
 }
 """Commands of each campaign; the last one writes ``claims.json``."""
 

@@ -13,15 +13,24 @@ from testbed.simulated import (
 from testbed.simulated.parameters import osd_nodes
 from testbed.spec import TestbedSpec
 from testbed.stores.contract import (
+    CRUSH_LOCATION,
     HOT,
+    LATENCY,
+    MCLOCK_PROFILE,
     OSDS,
     PGS,
     PRESSURE,
+    READ_BALANCE,
+    READ_POLICY,
     ClearUpmap,
+    ClearUpmapPrimary,
     MoveReplica,
     ReweightByUtilization,
+    RunReadBalancer,
     SetBalancer,
+    SetOption,
     SetPrimaryAffinity,
+    SetUpmapPrimary,
     SwapPrimary,
 )
 from tests.errors import raises
@@ -117,6 +126,79 @@ def test_changes_and_what_is_refused(make):
     assert all(effect.message for effect in refused)
 
 
+def test_a_primary_is_set_and_removed(make):
+    ceph = make(objects=100)
+    pg = ceph.sense(EVERYTHING).pgs[7]
+    outside = next(osd for osd in range(8) if osd not in pg.up)
+    assert not ceph.act([SetUpmapPrimary(pg.id, outside)])[0].ok
+    effect = ceph.act([SetUpmapPrimary(pg.id, pg.up[1])])[0]
+    assert effect.ok and effect.detail["epochs"] == 1 and effect.detail["stall_s"] > 0
+    assert ceph.sense(EVERYTHING).pgs[7].acting == pg.up[::-1]
+    assert ceph.act([ClearUpmapPrimary(pg.id)])[0].ok
+    assert ceph.sense(EVERYTHING).pgs[7].acting == pg.up
+
+
+def test_the_read_balancer_evens_out_the_score(make):
+    ceph = make(objects=100)
+    senses = frozenset({READ_BALANCE})
+    before = ceph.sense(senses).read_balance
+    effect = ceph.act([RunReadBalancer()])[0]
+    after = ceph.sense(senses).read_balance
+    assert effect.ok and effect.detail["primaries_changed"] > 0
+    assert before is not None and after is not None
+    assert before.keys() == after.keys() == {"bench"}
+    assert before["bench"] == pytest.approx(21 / 16)  # as osdmaptool says of this placement
+    assert after["bench"] == pytest.approx(20 / 16)
+
+
+def test_a_location_sends_reads_to_its_host(make):
+    ceph = make(objects=400)
+    ceph.act([SetOption(READ_POLICY, "localize")])
+    assert ceph.act([SetOption(CRUSH_LOCATION, "host=osd3 root=default")])[0].ok
+    ceph.start_benchmark(Benchmark("rand", duration_s=10))
+    held = sum(3 in pg.up for pg in ceph.sense(EVERYTHING).pgs)
+    led = sum(pg.acting[0] == 3 for pg in ceph.sense(EVERYTHING).pgs)
+    ceph.sense(frozenset({LATENCY}))
+    result = ceph.run_benchmark()
+    seen = ceph.sense(frozenset({LATENCY})).latency
+    assert seen is not None and sum(one.reads for one in seen.values()) == result.operations
+    assert seen[3].reads / result.operations > (held + led) / 2 / 128
+
+
+def test_latency_is_of_the_interval(make):
+    ceph = make(objects=100)
+    ceph.start_disturbance([(0.0, {"osd2": None})])
+    ceph.start_benchmark(Benchmark("rand", duration_s=20))
+    ceph.advance(5)
+    ceph.sense(frozenset({LATENCY}))
+    ceph.advance(10)
+    seen = ceph.sense(frozenset({LATENCY})).latency
+    assert seen is not None and len(seen) == 8
+    for one in seen.values():
+        assert one.writes == 0 and one.write_s is None
+        assert one.read_s is not None and one.read_service_s is not None
+        assert 0 < one.read_service_s <= one.read_s
+    calm = max(one.read_s or 0 for osd, one in seen.items() if osd != 2)
+    assert (seen[2].read_s or 0) > 2 * calm
+    ceph.run_benchmark()
+    ceph.sense(frozenset({LATENCY}))
+    idle = ceph.sense(frozenset({LATENCY})).latency
+    assert idle is not None and idle[2].reads == 0 and idle[2].read_s is None
+
+
+def test_profiles_are_offered_by_osds_that_schedule_by_mclock(make, tmp_path):
+    assert MCLOCK_PROFILE not in make().offers().acts
+    file = tmp_path / "model.yaml"
+    file.write_text("op_queue: mclock_scheduler\n")
+    ceph = make(parameters=load_parameters(file))
+    assert MCLOCK_PROFILE in ceph.offers().acts
+    saved = ceph.save()
+    assert ceph.act([SetOption(MCLOCK_PROFILE, "high_client_ops")])[0].ok
+    assert ceph.save()["options"][MCLOCK_PROFILE] == "high_client_ops"
+    ceph.restore(saved)
+    assert ceph.save() == saved
+
+
 def test_a_moved_replica_is_copied(make):
     ceph = make(objects=400)
     pg = ceph.sense(EVERYTHING).pgs[0]
@@ -137,7 +219,10 @@ def test_what_was_saved_is_put_back(make):
     ceph.act([SwapPrimary(pg.id, pg.up[1]) for pg in before[:20]])
     effect = ceph.act([ReweightByUtilization(101, 0.2, 4)])[0]
     assert effect.ok and effect.detail["weights_changed"] > 0 < effect.detail["bytes_moved"]
-    ceph.act([SetBalancer("upmap")])
+    ceph.act([SetBalancer("upmap-read")])
+    ceph.act([SetUpmapPrimary(pg.id, pg.up[0]) for pg in before[20:40]])
+    ceph.act([RunReadBalancer()])
+    ceph.act([SetOption(READ_POLICY, "balance"), SetOption(CRUSH_LOCATION, "host=osd1")])
     effects = ceph.restore(saved)
     assert effects and all(effect.ok and effect.message for effect in effects)
     assert ceph.save() == saved
