@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from testbed import doctor
+from testbed.sites.local import image
 from testbed.sites.requirements import LOCAL_SITE
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ settings.load_profile("hotbed")
 # their own process would wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The suite of local testbeds whose specs name none, as after a change of the default.
+image.DEFAULT_SUITE = os.environ.get("HOTBED_SUITE", image.DEFAULT_SUITE)
 
 
 # Collection makes a million objects, none of them garbage.

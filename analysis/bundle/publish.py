@@ -71,6 +71,7 @@ _JOB |= {"figures", "osd_count", "provenance", "code"}
 _FACTS = {"kernel", "machine", "distribution", "cpus", "cpu_model", "memory_bytes", "fio"}
 _FACTS |= {"python3", "congestion_control", "quota_slice_us", "mtu", "systemd", "roles", "osds"}
 _FACTS |= {"signal", "processor", "processors", "ceph", "nfs-ganesha", "swift", "python", "model"}
+_FACTS |= {"packages"}
 _KNOWN_PLACES = ("/notebooks/", "/testbed/specs/", "/campaigns/files/")
 _LOGS = "raw logs and executed notebooks (--with-logs packs them)"
 _PANDAS = {"index_columns", "column_indexes", "columns", "attributes", "creator", "pandas_version"}

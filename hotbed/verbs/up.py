@@ -16,6 +16,10 @@ from schemas.errors import UserError
 def verb(
     spec: Annotated[Path, argument("A spec file, such as testbed/specs/dlr.yaml.")],
     name: Annotated[str | None, option("Name of the testbed; by default the spec's.")] = None,
+    suite: Annotated[
+        str | None,
+        option("Debian suite of a local testbed's nodes; by default the spec's, or bookworm."),
+    ] = None,
     yes_wipe: YesWipeOption = None,
     accept_host_keys: AcceptHostKeysOption = False,
     dry_run: Annotated[
@@ -32,10 +36,11 @@ def verb(
     from testbed.deploy.roles import save_spec
     from testbed.doctor import require
     from testbed.sites import open_site
-    from testbed.spec import load_spec, renamed
+    from testbed.spec import load_spec, renamed, with_suite
 
     loaded = load_spec(spec)
     wanted = renamed(loaded, name) if name else loaded
+    wanted = with_suite(wanted, suite) if suite else wanted
     site = open_site(wanted.site.kind, wanted.site.options)
     if dry_run:
         cost = site.plan(wanted)

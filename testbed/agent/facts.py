@@ -32,6 +32,8 @@ echo "quota_slice_us $(cat /proc/sys/kernel/sched_cfs_bandwidth_slice_us 2>/dev/
 echo "mtu $(ip -o link show 2>/dev/null |
     sed -n '/^[0-9]*: lo:/d; s/^[0-9]*: \([^:@]*\)[^:]*:.* mtu \([0-9]*\) .*/\1=\2/p' |
     sort | tr '\n' ' ')"
+echo "packages $(dpkg-query -W -f '${Package}=${Version} ' ceph-common ceph-mgr ceph-mon ceph-osd \
+    fio nfs-ganesha radosgw 2>/dev/null | sed 's/[^ ]*= //g')"
 echo "systemd $(systemctl --version 2>/dev/null | sed -n '1s/^systemd \([^ ]*\).*/\1/p')"
 """
 _NUMBERS = ("cpus", "memory_bytes", "quota_slice_us")
@@ -58,14 +60,18 @@ def facts(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def versions(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
-    """Return versions: {} -> {ceph, nfs-ganesha or swift, kernel, fio, python3}; several versions
-    of one program are joined by commas."""
+    """Return versions: {} -> {ceph, nfs-ganesha or swift, kernel, fio, python3, packages}; several
+    versions of one program are joined by commas. `packages` are ``name=version`` of the
+    distribution's packages."""
     hosts = facts(config, payload)
     result: dict[str, str] = {}
     for tool in _TOOLS:
         values = {str(host[tool]) for host in hosts.values() if tool in host}
         if values:
             result[tool] = ",".join(sorted(values))
+    packages = {word for host in hosts.values() for word in str(host.get("packages", "")).split()}
+    if packages:
+        result["packages"] = " ".join(sorted(packages))
     if config.store == "ceph":
         try:
             with opened(config) as store:

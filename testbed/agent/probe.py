@@ -123,13 +123,9 @@ def osd_processes(osds: Iterable[int]) -> dict[int, int]:
     return found
 
 
-def own_pressure(pid: int, osd: int, node_group: str | None) -> str | None:
-    """Return the pressure file of a control group of OSD `osd` alone; None if there is none.
-
-    Under systemd on cgroup v2, the service has such a group. A container on a v1 host has only its
-    own group in the v2 tree, since its systemd keeps no v2 groups. There, a child group is created
-    for the OSD; the parent's pressure still includes it.
-    """
+def own_pressure(pid: int) -> str | None:
+    """Return the pressure file of an OSD's own control group; None if there is none. Systemd on
+    cgroup v2 gives the OSD's service such a group."""
     text = read(f"/proc/{pid}/cgroup")
     found = re.search(r"^0::(/.*)$", text, re.MULTILINE)
     path = found.group(1) if found else "/"
@@ -137,16 +133,7 @@ def own_pressure(pid: int, osd: int, node_group: str | None) -> str | None:
         for mount in CGROUP2_MOUNTS:
             if os.path.exists(f"{mount}{path}/io.pressure"):
                 return f"{mount}{path}/io.pressure"
-    if node_group is None:
-        return None
-    folder = f"{node_group}/osd.{osd}"
-    try:
-        os.makedirs(folder, exist_ok=True)
-        with open(f"{folder}/cgroup.procs", "w") as file:
-            file.write(str(pid))
-    except OSError:
-        return None
-    return f"{folder}/io.pressure"
+    return None
 
 
 class Probe:
@@ -195,7 +182,7 @@ class Probe:
         if len(alive) < len(self.osds):
             found = osd_processes(self.osds)
             for osd, pid in found.items():
-                path = own_pressure(pid, osd, self.group)
+                path = own_pressure(pid)
                 if path is not None:
                     self.own[osd] = path
             self.processes = found

@@ -92,8 +92,7 @@ class OsdSensor(NodeSensor):
         if answered and len(without) == len(answered):
             raise UserError(
                 f"the signal osd cannot be had on {', '.join(without)}: an OSD has no control "
-                "group of its own with an io.pressure (cgroup v2, or a writable group of the "
-                "node's own in the v2 tree, is needed)",
+                "group of its own with an io.pressure (systemd on cgroup v2 is needed)",
                 do="use the signal node or op_r_latency",
             )
         return "osd_pressure"

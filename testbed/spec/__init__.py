@@ -204,6 +204,7 @@ __all__ = [
     "explain",
     "load_spec",
     "renamed",
+    "with_suite",
 ]
 
 
@@ -447,3 +448,9 @@ def renamed(spec: TestbedSpec, name: str) -> TestbedSpec:
         return TestbedSpec.model_validate({**spec.model_dump(), "name": name})
     except ValidationError as error:
         raise explain(error, "--name") from error
+
+
+def with_suite(spec: TestbedSpec, suite: str) -> TestbedSpec:
+    """Return `spec` with this Debian suite in the site's options; the site checks the suite."""
+    site = spec.site.model_copy(update={"options": {**spec.site.options, "suite": suite}})
+    return spec.model_copy(update={"site": site})

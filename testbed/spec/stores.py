@@ -22,6 +22,8 @@ from pydantic import (
 from schemas.numbers import plain
 from testbed.spec.quantities import BitsPerSecond, Bytes
 
+LAST_FILESTORE = 17
+"""Major version of the last Ceph with FileStore (Quincy)."""
 KINDS = ("own", "ceph-ansible", "cephadm")
 _KEY = re.compile(r"[a-z][a-z0-9_]*")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*")
@@ -477,8 +479,8 @@ class CephSpec(SpecModel):
             return self
         if self.objectstore == "filestore":
             raise ValueError(
-                f"objectstore filestore is known to Ceph up to 17 (quincy), and {kind} brings a "
-                "later one: choose bluestore, or deployer own"
+                f"objectstore filestore is known to Ceph up to {LAST_FILESTORE}, and {kind} brings "
+                "a later one: choose bluestore, or deployer own"
             )
         if self.twochoice is not None:
             raise ValueError(

@@ -296,7 +296,7 @@ def command() -> list[str]:
     image's own loader and libraries. Return an empty list without either."""
     if shutil.which("osdmaptool") is not None:
         return ["osdmaptool"]
-    root = image.folder(LocalNames.of_environment().cache)
+    root = image.folder(LocalNames.of_environment().cache, image.DEFAULT_SUITE)
     program = root / "usr/bin/osdmaptool"
     loaders = sorted(root.glob("lib*/ld-linux-*.so.*"))
     if not program.is_file() or not loaders:

@@ -224,6 +224,8 @@ def test_the_run_id_depends_on_what_matters_alone():
     assert {cell.run_id for cell in same.cells} == ids
     for changed in (
         plan_of(tiny(), versions={"ceph": "17"}),
+        plan_of(tiny(), versions={"ceph": "16", "packages": "ceph-osd=16-2"}),
+        plan_of(tiny(), versions={"ceph": "16", "nfs-ganesha": "6.5"}),
         plan_of(tiny(), spec_digest="another"),
         plan_of(tiny(), site="inventory"),
         plan_of(tiny(), code=Closure((), "changed")),

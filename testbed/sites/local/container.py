@@ -208,13 +208,11 @@ class Container:
         procs: Sequence[Path],
         binds: Mapping[str, str],
         pressure: Path | None,
-        unified: bool,
         shares: Mapping[str, Path] | None = None,
     ) -> None:
         """Boot the node. `procs`: cgroup.procs files of the node's groups. `binds`: device on the
-        host -> path on the node. `pressure`: the node's group in the v2 tree. `unified`: True if
-        the host manages resources by cgroup v2. `shares`: the node's groups by v1 controller that
-        it may divide."""
+        host -> path on the node. `pressure`: the node's group in the v2 tree. `shares`: the node's
+        groups by v1 controller that it may divide."""
         command = ["systemd-nspawn", "--quiet", "--settings=no", "--register=no", "--keep-unit"]
         command += [f"--directory={self.root}", f"--machine={self.machine}"]
         command += [f"--hostname={self.hostname}", f"--network-namespace-path=/run/netns/{netns}"]
@@ -223,24 +221,18 @@ class Container:
         command += ["--capability=CAP_NET_ADMIN", "--system-call-filter=open_by_handle_at"]
         command += [f"--bind={host}:{node}" for host, node in binds.items()]
         if pressure is not None:
-            # Writable: the agent's probe makes groups below, to separate OSD pressure from fio's.
-            command.append(f"--bind={pressure}:{PRESSURE_FOLDER}")
+            command.append(f"--bind-ro={pressure}:{PRESSURE_FOLDER}")
         for controller, path in (shares or {}).items():
             # The node's own systemd cannot: v1 controllers are read-only inside.
             command.append(f"--bind={path}:{SHARES_FOLDER}/{controller}")
         command.append("--boot")
-        if not unified:
-            command.append("systemd.unified_cgroup_hierarchy=0")
-            command.append("systemd.legacy_systemd_cgroup_controller=1")
         detach(
             command,
             procs=procs,
             pid_file=self.pid_file,
             log=self.log,
-            environment={
-                "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1" if unified else "0",
-                "SYSTEMD_NSPAWN_LOCK": "0",
-            },
+            # systemd 258 and later know no v1. A v2 tree without controllers suffices.
+            environment={"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1", "SYSTEMD_NSPAWN_LOCK": "0"},
         )
 
     def running(self) -> bool:

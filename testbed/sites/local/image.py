@@ -1,7 +1,8 @@
-"""Root file system of every node: debootstrap plus the stores' packages, cached.
+"""Root file systems of nodes, one for each Debian suite: debootstrap plus the stores' packages,
+cached.
 
-It contains nothing of the host's distribution. It is built in its own namespace (a killed build
-takes its processes and mounts with it), in a temporary folder that is renamed when complete.
+They contain nothing of the host's distribution. A root is built in its own namespace (a killed
+build takes its processes and mounts with it), in a temporary folder that is renamed when complete.
 """
 
 from __future__ import annotations
@@ -12,20 +13,24 @@ import platform
 import shutil
 import subprocess
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 
+from schemas.errors import UserError
 from testbed.sites.contract import Progress, SiteError, silent
 from testbed.sites.local.process import ENVIRONMENT, run, tied
 from testbed.sites.records import locked
 
-SUITE = "bookworm"
+SUITES: Mapping[str, int] = {"bookworm": 16, "trixie": 18, "sid": 20}
+"""Major version of the packaged Ceph by suite, from before a root is built; deployments look."""
+DEFAULT_SUITE = "bookworm"
 BASE = "systemd systemd-sysv dbus openssh-server python3 iproute2 ca-certificates"
 PACKAGES = """
 ceph-mon ceph-mgr ceph-osd ceph-common radosgw python3-rados python3-apt python3-numpy
 python3-scipy fio gdisk fdisk parted e2fsprogs xfsprogs procps iputils-ping memcached
 netcat-openbsd netbase nfs-ganesha nfs-ganesha-vfs nftables rpcbind rsync
 """
-# Units that nodes do not need. The stores' own units stay as packaged; roles start them.
+# Units that nodes of any suite do not need (a root's /tmp is not memory). The stores' own units stay as packaged; roles start them.
 MASKED = """
 apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer
 e2scrub_reap.service fstrim.timer getty@.service getty.target console-getty.service
@@ -34,7 +39,7 @@ systemd-resolved.service systemd-timesyncd.service systemd-udevd.service
 systemd-logind.service memcached.service nvmf-autoconnect.service nfs-client.target
 nfs-ganesha.service nfs-ganesha-config.service nfs-ganesha-lock.service nftables.service
 rpc-statd.service rpc-statd-notify.service rpcbind.service rpcbind.socket rsync.service
-run-rpc_pipefs.mount
+run-rpc_pipefs.mount nfs-blkmap.service xfs_scrub_all.timer tmp.mount
 """
 
 _RECIPE = r"""
@@ -48,7 +53,7 @@ rm -f "$ROOT/etc/resolv.conf"
 cat /etc/resolv.conf > "$ROOT/etc/resolv.conf" 2>/dev/null || true
 cat /etc/hosts > "$ROOT/etc/hosts" 2>/dev/null || true
 mount -t proc proc "$ROOT/proc"
-chroot "$ROOT" apt-get -q update
+chroot "$ROOT" apt-get -q $APT_OPTIONS update
 chroot "$ROOT" apt-get -q -y --no-install-recommends install $PACKAGES
 chroot "$ROOT" apt-get clean
 umount "$ROOT/proc"
@@ -74,45 +79,59 @@ UseDNS no
 MaxSessions 200
 MaxStartups 200
 SSHD
+# OpenSSH 9.8 and later refuse a client for a while after connections that broke off.
+if grep -aqi persourcepenalties "$ROOT/usr/sbin/sshd"; then
+    echo PerSourcePenalties no >> "$ROOT/etc/ssh/sshd_config.d/hotbed.conf"
+fi
 """
 
 _LINES = 1100
 """Approximate number of lines that a build prints, only for the progress share."""
 
 
-def digest() -> str:
-    """Return the name of this recipe's image: suite, architecture and a hash of the recipe."""
+def suite_of(options: Mapping[str, object]) -> str:
+    """Return the suite that the site's options of a spec name, or else the default. UserError:
+    there is no such suite."""
+    suite = str(options.get("suite", DEFAULT_SUITE))
+    if suite not in SUITES:
+        allowed = ", ".join(SUITES)
+        raise UserError(f"there is no suite {suite!r}", where="site.options.suite", allowed=allowed)
+    return suite
+
+
+def digest(suite: str) -> str:
+    """Return the name of a suite's image: suite, architecture and a hash of the recipe."""
     packages = (*BASE.split(), "+", *PACKAGES.split(), "+", *MASKED.split())
-    parts = (SUITE, platform.machine(), *packages, _RECIPE)
-    return f"{SUITE}-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:12]}"
+    parts = (suite, platform.machine(), *packages, _RECIPE)
+    return f"{suite}-{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:12]}"
 
 
-def folder(cache: Path) -> Path:
-    """Return the (future) folder of the image."""
-    return cache / "roots" / digest() / "root"
+def folder(cache: Path, suite: str) -> Path:
+    """Return the (future) folder of a suite's image."""
+    return cache / "roots" / digest(suite) / "root"
 
 
-def ready(cache: Path) -> bool:
+def ready(cache: Path, suite: str) -> bool:
     """Return True if the image is built."""
-    return folder(cache).is_dir()
+    return folder(cache, suite).is_dir()
 
 
-def ensure(cache: Path, progress: Progress = silent) -> Path:
-    """Return the image's root folder; build it first if it is not cached (about two minutes).
-    SiteError: the build failed; the message ends with the reason from its last lines."""
-    if ready(cache):
-        return folder(cache)
+def ensure(cache: Path, suite: str, progress: Progress = silent) -> Path:
+    """Return the root folder of a suite's image; build it first if it is not cached (about two
+    minutes). SiteError: the build failed; the message ends with the reason from its last lines."""
+    if ready(cache, suite):
+        return folder(cache, suite)
     roots = cache / "roots"
     progress("root image", 0.0)
     with locked(
         roots / ".lock", timeout_s=900, busy="another command builds the root image for too long"
     ):
-        if not ready(cache):
-            _build(roots, progress)
-    return folder(cache)
+        if not ready(cache, suite):
+            _build(roots, suite, progress)
+    return folder(cache, suite)
 
 
-def _build(roots: Path, progress: Progress) -> None:
+def _build(roots: Path, suite: str, progress: Progress) -> None:
     for leftover in roots.glob(".building-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     temporary = roots / f".building-{os.getpid()}"
@@ -123,7 +142,9 @@ def _build(roots: Path, progress: Progress) -> None:
         **_proxy(),
         "DEBIAN_FRONTEND": "noninteractive",
         "ROOT": str(temporary / "root"),
-        "SUITE": SUITE,
+        "SUITE": suite,
+        # The index of a suite that changes daily is out of date on a slow mirror.
+        "APT_OPTIONS": "-o Acquire::Check-Valid-Until=false" if suite == "sid" else "",
         "MIRROR": os.environ.get("HOTBED_DEBIAN_MIRROR", ""),
         "INCLUDE": BASE.replace(" ", ","),
         "PACKAGES": " ".join(PACKAGES.split()),
@@ -160,7 +181,7 @@ def _build(roots: Path, progress: Progress) -> None:
             f"the root image could not be built ({' | '.join(last)}); see {roots / 'build.log'}",
             retry_after_s=60.0,
         )
-    temporary.replace(roots / digest())
+    temporary.replace(roots / digest(suite))
     progress("root image", 1.0)
 
 

@@ -136,7 +136,6 @@ class LocalNodes:
             procs=procs,
             binds=binds,
             pressure=self.cgroups.pressure_folder(group),
-            unified=self.cgroups.hierarchies.unified,
             shares=self.cgroups.share_folders(group),
         )
 

@@ -24,13 +24,14 @@ from testbed.spec.stores import SpecModel
 class LocalRecord(SpecModel):
     """Record of a testbed.
 
-    `chain` are the current layers of every node's root and disk, bottom to top; only the last one
+    `suite` is the nodes' Debian suite (records of earlier versions have none). `chain` are the current layers of every node's root and disk, bottom to top; only the last one
     is written. `snapshots` has the chain of each label.
     """
 
     version: Literal[2] = 2
     spec: TestbedSpec
     subnet: int
+    suite: str = "bookworm"
     ready: bool = False
     chain: tuple[int, ...] = (0,)
     next_layer: int = 1

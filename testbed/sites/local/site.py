@@ -46,6 +46,7 @@ from testbed.sites.local.usage import counters
 from testbed.sites.records import locked
 from testbed.sites.usage import between
 from testbed.spec import CephSpec, TestbedSpec
+from testbed.spec.stores import LAST_FILESTORE
 from testbed.ssh import SshShell
 
 _SSH_TIMEOUT_S = 60.0
@@ -53,15 +54,17 @@ _SSH_TIMEOUT_S = 60.0
 
 class LocalSite:
     """Site on this machine with every optional ability; see `testbed.sites.contract.Site`.
-    `options`: must be empty. `places`: folders; by default from the environment."""
+    `options`: `suite`, the nodes' Debian suite. `places`: folders; by default from the environment.
+    """
 
     kind = "local"
 
     def __init__(
         self, options: Mapping[str, object] | None = None, places: LocalNames | None = None
     ) -> None:
-        for option in options or {}:
-            raise UserError(f"site local: unknown option {option!r}; it has no options")
+        for option in sorted({*(options or {})} - {"suite"}):
+            raise UserError(f"unknown option {option!r}", where="site local", allowed="suite")
+        image.suite_of(options or {})
         self.places = places or LocalNames.of_environment()
 
     # -- the contract ---------------------------------------------------------------------------
@@ -88,6 +91,15 @@ class LocalSite:
                 where=f"testbed {spec.name}",
                 do="choose that, or a site of machines",
             )
+        suite = image.suite_of(spec.site.options)
+        filestore = isinstance(spec.store, CephSpec) and spec.store.objectstore == "filestore"
+        if filestore and image.SUITES[suite] > LAST_FILESTORE:
+            raise UserError(
+                f"objectstore filestore is known to Ceph up to {LAST_FILESTORE}, and suite {suite} "
+                f"has Ceph {image.SUITES[suite]}",
+                where=f"testbed {spec.name}",
+                do="choose objectstore bluestore, or suite bookworm",
+            )
         network.check_congestion_control(network.congestion_control_of(spec))
         detail = f"{nodes} containers on this machine; disks and roots take what is written to them"
         cost = Cost.of(spec, detail)
@@ -97,7 +109,7 @@ class LocalSite:
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
         self.plan(spec)
         _require_root()
-        root = image.ensure(self.places.cache, progress)
+        root = self._root(spec.name, spec.site.options, progress)
         with self._locked(spec.name):
             known = record.load(self.places.testbed(spec.name))
             if known is not None and known.spec != spec:
@@ -153,7 +165,7 @@ class LocalSite:
             raise UserError(
                 "a label is letters, digits and - _ . only", where=f"snapshot {label!r}"
             )
-        root = image.ensure(self.places.cache)
+        root = self._root(name)
         with self._locked(name):
             known, nodes = self._known(name), self._nodes(name)
             if label in known.snapshots:
@@ -165,7 +177,7 @@ class LocalSite:
             self._bring_up(frozen, root, silent)
 
     def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
-        root = image.ensure(self.places.cache)
+        root = self._root(name)
         with self._locked(name):
             known, nodes = self._with_snapshot(name, label), self._nodes(name)
             rewound = known.rewound(label)
@@ -298,12 +310,21 @@ class LocalSite:
         with locked(self.places.lock(name), timeout_s=15.0, busy=busy):
             yield
 
+    def _root(
+        self, name: str, options: Mapping[str, object] = MappingProxyType({}), progress: Progress = silent
+    ) -> Path:
+        """Return the root image of a testbed's suite; a new testbed's suite is in `options`."""
+        known = record.load(self.places.testbed(name))
+        suite = image.suite_of(options) if known is None else known.suite
+        return image.ensure(self.places.cache, suite, progress)
+
     def _begin(self, spec: TestbedSpec) -> LocalRecord:
         """Reserve a network and write the record, before anything else is made."""
         busy = "another hotbed command is choosing a network; try again"
         with locked(machine_lock(network.CHOOSING), timeout_s=15.0, busy=busy):
             subnet = network.choose_subnet(record.subnets(self.places.testbeds))
-            begun = LocalRecord(spec=spec, subnet=subnet)
+            suite = image.suite_of(spec.site.options)
+            begun = LocalRecord(spec=spec, subnet=subnet, suite=suite)
             record.save(self.places.testbed(spec.name), begun)
             network.make_switch(self.places, spec.name, subnet, mtu=spec.mtu)
         return begun

@@ -1,8 +1,8 @@
 """CPU shares of the servers on a node, and their use: one group per microstore, one for the proxy.
 
-There are two ways, detected at run time. If the site exposes the node's own cgroup v1 folders (its
-systemd may not write them), groups are created there, and servers join them at their start
-(`JOIN`). Otherwise systemd enforces a CPUQuota on a slice per group, on cgroup v1 or v2.
+There are two ways, detected at run time. If the site exposes the node's own cgroup v1 folders
+(systemd on the node does not know them), groups are created there, and servers join them at their
+start (`JOIN`). Otherwise systemd enforces a CPUQuota on a slice per group, on cgroup v1 or v2.
 """
 
 from __future__ import annotations
@@ -139,14 +139,14 @@ SITE = Path("/opt/hotbed-site")
 PERIOD_US = 25_000
 """Quota period, as short as the local site's: a group that used its share waits milliseconds."""
 _LEAST_US = 1000  # the kernel's smallest quota; a smaller share has a longer period
-_CONTROLLERS = ("cpu", "cpuacct", "cgroup")
+_CONTROLLERS = ("cpu", "cpuacct")
 JOIN = r"""#!/bin/sh
 # Written by Hotbed: starts a server of Swift inside its group of shares.
 # hotbed-swift-run GROUP COMMAND...
 group=$1; shift
 # Where the site shows none of cgroup v1, the unit's slice is the group.
 [ -w /opt/hotbed-site/cpu/cgroup.procs ] || exec "$@"
-for controller in cpu cpuacct cgroup; do
+for controller in cpu cpuacct; do
     folder=/opt/hotbed-site/$controller
     [ -w "$folder/cgroup.procs" ] || continue
     mkdir -p "$folder/swift-$group" && echo $$ > "$folder/swift-$group/cgroup.procs"
@@ -208,11 +208,7 @@ class Shares:
 
     def _files(self, group: str) -> tuple[tuple[Path, str, float], ...]:
         if self.by_folder:
-            folder = f"swift-{group}"
-            return (
-                (self._site / "cpuacct" / folder / "cpuacct.usage", "", 1e-9),
-                (self._site / "cgroup" / folder / "cpu.stat", "usage_usec", 1e-6),
-            )
+            return ((self._site / "cpuacct" / f"swift-{group}" / "cpuacct.usage", "", 1e-9),)
         below = f"hotbed.slice/hotbed-swift.slice/{slice_of(group)}"
         return (
             (Path("/sys/fs/cgroup", below, "cpu.stat"), "usage_usec", 1e-6),

@@ -197,6 +197,20 @@ def test_facts_of_a_node():
     }
 
 
+def test_packages_are_exact_and_those_of_all_nodes_identify(tmp_path, monkeypatch):
+    """A package that is known and not installed has no version."""
+    dpkg = tmp_path / "dpkg-query"
+    dpkg.write_text("#!/bin/sh\nprintf 'fio=3.39-1 ceph-osd= radosgw=18.2.7+ds-1 '\n")
+    dpkg.chmod(0o755)
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    done = LocalShell("here").run(["env", path, "sh", "-c", facts._SCRIPT])
+    assert facts.parse(done.text)["packages"] == "fio=3.39-1 radosgw=18.2.7+ds-1"
+    nodes = {"a": {"packages": "fio=3.39-1"}, "b": {"packages": "fio=3.39-1 radosgw=18.2"}}
+    monkeypatch.setattr(facts, "facts", lambda config, payload: nodes)
+    found = facts.versions(AgentConfig("t", "none", ()), {})
+    assert found == {"packages": "fio=3.39-1 radosgw=18.2"}
+
+
 def test_facts_are_those_of_the_network_that_the_node_is_in():
     """The node's /sys may show the links of the namespace in which /sys was mounted."""
     inside = 'ip link add v0 mtu 1400 type veth peer name v1 mtu 9000 && exec sh -c "$1"'

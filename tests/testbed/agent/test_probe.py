@@ -63,15 +63,11 @@ def test_the_disk_is_found_by_number_and_counted_once(tmp_path, monkeypatch):
 
 
 def test_an_osd_has_a_group_of_its_own(tmp_path, monkeypatch):
-    group = tmp_path / "node"
-    group.mkdir()
     monkeypatch.setattr(probe, "read", lambda path: "0::/\n")
-    assert probe.own_pressure(4711, 3, str(group)) == f"{group}/osd.3/io.pressure"
-    assert (group / "osd.3" / "cgroup.procs").read_text() == "4711"
-    assert probe.own_pressure(4711, 3, None) is None
+    assert probe.own_pressure(4711) is None
     service = tmp_path / "system.slice" / "ceph-osd@3.service"
     service.mkdir(parents=True)
     (service / "io.pressure").write_text(PRESSURE)
     monkeypatch.setattr(probe, "CGROUP2_MOUNTS", (str(tmp_path),))
     monkeypatch.setattr(probe, "read", lambda path: "0::/system.slice/ceph-osd@3.service\n")
-    assert probe.own_pressure(os.getpid(), 3, None) == f"{service}/io.pressure"
+    assert probe.own_pressure(os.getpid()) == f"{service}/io.pressure"

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.errors import RemoteError
 from testbed.sites.contract import State, Testbed
-from testbed.sites.local import LocalSite, network, racks
+from testbed.sites.local import LocalSite, image, network, racks
 from testbed.sites.local.process import run
 from testbed.spec import TestbedSpec
 from testbed.ssh import SshShell
@@ -63,6 +63,23 @@ class TestLocalSite(SiteConformance):
                 ["systemctl", "is-system-running", "--wait"], check=False
             )
             assert state.text.strip() == "running", node.name
+
+    def test_nodes_have_the_asked_suite_and_the_unified_tree(self, up: Testbed) -> None:
+        shown = '. /etc/os-release; echo "$VERSION_CODENAME"; stat -fc %T /sys/fs/cgroup'
+        said = shell(up, "osd0").run(["sh", "-c", shown]).text.split()
+        codename = {"sid": "forky"}.get(image.DEFAULT_SUITE, image.DEFAULT_SUITE)
+        assert said == [codename, "cgroup2fs"]
+
+    def test_a_service_has_a_pressure_of_its_own_in_its_nodes(self, up: Testbed) -> None:
+        """The agent separates an OSD's from fio's, and the node's includes both."""
+        osd1 = shell(up, "osd1")
+        osd1.run(["systemd-run", "--unit=own-pressure", "sleep", "60"])
+        pid = osd1.run(["systemctl", "show", "-P", "MainPID", "own-pressure"]).text.strip()
+        group = osd1.run(["cat", f"/proc/{pid}/cgroup"]).text.rpartition("0::")[2].strip()
+        assert group == "/system.slice/own-pressure.service"
+        files = [f"/sys/fs/cgroup{group}/io.pressure", "/opt/hotbed-site/cgroup/io.pressure"]
+        assert osd1.run(["cat", *files]).text.count("some ") == 2
+        osd1.run(["systemctl", "stop", "own-pressure"])
 
     def test_a_wrong_host_key_is_refused(self, up: Testbed) -> None:
         lines = up.known_hosts.read_text().splitlines()

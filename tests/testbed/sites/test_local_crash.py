@@ -51,6 +51,8 @@ def clean() -> Iterator[None]:
 
 
 def start(*arguments: object, **environment: str) -> subprocess.Popen[bytes]:
+    if arguments[0] == "up":
+        arguments += ("--suite", image.DEFAULT_SUITE)  # the child knows no HOTBED_SUITE
     return subprocess.Popen(
         [sys.executable, "-m", "hotbed.cli", *map(str, arguments)],
         env={**os.environ, "HOTBED_STATE": str(STATE), **environment},
@@ -74,7 +76,7 @@ def kill_after(process: subprocess.Popen[bytes], delay_s: float) -> None:
 
 def test_kill_9_at_any_moment_of_up(spec_file: Path) -> None:
     """Disks with a scratch part alternate with racks with whole disks."""
-    image.ensure(places().cache)
+    image.ensure(places().cache, image.DEFAULT_SUITE)
     for part in range(KILLS):
         spec_file.write_text((SMALL, RACKED)[part % 2])
         delay_s = LONGEST_S * (part + random.random()) / KILLS
@@ -103,7 +105,7 @@ def test_what_was_started_on_nodes_ends_with_the_command(spec_file: Path) -> Non
 
 
 def test_a_killed_up_is_resumed(spec_file: Path) -> None:
-    image.ensure(places().cache)
+    image.ensure(places().cache, image.DEFAULT_SUITE)
     process = start("up", spec_file)
     nodes = STATE / "testbeds" / "small" / "nodes"
     while process.poll() is None and not list(nodes.glob("*/nspawn.pid")):
@@ -150,7 +152,7 @@ def test_a_killed_build_leaves_no_process_and_no_image(spec_file: Path) -> None:
         kill_after(process, 0.5)
         time.sleep(0.5)
         assert not _mentioning(str(cache))
-        assert not image.ready(cache)
+        assert not image.ready(cache, image.DEFAULT_SUITE)
         assert not [line for line in Path("/proc/mounts").read_text().splitlines()
                     if str(cache) in line]  # fmt: skip
     finally:

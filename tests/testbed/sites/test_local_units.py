@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from schemas.errors import UserError
 from schemas.locks import machine_lock
 from testbed.sites.contract import SiteError
-from testbed.sites.local import LocalSite, network, quota_slice, record
+from testbed.sites.local import LocalSite, image, network, quota_slice, record
 from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, Hierarchies, detect
 from testbed.sites.local.container import Container
 from testbed.sites.local.names import LocalNames
@@ -24,10 +25,11 @@ from testbed.sites.local.process import alive, detach, read_pid, stop
 from testbed.sites.local.quota_slice import SLICE_US, put_back, shorten
 from testbed.sites.local.record import LocalRecord
 from testbed.sites.records import locked
-from testbed.spec import TestbedSpec
+from testbed.spec import TestbedSpec, load_spec, renamed, with_suite
 from tests.errors import raises
 from tests.testbed.sites.local_support import small_spec
 
+ROOT = Path(__file__).resolve().parents[3]
 NAME = st.from_regex(r"[a-z][a-z0-9-]{0,19}", fullmatch=True)
 NODE = st.from_regex(r"[a-z][a-z0-9-]{0,19}[0-9]{0,3}", fullmatch=True)
 
@@ -97,6 +99,43 @@ def test_two_state_folders_do_not_choose_one_network(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "make_switch", make_switch)
     sites = [LocalSite(places=LocalNames(tmp_path / name, tmp_path)) for name in ("a", "b")]
     assert [site._begin(small_spec()).subnet for site in sites] == [0, 1]
+
+
+# -- Debian suites ---------------------------------------------------------------------------------
+
+
+def test_each_suite_has_its_own_image_and_a_testbed_keeps_its_suite(tmp_path, monkeypatch):
+    monkeypatch.setattr(network, "choose_subnet", len)
+    monkeypatch.setattr(network, "make_switch", lambda *_, mtu: None)
+    monkeypatch.setattr(image, "ensure", lambda cache, suite, _: image.folder(cache, suite))
+    site = LocalSite(places=LocalNames(tmp_path / "state", tmp_path))
+    small = small_spec()
+    usual = image.DEFAULT_SUITE
+    specs = [small, *(renamed(with_suite(small, name), name) for name in image.SUITES)]
+    for spec in specs:
+        suite = spec.name if spec is not small else usual
+        assert spec.digest() == small.digest()
+        known = site._begin(spec)
+        assert (known.suite, known.spec) == (suite, spec)
+        assert site._root(spec.name) == image.folder(tmp_path, suite)
+    assert len({site._root(spec.name) for spec in specs}) == len(image.SUITES)
+    monkeypatch.setattr(image, "DEFAULT_SUITE", "another")
+    assert site._root(small.name) == image.folder(tmp_path, usual)
+    old = json.loads((site.folder(small.name) / "record.json").read_text())
+    del old["suite"]
+    assert LocalRecord.model_validate(old).suite == "bookworm"
+
+
+def test_a_suite_that_there_is_not_or_without_the_objectstore_is_refused():
+    with raises(UserError, "'buster'", allowed="bookworm, trixie, sid"):
+        LocalSite().plan(with_suite(small_spec(), "buster"))
+    with raises(UserError, "'buster'"):
+        LocalSite({"suite": "buster"})
+    spec = load_spec(ROOT / "testbed/specs/dlr-filestore.yaml")
+    assert LocalSite().plan(spec).disk_bytes > 0
+    with raises(UserError, "filestore", do="suite bookworm"):
+        LocalSite().plan(with_suite(spec, "trixie"))
+    LocalSite().plan(with_suite(load_spec(ROOT / "testbed/specs/dlr.yaml"), "trixie"))
 
 
 # -- control groups -------------------------------------------------------------------------------
@@ -210,7 +249,7 @@ def test_the_site_refuses_what_it_cannot_give():
     body["groups"][1] |= {"count": 300, "disk": {}}
     with raises(UserError, "301 nodes"):
         LocalSite().plan(TestbedSpec.model_validate(body))
-    with raises(UserError, "unknown option 'where'"):
+    with raises(UserError, "unknown option 'where'", allowed="suite"):
         LocalSite({"where": 1})
 
 
