@@ -47,7 +47,6 @@ WANTED = {
     "racks": {"osd0": "left", "osd1": ""},
     "settings": {"osd": {"osd_max_scrubs": "0"}},
     "modules": {"mgr/balancer/active": "false"},
-    "min_client": "luminous",
     "pools": [POOL],
     "failure_domain": "host",
     "timeout_s": 0,

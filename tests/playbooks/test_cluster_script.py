@@ -25,6 +25,7 @@ class Monitors:
         self.config: dict[str, str] = {}
         self.pools: dict[str, dict[str, Any]] = {}
         self.min_client = "jewel"
+        self.commands = '"osd pg-upmap"'
         self.up = True
         self.seen: list[str] = []
 
@@ -51,18 +52,15 @@ class Monitors:
     def osd_new(self, command: dict[str, Any], data: bytes) -> object:
         assert isinstance(command["id"], int)
         self.osds[command["id"]] = command["uuid"]
-        self.keys[f"osd.{command['id']}"] = json.loads(data)["cephx_secret"]
+        assert not data  # a key of a kind that the release refuses
         return ""
 
     def auth_ls(self, command: dict[str, Any], data: bytes) -> object:
         return {"auth_dump": [{"entity": entity} for entity in self.keys]}
 
-    def auth_get_key(self, command: dict[str, Any], data: bytes) -> object:
-        return self.keys[command["entity"]] + "\n"
-
     def auth_get_or_create_key(self, command: dict[str, Any], data: bytes) -> object:
         assert len(command["caps"]) % 2 == 0
-        return self.keys.setdefault(command["entity"], "made")
+        return self.keys.setdefault(command["entity"], f"key of {command['entity']}") + "\n"
 
     def osd_tree(self, command: dict[str, Any], data: bytes) -> object:
         ids = {name: -2 - n for n, name in enumerate([*self.rack_names, *self.hosts])}
@@ -114,6 +112,9 @@ class Monitors:
         self.min_client = command["version"]
         return ""
 
+    def get_command_descriptions(self, command: dict[str, Any], data: bytes) -> object:
+        return self.commands
+
     def osd_pool_ls(self, command: dict[str, Any], data: bytes) -> object:
         return [{"pool_name": name, **body} for name, body in self.pools.items()]
 
@@ -142,8 +143,8 @@ WANTED = {
     "mgr": ["admin"],
     "client.rgw": [],
     "modules": {"mgr/balancer/active": "false"},
-    "min_client": "luminous",
 }
+PRIMARY = ' "osd pg-upmap-primary"'
 POOL = {"name": "bench", "pg_num": 128, "size": 2, "min_size": 1}
 POOLS = {"step": "pools", "pools": [POOL], "failure_domain": "host", "osd_count": 0, "timeout_s": 0}
 
@@ -160,13 +161,32 @@ def test_register_makes_osds_places_and_keys_once(cluster_script):
     assert monitors.hosts == {"osd0": [0], "osd1": [1], "osd2": [2]}
     assert monitors.weights == {0: 1.0, 1: 0.5, 2: 0.00488}
     assert monitors.min_client == "luminous"
-    assert done["keys"]["osd2"] == {"osd.2": monitors.keys["osd.2"]}
-    assert done["keys"]["admin"] == {"mgr.admin": "made"}
+    assert done["keys"]["osd2"] == {"osd.2": "key of osd.2"}
+    assert done["keys"]["admin"] == {"mgr.admin": "key of mgr.admin"}
     assert "osd.1 registered" in done["changed"]
     monitors.seen.clear()
     second = cluster_script.register(cluster_script.Cluster(monitors), WANTED)
     assert (second["changed"], second["keys"]) == ([], done["keys"])
     assert not {"osd new", "osd crush add", "config set"} & set(monitors.seen)
+
+
+def test_a_killed_registration_is_resumed(cluster_script):
+    """It ended between an OSD and its key."""
+    monitors = Monitors()
+    monitors.osds[1] = "uuid-1"
+    done = cluster_script.register(cluster_script.Cluster(monitors), WANTED)
+    assert done["keys"]["osd1"] == {"osd.1": "key of osd.1"}
+    assert monitors.hosts["osd1"] == [1]
+
+
+@pytest.mark.parametrize(("commands", "release"), [("", "luminous"), (PRIMARY, "reef")])
+def test_clients_must_know_what_the_monitors_offer(cluster_script, commands, release):
+    monitors = Monitors()
+    monitors.commands += commands
+    cluster = cluster_script.Cluster(monitors)
+    assert release in cluster_script.require_clients(cluster)[0]
+    assert monitors.min_client == release
+    assert cluster_script.require_clients(cluster) == []
 
 
 def test_hosts_with_several_osds_are_placed_in_their_racks(cluster_script):
@@ -230,5 +250,5 @@ def test_osds_that_stay_down_and_errors_of_the_monitors_are_reported(cluster_scr
     monitors.osds[0], monitors.up = "u", False
     with raises(cluster_script.Refused, "still down: osd.0"):
         cluster_script.wait_for_osds(cluster, 1, 0)
-    with raises(cluster_script.Refused, "ceph auth get-key"):
-        cluster.call("auth get-key", entity="osd.9")
+    with raises(cluster_script.Refused, "ceph osd crush add"):
+        cluster.call("osd crush add", id=9)

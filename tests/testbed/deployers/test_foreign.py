@@ -74,7 +74,7 @@ def test_the_scripts_get_what_the_spec_says(tmp_path):
     assert adopt["racks"] == {"osd0": "", "osd1": "", "osd2": ""}
     assert adopt["settings"]["osd"] == settings["osd"] | foreign.LATER["osd"]
     assert adopt["pools"] == [{"name": "bench", "pg_num": 32, "size": 2, "min_size": 1}]
-    assert (adopt["failure_domain"], adopt["min_client"]) == ("host", "luminous")
+    assert adopt["failure_domain"] == "host"
     assert adopt["timeout_s"] == 300
     assert adopt["agent_config"]["nodes"][0]["name"] == "admin"
 

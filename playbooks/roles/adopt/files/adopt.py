@@ -2,9 +2,9 @@
 
 Run on the admin node as ``python3 -c THIS PARAMETERS``, with the role ceph's cluster.py on standard
 input, for its functions. PARAMETERS is a JSON object: `osds` (count by node), `racks` (by node),
-`settings` (section -> name -> value, for the configuration database), `modules`, `min_client`,
-`pools`, `failure_domain`, `timeout_s`, `agent_config`. Prints {"changed": [what], "osds": {node:
-[number]}, "agent_config": with the numbers that the deployer assigned}.
+`settings` (section -> name -> value, for the configuration database), `modules`, `pools`,
+`failure_domain`, `timeout_s`, `agent_config`. Prints {"changed": [what], "osds": {node: [number]},
+"agent_config": with the numbers that the deployer assigned}.
 """
 
 from __future__ import annotations
@@ -85,9 +85,7 @@ def adopt(tools: ModuleType, cluster: object, parameters: dict) -> dict:
     changed = configure(cluster, parameters["settings"])
     changed += tools.move_hosts(cluster, parameters["racks"])
     changed += tools.set_modules(cluster, parameters["modules"])
-    if cluster.ask("osd dump")["require_min_compat_client"] != parameters["min_client"]:
-        cluster.call("osd set-require-min-compat-client", version=parameters["min_client"])
-        changed.append(f"clients must be {parameters['min_client']} or newer")
+    changed += tools.require_clients(cluster)
     pools = {**parameters, "osd_count": sum(wanted.values())}
     changed += tools.pools(cluster, pools)["changed"]
     config = numbered(parameters["agent_config"], found)

@@ -8,10 +8,8 @@ Prints {"changed": [what, ...], "keys": {host: {entity: key}}}.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import struct
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 TIMEOUT_S = 30
 KEEP_TRYING_S = 60
 IN_PARALLEL = 8  # parallel commands: the monitors put them into one map epoch
+OSD_CAPS = ["mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *"]
 MGR_CAPS = ["mon", "allow profile mgr", "osd", "allow *", "mds", "allow *"]
 RGW_CAPS = ["mon", "allow rw", "osd", "allow rwx"]
 
@@ -47,13 +46,6 @@ class Cluster:
         return json.loads(self.call(prefix, format="json", **arguments))
 
 
-def new_key() -> str:
-    """Return a new cephx secret: type 1 (AES), time of creation, 16 random bytes."""
-    now = time.time()
-    header = struct.pack("<HIIH", 1, int(now), int(now % 1 * 1e9), 16)
-    return base64.b64encode(header + os.urandom(16)).decode()
-
-
 def together(function: object, items: list) -> list:
     """Call `function` on every item, `IN_PARALLEL` at a time; return the results in order."""
     with ThreadPoolExecutor(IN_PARALLEL) as pool:
@@ -66,16 +58,16 @@ def together(function: object, items: list) -> list:
 def osd_key(cluster: Cluster, host: str, osd: dict, existing: dict) -> tuple[str, str | None]:
     """Return the OSD's key and the change; make the key and the OSD itself if they are missing."""
     number, uuid = osd["id"], osd["uuid"]
-    if number in existing:
-        if existing[number] != uuid:
-            raise Refused(
-                f"osd.{number} exists with another UUID ({existing[number]}) than node {host}'s "
-                f"({uuid}): remove it with `ceph osd purge {number}`"
-            )
-        return cluster.call("auth get-key", entity=f"osd.{number}").strip(), None
-    key = new_key()
-    cluster.call("osd new", data=json.dumps({"cephx_secret": key}), uuid=uuid, id=number)
-    return key, f"osd.{number} registered"
+    if existing.get(number, uuid) != uuid:
+        raise Refused(
+            f"osd.{number} exists with another UUID ({existing[number]}) than node {host}'s "
+            f"({uuid}): remove it with `ceph osd purge {number}`"
+        )
+    if number not in existing:
+        cluster.call("osd new", uuid=uuid, id=number)
+    # The monitors draw the key, because releases differ in the kinds of keys that they accept.
+    key = cluster.call("auth get-or-create-key", entity=f"osd.{number}", caps=OSD_CAPS).strip()
+    return key, None if number in existing else f"osd.{number} registered"
 
 
 def place(cluster: Cluster, where: tuple, number: int, size: int, placed: set) -> str | None:
@@ -178,10 +170,18 @@ def register(cluster: Cluster, parameters: dict) -> dict:
     changed += rehoused
     changed += [what for _, what in made if what] + [what for what in moved if what]
     changed += set_modules(cluster, parameters["modules"])
-    if cluster.ask("osd dump")["require_min_compat_client"] != parameters["min_client"]:
-        cluster.call("osd set-require-min-compat-client", version=parameters["min_client"])
-        changed.append(f"clients must be {parameters['min_client']} or newer")
+    changed += require_clients(cluster)
     return {"changed": changed, "keys": keys}
+
+
+def require_clients(cluster: Cluster) -> list:
+    """Require clients that know pg-upmap and, if the monitors know it, pg-upmap-primary."""
+    known = cluster.call("get_command_descriptions")
+    wanted = "reef" if "pg-upmap-primary" in known else "luminous"
+    if cluster.ask("osd dump")["require_min_compat_client"] == wanted:
+        return []
+    cluster.call("osd set-require-min-compat-client", version=wanted)
+    return [f"clients must be {wanted} or newer"]
 
 
 # --- pools -------------------------------------------------------------------------------------

@@ -7,13 +7,21 @@ restarted. One call replaces half a dozen tasks on every node. Prints {"changed"
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 CONFIGURATION = Path("/etc/ceph/ceph.conf")
+MODULES = Path("/usr/share/ceph/mgr")
+STUB = """# Written by Hotbed's role ceph: the manager finds it before Debian's module.
+def _refuse(*words):
+    raise NotImplementedError("this manager makes no dashboard passwords")
+gensalt = hashpw = checkpw = _refuse
+"""
 SETTLE_S = 20  # a daemon that fails on its configuration ends within this time
 
 
@@ -60,6 +68,30 @@ def enable(units: list[str]) -> list[str]:
     return [f"{unit} enabled" for unit in off]
 
 
+def lacks_bcrypt() -> bool:
+    """Return True if the manager's modules import a bcrypt that only the first of them can load:
+    each module has an interpreter of its own, and PyO3's extensions take no second one. Health then
+    stays at a warning. Reef's modules need bcrypt for passwords of the dashboard alone.
+    """
+    common, found = MODULES / "mgr_util.py", importlib.util.find_spec("bcrypt")
+    if found is None or found.origin is None or not common.exists():
+        return False
+    if not re.search("^import bcrypt", common.read_text(), re.MULTILINE):
+        return False
+    extensions = Path(found.origin).parent.glob("*.so")
+    return any(b"PyO3 modules" in extension.read_bytes() for extension in extensions)
+
+
+def write_stub() -> bool:
+    """Write a stand-in for bcrypt where it is needed; return True if it changed."""
+    path = MODULES / "bcrypt.py"
+    if not lacks_bcrypt() or (path.exists() and path.read_text() == STUB):
+        return False
+    path.write_text(STUB)
+    path.chmod(0o644)
+    return True
+
+
 def outdated(unit: str) -> bool:
     """Return True if the configuration file is newer than the running daemon."""
     pid = systemctl("show", "--property", "MainPID", "--value", unit).strip()
@@ -78,9 +110,12 @@ def main() -> None:
     changed = []
     if write_dropin(kind, parameters["dropin"]):
         changed.append("drop-in")
+    stub = kind == "mgr" and write_stub()
+    if stub:
+        changed.append("bcrypt's stand-in")
     changed += enable(["ceph.target", f"ceph-{kind}.target", *units])
     running = {unit for unit in units if systemctl("is-active", unit).strip() == "active"}
-    again = [unit for unit in units if unit not in running or outdated(unit)]
+    again = [unit for unit in units if unit not in running or stub or outdated(unit)]
     if again:
         # `failed` stays until it is reset, and would hide a successful start.
         systemctl("reset-failed")

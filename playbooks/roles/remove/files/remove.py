@@ -34,6 +34,7 @@ CEPH_DATA = (
     "run/ceph/*",
     "etc/ceph/ceph.client.admin.keyring",
     "etc/ceph/ceph.client.admin.keyring.new",
+    "usr/share/ceph/mgr/bcrypt.py",
     DROPINS,
     CONF,
 )
