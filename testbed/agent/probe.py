@@ -31,7 +31,7 @@ CGROUP2_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 _SIOCGIFADDR = 0x8915
 _STAT_FIELDS = (0, 2, 4, 6, 9, 10, 8)  # of the stat file, in the order of the docstring's `disk`
 # Plain calls in place of pathlib: a probe runs every second on the machine that is measured.
-# ruff: noqa: PTH103, PTH110, PTH116, PTH120, PTH123, PTH208
+# ruff: noqa: PTH110, PTH116, PTH120, PTH123, PTH208
 
 
 def read(path: str) -> str:

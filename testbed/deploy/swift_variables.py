@@ -2,8 +2,8 @@
 
 The archive holds Swift and its dependencies: it is made on this machine from the hash-locked
 requirements, then copied to the nodes, which need no access to a package index. It is the content
-of a site-packages folder for the nodes' Python (Debian 12's), with byte code if this machine's
-Python is of the same version, and is made once for each lock file.
+of a site-packages folder for the nodes' Python, with byte code if this machine's Python is of the
+same version, and is made once for each lock file and version of Python.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import secrets
 import shutil
 import subprocess
@@ -26,15 +25,17 @@ from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 from schemas.locks import held
 from testbed.deploy.parts import no_device
+from testbed.reach import shell_to
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import SIZE_SLACK, SwiftSpec, TestbedSpec
 from testbed.spec.stores import TOGETHER, members
 
 _ROLE = Path(__file__).resolve().parents[2] / "playbooks/roles/swift"
 PACKAGES_LOCK = _ROLE / "files/requirements.lock"
-PYTHON = "3.11"
-"""Python version of the nodes (Debian 12's). The role refuses nodes with another version."""
-_TIMEOUT_S = 600.0
+PYTHON = "import platform, sys; print(*sys.version_info[:2], sep='.', end='-'); "
+PYTHON += "print(platform.machine())"
+"""Program that prints a node's platform. The role refuses nodes with another one."""
+_TIMEOUT_S, _ANSWER_S = 600.0, 20.0
 _RECIPE = "1"  # of the archive: another recipe makes another archive
 
 
@@ -53,31 +54,34 @@ def cache_folder() -> Path:
     return Path(os.environ.get("HOTBED_CACHE", "/var/cache/hotbed")) / "swift"
 
 
-def ensure_packages() -> Packages:
-    """Return the archive for `PACKAGES_LOCK`; make it first if it is not cached (half a minute).
-    UserError: the packages cannot be downloaded; the message ends with the installer's output."""
-    machine = platform.machine()
-    recipe = f"{_RECIPE}\n{PYTHON}\n{machine}\n{PACKAGES_LOCK.read_text()}"
+def ensure_packages(testbed: Testbed) -> Packages:
+    """Return the archive for `PACKAGES_LOCK` and the admin node's Python; make it first if it is
+    not cached (half a minute). UserError: the packages cannot be downloaded; the message ends with
+    the installer's output. RemoteError: the node does not answer."""
+    shell = shell_to(testbed, testbed.admin)
+    platform = shell.run(["python3", "-c", PYTHON], timeout_s=_ANSWER_S).text.strip()
+    python, _, machine = platform.partition("-")
+    recipe = f"{_RECIPE}\n{python}\n{machine}\n{PACKAGES_LOCK.read_text()}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:16]
     folder = cache_folder()
     archive = folder / f"swift-{digest}.tar"
     if not archive.exists():
         with held(folder / ".lock"):
             if not archive.exists():
-                _make(folder, archive, machine)
-    return Packages(archive, digest, f"{PYTHON}-{machine}")
+                _make(folder, archive, python, machine)
+    return Packages(archive, digest, platform)
 
 
-def _make(folder: Path, archive: Path, machine: str) -> None:
+def _make(folder: Path, archive: Path, python: str, machine: str) -> None:
     for leftover in folder.glob(".making-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     work = folder / f".making-{os.getpid()}"
     site = work / "site"
     try:
         site.mkdir(parents=True)
-        _install(site, machine)
-        if sys.version.startswith(f"{PYTHON}."):
-            # Otherwise every server of every node compiles all files at its first start.
+        _install(site, python, machine)
+        if sys.version.startswith(f"{python}."):
+            # Otherwise every node does.
             subprocess.run(
                 [sys.executable, "-m", "compileall", "-q", str(site)],
                 capture_output=True,
@@ -91,10 +95,10 @@ def _make(folder: Path, archive: Path, machine: str) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _install(site: Path, machine: str) -> None:
+def _install(site: Path, python: str, machine: str) -> None:
     """Install wheels for the nodes' Python, by uv if `make setup` installed it, else by pip."""
     uv = Path(sys.executable).with_name("uv")
-    common = ["--target", str(site), "--python-version", PYTHON, "--only-binary", ":all:"]
+    common = ["--target", str(site), "--python-version", python, "--only-binary", ":all:"]
     common += ["--require-hashes", "--no-deps", "-r", str(PACKAGES_LOCK)]
     if uv.is_file():
         command = [str(uv), "pip", "install", "--quiet", "--no-config", *common]
@@ -133,12 +137,12 @@ def variables_of(
     testbed: Testbed,
     spec: TestbedSpec,
     store: SwiftSpec,
-    packages: Callable[[], Packages] = ensure_packages,
+    packages: Callable[[Testbed], Packages] = ensure_packages,
 ) -> dict[str, Any]:
     """Return the variables of all nodes. Secrets appear only as names of files, never as values.
     `packages`: makes the archive of Swift's packages if it is not cached. UserError: Swift's
     packages are not available."""
-    found = packages()
+    found = packages(testbed)
     return {
         "swift_packages": str(found.archive),
         "swift_packages_digest": found.digest,

@@ -11,11 +11,11 @@ PYO3, CFFI = b"PyO3 modules do not yet support subinterpreters", b"cffi"
 
 
 @pytest.mark.parametrize(
-    ("imports", "extension", "needed"),
-    [("import bcrypt", PYO3, True), ("import bcrypt", CFFI, False), ("import json", PYO3, False)],
+    ("module", "needed"),
+    [(("bcrypt", PYO3), True), (("bcrypt", CFFI), False), (("json", PYO3), False)],
 )
 def test_managers_get_a_stand_in_where_bcrypt_cannot_be_loaded(
-    script, tmp_path, monkeypatch, imports, extension, needed
+    script, tmp_path, monkeypatch, module, needed
 ):
     """Reef in trixie, Pacific in bookworm, Tentacle in sid."""
     daemon = script("ceph", "daemon")
@@ -23,8 +23,8 @@ def test_managers_get_a_stand_in_where_bcrypt_cannot_be_loaded(
     for folder in (package, modules):
         folder.mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    (package / "_bcrypt.abi3.so").write_bytes(extension)
-    (modules / "mgr_util.py").write_text(f"import os\n{imports}\n")
+    (package / "_bcrypt.abi3.so").write_bytes(module[1])
+    (modules / "mgr_util.py").write_text(f"import os\nimport {module[0]}\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.delitem(sys.modules, "bcrypt", raising=False)
     monkeypatch.setattr(daemon, "MODULES", modules)

@@ -20,7 +20,9 @@ from testbed.deploy.deployment import bring
 from testbed.deploy.roles import remove, save_spec
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed
+from testbed.sites.local import image
 from testbed.spec import TestbedSpec
+from testbed.spec.stores import LAST_FILESTORE
 
 STATE = Path("/var/lib/hotbed-tests-deployed")
 DISK = {"size": "3584MiB", "scratch": "1536MiB", "positioning": "4ms", "bandwidth": "100MB/s"}
@@ -35,6 +37,8 @@ def spec_with(
     return TestbedSpec.model_validate({"name": "tests", "groups": [admin, osd], "store": store})
 
 
+OBJECTSTORE = "filestore" if image.SUITES[image.DEFAULT_SUITE] <= LAST_FILESTORE else "bluestore"
+"""Object store of the variant: FileStore where the nodes' Ceph has it."""
 SPEC = spec_with(
     4,
     ["admin", "mon", "mgr", "client"],
@@ -46,7 +50,7 @@ VARIANT = spec_with(
     ["admin", "mon", "mgr", "client", "rgw"],
     ["osd", "mon"],
     {
-        "objectstore": "filestore",
+        "objectstore": OBJECTSTORE,
         "pools": [
             {"name": "bench", "pg_num": 8},
             {"name": "default.rgw.buckets.data", "pg_num": 8},

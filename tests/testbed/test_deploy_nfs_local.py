@@ -66,7 +66,8 @@ def test_deployed_it_serves_and_a_second_run_changes_nothing(served):
     assert "127.0.0.1" in ports["12048"]
     assert ports["2049"] == ports["20048"] == ports["9811"] == address
     assert "111" not in ports
-    assert agent_client(served).call("versions")["nfs-ganesha"].startswith("4.")
+    found = agent_client(served).call("versions")
+    assert f"nfs-ganesha={found['nfs-ganesha']}" in found["packages"]
 
 
 def test_only_clients_of_the_testbed_are_served(served):

@@ -229,7 +229,7 @@ def test_the_admin_node_gets_names_ports_and_layouts_and_no_secret(tmp_path):
     spec = TestbedSpec.model_validate(SWIFT)
     testbed = FakeSite(tmp_path).provision(spec)
     packages = Packages(tmp_path / "p.tar", "abc", "3.11-x86_64")
-    found = swift_variables.variables_of(testbed, spec, spec.store, lambda: packages)
+    found = swift_variables.variables_of(testbed, spec, spec.store, lambda _: packages)
     cluster = found["swift_cluster"]
     assert cluster["microstores"]["large"] == {
         "proxies": ["proxy1"],

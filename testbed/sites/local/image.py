@@ -30,7 +30,8 @@ ceph-mon ceph-mgr ceph-osd ceph-common radosgw python3-rados python3-apt python3
 python3-scipy fio gdisk fdisk parted e2fsprogs xfsprogs procps iputils-ping memcached
 netcat-openbsd netbase nfs-ganesha nfs-ganesha-vfs nftables rpcbind rsync
 """
-# Units that nodes of any suite do not need (a root's /tmp is not memory). The stores' own units stay as packaged; roles start them.
+# Units that nodes of any suite do not need (/tmp is not memory). The stores' own units stay as
+# packaged; roles start them.
 MASKED = """
 apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer
 e2scrub_reap.service fstrim.timer getty@.service getty.target console-getty.service

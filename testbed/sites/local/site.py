@@ -311,7 +311,10 @@ class LocalSite:
             yield
 
     def _root(
-        self, name: str, options: Mapping[str, object] = MappingProxyType({}), progress: Progress = silent
+        self,
+        name: str,
+        options: Mapping[str, object] = MappingProxyType({}),
+        progress: Progress = silent,
     ) -> Path:
         """Return the root image of a testbed's suite; a new testbed's suite is in `options`."""
         known = record.load(self.places.testbed(name))

@@ -40,7 +40,7 @@ def problems(wanted: dict) -> list[str]:
     if wanted["packages"] and mine != wanted["platform"]:
         found.append(
             f"Node {platform.node()} has Python {mine}, and Swift's packages are for "
-            f"{wanted['platform']}: use machines with Debian 12 of the deploying machine's kind."
+            f"{wanted['platform']}, as on the admin node: use machines with one distribution."
         )
     ours = LINK.is_symlink() and os.readlink(LINK) == wanted["etc"]  # noqa: PTH115 - of Python 3.9
     if os.path.lexists(LINK) and not ours:
@@ -97,6 +97,9 @@ def make_environment(wanted: dict) -> list[str]:
         target.write_text(f"#!{venv}/bin/python\n{text}")
         target.chmod(0o755)
     shutil.rmtree(site / "bin")
+    if not any(site.glob("swift/__pycache__")):
+        # The servers' user may not write byte code: each server would compile at every start.
+        run(sys.executable, "-m", "compileall", "-q", str(site), check=False)
     (new / f".packages-{wanted['digest']}").touch()
     shutil.rmtree(venv, ignore_errors=True)
     new.rename(venv)
