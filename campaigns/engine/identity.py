@@ -23,8 +23,9 @@ from testbed import closure
 from testbed.closure import Closure
 from testbed.simulated import sources
 
-_IDENTIFYING_TOOLS = ("ceph", "fio", "rados", "swift", "nfs-ganesha", "packages", "hotbedsim")
-_IDENTIFYING_TOOLS += ("deployer",)
+_IDENTIFYING_TOOLS = (
+    *("ceph", "fio", "rados", "swift", "nfs-ganesha", "packages", "hotbedsim", "deployer"),
+)
 """Tools with versions that are part of a run's identity; versions of Python and the kernel are only
 recorded. `packages` are the exact versions of the distribution's packages. A deployer has a version
 only if it is not Hotbed's own."""
