@@ -14,9 +14,9 @@ import pytest
 from controllers import remote
 from controllers.journal import read_journal
 from controllers.loop import EXIT_DIED
-from controllers.registry import FOREIGN
+from controllers.registry import FOREIGN, create, find
 from controllers.replay import replay
-from schemas.errors import HotbedError, StoreError
+from schemas.errors import HotbedError, StoreError, UserError
 from testbed.client import AgentClient
 from testbed.reach import shell_to
 from testbed.ssh import Shell
@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 DIRS = [Path(__file__).parents[1] / "bench" / "controllers"]  # `toggle` changes every OSD each step
 HELD_S = 8.0  # the maximum time that a step of `toggle` stays in force
 UNIT = "hotbed-controller@toggle.service"
+OF_TODAY = ["read-balancer", "upmap-read", "balance-reads", "localize-reads", "mclock"]
 BUILT_IN = ["reweight", "upmap", "oracle", "dlr-pg", "ursa"]
 
 
@@ -182,3 +183,46 @@ def test_every_controller_runs_and_leaves_nothing(agent, admin, name):
     assert stopped["steps"] >= 2
     assert set(affinities(admin)) == {1.0}
     assert agent.call("health")["up"] == before["up"]
+
+
+def settings_of(admin: Shell) -> list[Any]:
+    """Return upmaps, balancer and configuration database, as far as controllers change them."""
+    script = "; echo; ".join(
+        f"ceph {command} --format json"
+        for command in ("osd dump", "balancer status", "config dump")
+    )
+    lines = admin.run(["sh", "-c", script]).text.split("\n")
+    dump, balancer, config = (json.loads(line) for line in lines if line.startswith(("{", "[")))
+    upmaps = [dump.get(key) for key in ("pg_upmap", "pg_upmap_items", "pg_upmap_primaries")]
+    options = [row for row in config if row["section"] in ("osd", "client")]
+    return [upmaps, balancer["mode"], balancer["active"], options]
+
+
+@pytest.mark.parametrize("name", OF_TODAY)
+def test_a_rival_runs_where_the_release_has_it_and_kill_9_is_healed(agent, admin, name):
+    needs, offers = create(find(name), {}, 1).needs, offers_of(admin)
+    if not needs.acts <= offers:
+        with raises(UserError, f"controller {name} cannot run on this"):
+            remote.start(agent, name, interval_s=HELD_S)
+        return
+    before = settings_of(admin)
+    remote.start(agent, name, interval_s=HELD_S)
+    until(lambda: steps_of(agent, name) >= 1)
+    # A cluster may have even primaries already.
+    assert settings_of(admin) != before or name == "read-balancer"
+    unit = f"hotbed-controller@{name}.service"
+    admin.run(["systemctl", "kill", "--kill-who=main", "--signal=KILL", unit])
+    until(lambda: not row_of(agent, name)["running"])
+    assert settings_of(admin) == before
+    assert row_of(agent, name)["outcome"]["code"] == EXIT_DIED
+
+
+def offers_of(admin: Shell) -> set[str]:
+    """Return the acts that the deployed Ceph offers."""
+    code = (
+        "import json; from testbed.agent.contract import load_config;"
+        "from testbed.agent.sense import open_store;"
+        "print(json.dumps(sorted(open_store(load_config(), None).offers().acts)))"
+    )
+    done = admin.run(["env", "PYTHONPATH=/opt/hotbed", "python3", "-c", code])
+    return set(json.loads(done.text))

@@ -73,6 +73,38 @@ def test_clean_puts_right_what_somebody_left(agent, found):
     assert report["caches"]["failed"] == {}
 
 
+def test_acts_of_todays_ceph_are_seen_and_put_right(agent, found):
+    """The release offers an act and carries it out, or neither."""
+    code = (
+        "from testbed.agent.contract import load_config;"
+        "from testbed.agent.sense import open_store;"
+        "from testbed.stores.contract import *; store = open_store(load_config(), None);"
+        "pg = store.sense(frozenset({PGS})).pgs[0];"
+        "acts = [SetUpmapPrimary(pg.id, pg.up[1]), SetOption('osd_mclock_profile',"
+        " 'high_client_ops'), SetOption('rados_replica_read_policy', 'balance'),"
+        " RunReadBalancer(), SetBalancer('upmap-read')];"
+        "offers = store.offers(); done = [e.ok for e in store.act(acts)];"
+        "seen = store.sense(frozenset({PGS, LATENCY} | {READ_BALANCE} & offers.senses));"
+        "kinds = [a.kind for a in acts[:-1]] + [BALANCER_READ];"
+        "import json; print(json.dumps([[k in offers.acts for k in kinds], done,"
+        " seen.pgs[0].primary == pg.up[1], seen.read_balance]), flush=True);"
+        "import os; os._exit(0)"
+    )
+    shell = shell_to(found, found.admin)
+    run = shell.run(["env", "PYTHONPATH=/opt/hotbed", "python3", "-c", code])
+    offered, done, swapped, scores = json.loads(run.text)
+    print(offered, done, swapped, scores)
+    assert done == offered
+    if offered[3]:
+        assert scores["bench"] >= 1
+    else:
+        assert swapped == offered[0]
+    words = " ".join(agent.call("clean", {}, timeout_s=120)["put_right"])
+    parts = ("upmap primary of", "osd_mclock_profile removed", "rados_replica_read_policy removed")
+    assert [part in words for part in parts] == offered[:3]
+    assert agent.call("clean", {}, timeout_s=120)["put_right"] == []
+
+
 def test_a_pool_is_made_and_removed(agent):
     name = "hotbed-test"
     agent.call("pool-create", {"name": name, "pg_num": 16}, timeout_s=120)
