@@ -28,6 +28,7 @@ from testbed.stores.contract import (
     Pg,
     ReweightByUtilization,
     RunReadBalancer,
+    RunSizeBalancer,
     SetBalancer,
     SetOption,
     SetPrimaryAffinity,
@@ -97,6 +98,8 @@ def _one(action: CephAction, osds: set[int], pgs: dict[str, Pg], needs: Needs) -
         return _option(action)
     if isinstance(action, RunReadBalancer):
         return None
+    if isinstance(action, RunSizeBalancer):
+        return None if _in_range(action.moves, 1, math.inf) else "moves must be at least 1"
     if action.pg not in pgs:
         return f"there is no placement group {action.pg!r}"
     pg = pgs[action.pg]

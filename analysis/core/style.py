@@ -33,6 +33,7 @@ COLOURS = {
     "balance-reads": "#44AA99",
     "localize-reads": "#117733",
     "mclock": "#332288",
+    "jj": "#F0E442",
     "none": "#BBBBBB",
     # Divisions of microstores; the most compared ones have a cold and a warm colour.
     "favors-small": "#009E73",
@@ -59,6 +60,7 @@ LABELS = {
     "balance-reads": "balanced replica reads",
     "localize-reads": "localized replica reads",
     "mclock": "mClock, high_client_ops",
+    "jj": "TheJJ's size balancer",
 }
 _SUBDIVIDED = ((0.5, (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)), (2.0, (1, 2, 3, 5)), (4.0, (1, 3)))
 """Ticks within a magnitude, for axes that span fewer magnitudes than the given number."""

@@ -1,4 +1,4 @@
-"""A policy that takes the same actions once: for settings of Ceph as baselines."""
+"""A policy that takes the same actions once, or every interval: Ceph's own means as baselines."""
 
 from __future__ import annotations
 
@@ -23,15 +23,23 @@ class Once:
         acts: the acts that the actions need.
         actions: the actions of the first step.
         parameters: the parameters' dataclass, for the journal.
+        again: True to take the actions at every step.
     """
 
     def __init__(
-        self, name: str, acts: Sequence[str], actions: Sequence[Action], parameters: object
+        self,
+        name: str,
+        acts: Sequence[str],
+        actions: Sequence[Action],
+        parameters: object,
+        *,
+        again: bool = False,
     ) -> None:
         self.name = name
         self.needs = Needs(frozenset({OSDS}), frozenset(acts))
         self._actions = tuple(actions)
         self._parameters = parameters
+        self._again = again
 
     def parameters(self) -> Mapping[str, object]:
         """Return the parameters."""
@@ -42,5 +50,5 @@ class Once:
         return {"done": False}
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
-        """Return the actions at the first step, then none."""
-        return {"done": True}, () if state["done"] else self._actions
+        """Return the actions, none after the first step unless `again`."""
+        return {"done": True}, () if state["done"] and not self._again else self._actions

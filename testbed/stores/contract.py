@@ -37,6 +37,7 @@ BALANCER = "balancer"
 BALANCER_READ = "balancer-read"  # in addition to BALANCER, for its modes read and upmap-read
 PG_UPMAP_PRIMARY = "pg-upmap-primary"
 READ_BALANCER = "read-balancer"
+SIZE_BALANCER = "size-balancer"
 # Acts with the name of an option of Ceph, see `SetOption`.
 MCLOCK_PROFILE = "osd_mclock_profile"
 READ_POLICY = "rados_replica_read_policy"
@@ -240,6 +241,15 @@ class RunReadBalancer:
 
 
 @dataclass(frozen=True)
+class RunSizeBalancer:
+    """Action that runs the program `placementoptimizer.py` (TheJJ/ceph-balancer) and carries out
+    its pg-upmap-items commands, for at most `moves` placement groups. Data moves."""
+
+    moves: int = 10
+    kind: str = SIZE_BALANCER
+
+
+@dataclass(frozen=True)
 class SetOption:
     """Action `ceph config set` of one of `OPTIONS`, for its whole section. Clients that start
     later, and running daemons, take it from the monitors. The act's name is the option's."""
@@ -263,6 +273,7 @@ CephAction: TypeAlias = (
     | SetUpmapPrimary
     | ClearUpmapPrimary
     | RunReadBalancer
+    | RunSizeBalancer
     | SetOption
 )
 Action: TypeAlias = CephAction | SetResources | AssignMachine | MapTenant
@@ -278,6 +289,7 @@ _ACTIONS: dict[str, type[Any]] = {
         SetUpmapPrimary,
         ClearUpmapPrimary,
         RunReadBalancer,
+        RunSizeBalancer,
         SetOption,
         SetResources,
         AssignMachine,

@@ -28,6 +28,7 @@ from testbed.stores.contract import (
     OsdLatency,
     ReweightByUtilization,
     RunReadBalancer,
+    RunSizeBalancer,
     SetBalancer,
     SetOption,
     SetPrimaryAffinity,
@@ -179,7 +180,13 @@ STRANGER = next(osd for osd in range(8) if osd not in FIRST_PG.up)
 ALL = frozenset(
     {
         *("primary-affinity", "pg-upmap", "reweight-by-utilization", "balancer"),
-        *("pg-upmap-primary", "osd_mclock_profile", "rados_replica_read_policy", "debug_osd"),
+        *(
+            "pg-upmap-primary",
+            "osd_mclock_profile",
+            "rados_replica_read_policy",
+            "debug_osd",
+            "size-balancer",
+        ),
     }
 )
 ILLEGAL: list[tuple[Action | object, str]] = [
@@ -200,6 +207,7 @@ ILLEGAL: list[tuple[Action | object, str]] = [
     (SetBalancer("read"), "do not declare 'balancer-read'"),
     (SetUpmapPrimary(FIRST_PG.id, STRANGER), "holds no replica"),
     (ClearUpmapPrimary("9.99"), "no placement group"),
+    (RunSizeBalancer(0), "at least 1"),
     (SetOption("osd_mclock_profile", "fast"), "must match"),
     (SetOption("osd_mclock_profile", None), "must match"),  # type: ignore[arg-type]
     (SetOption("debug_osd", "20"), "must be one of osd_mclock_profile"),

@@ -18,6 +18,7 @@ from testbed.stores.contract import (
     Observation,
     Osd,
     ReweightByUtilization,
+    RunSizeBalancer,
     SetPrimaryAffinity,
     observation_to_json,
 )
@@ -36,11 +37,12 @@ def hot(number: int) -> dict[int, float]:
     [
         ("reweight", ReweightByUtilization(120, 1.0, 10_000)),  # Ceph 9.2.1, section V-A
         ("reweight-capped", ReweightByUtilization(120, 0.05, 4)),  # since Ceph 10.2.0
+        ("jj", RunSizeBalancer(10)),
     ],
 )
-def test_reweight_gives_the_command_every_interval(name, command):
+def test_a_command_is_given_every_interval(name, command):
     policy = create(find(name), {}, 1)
-    _, actions = policy.decide({}, FakeStore().sense(policy.needs.senses))
+    _, actions = policy.decide(policy.initial(), FakeStore().sense(policy.needs.senses))
     assert list(actions) == [command]
     assert settle(policy, FakeStore(), 3) == [1, 1, 1]
 

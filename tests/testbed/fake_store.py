@@ -33,6 +33,7 @@ from testbed.stores.contract import (
     READ_BALANCE,
     READ_BALANCER,
     REWEIGHT_BY_UTILIZATION,
+    SIZE_BALANCER,
     Action,
     Activity,
     ClearUpmap,
@@ -47,6 +48,7 @@ from testbed.stores.contract import (
     Pg,
     ReweightByUtilization,
     RunReadBalancer,
+    RunSizeBalancer,
     SetBalancer,
     SetOption,
     SetPrimaryAffinity,
@@ -59,7 +61,7 @@ EVERYTHING = Needs(
     acts=frozenset(
         {
             *(PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER),
-            *(BALANCER_READ, PG_UPMAP_PRIMARY, READ_BALANCER, *OPTIONS),
+            *(BALANCER_READ, PG_UPMAP_PRIMARY, READ_BALANCER, SIZE_BALANCER, *OPTIONS),
         }
     ),
 )
@@ -235,7 +237,7 @@ class FakeStore:
             self.upmaps[action.pg] = tuple(moved)
             if self._recovery:
                 self._moving[action.pg] = self._recovery
-        elif isinstance(action, ReweightByUtilization):
+        elif isinstance(action, (ReweightByUtilization, RunSizeBalancer)):
             # All OSDs are equally full, so nothing changes, as under a fio hotspot.
             return Effect(True, "no change", detail={"weights_changed": 0, "bytes_moved": 0})
         elif isinstance(action, SetBalancer):

@@ -35,6 +35,7 @@ from testbed.stores.contract import (
     MoveReplica,
     Pg,
     ReweightByUtilization,
+    RunSizeBalancer,
     SetBalancer,
     SetOption,
     SetPrimaryAffinity,
@@ -45,9 +46,11 @@ from testbed.stores.contract import (
 STALL_TIMEOUT_S = 15.0
 OPTION_TIMEOUT_S = 5.0
 OSDMAPTOOL = "osdmaptool"
-_OSDMAPTOOL_S = 60.0
+SIZE_BALANCER_PROGRAM = "placementoptimizer.py"
+_PROGRAM_S = 60.0
 _POLL_S = 0.05
 _COMMAND = re.compile(r"ceph osd (rm-)?pg-upmap-primary (\S+)(?: (\d+))?")
+_ITEMS = re.compile(r"ceph osd ((?:rm-)?pg-upmap-items) (\S+)((?: \d+)*)")
 
 UpmapAction: TypeAlias = (
     SwapPrimary | ClearUpmap | MoveReplica | SetUpmapPrimary | ClearUpmapPrimary
@@ -174,6 +177,19 @@ class Steps:
         detail |= effects[0].detail if effects else {}
         failed = next((effect for effect in effects if not effect.ok), None)
         words = failed.message if failed else f"{len(actions)} primaries changed"
+        return Effect(failed is None, words, time.monotonic() - start, detail)
+
+    def size_balancer(self, action: RunSizeBalancer) -> Effect:
+        """Run the size balancer for the pools in use; its effect holds the ``pgs_moved``."""
+        start = time.monotonic()
+        osd_map = self._reader.osd_map()
+        pools = ",".join(pool.name for pool in self._reader.pools(osd_map))
+        argv = [SIZE_BALANCER_PROGRAM, "balance", "--only-pool", pools, "--output", "out"]
+        commands = parse_items(proposed([*argv, "--max-pg-moves", str(action.moves)]))
+        effects = self._send(commands)
+        failed = next((effect for effect in effects if not effect.ok), None)
+        words = failed.message if failed else f"{len(effects)} placement groups moved"
+        detail = {"pgs_moved": float(len(effects))}
         return Effect(failed is None, words, time.monotonic() - start, detail)
 
     def option(self, action: SetOption) -> Effect:
@@ -393,23 +409,33 @@ def has_osdmaptool() -> bool:
     return "--read-pool" in done.stdout + done.stderr
 
 
+def has_size_balancer() -> bool:
+    """Return True if somebody has put the program of `RunSizeBalancer` into this machine's path."""
+    return shutil.which(SIZE_BALANCER_PROGRAM) is not None
+
+
 def even_primaries(osd_map: bytes, pool: str) -> list[SetUpmapPrimary | ClearUpmapPrimary]:
     """Return the changes that `osdmaptool --read` proposes for a pool. `osd_map`: the map in Ceph's
     encoding. StoreError: the tool fails."""
+    return parse_read(proposed([OSDMAPTOOL, "map", "--read", "out", "--read-pool", pool], osd_map))
+
+
+def proposed(argv: Sequence[str], osd_map: bytes = b"") -> str:
+    """Return the text that a program writes to the file ``out`` of its folder, with `osd_map` in
+    the file ``map``. StoreError: the program fails."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "map").write_bytes(osd_map)
-        argv = [OSDMAPTOOL, "map", "--read", "out", "--read-pool", pool]
         try:
             done = subprocess.run(
-                argv, cwd=folder, capture_output=True, text=True, timeout=_OSDMAPTOOL_S, check=False
+                argv, cwd=folder, capture_output=True, text=True, timeout=_PROGRAM_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise StoreError(f"osdmaptool --read did not end well: {error}.") from error
+            raise StoreError(f"{argv[0]} did not end well: {error}.") from error
         if done.returncode != 0:
             said = " ".join((done.stderr or done.stdout).split())
-            raise StoreError(f"osdmaptool --read failed on pool {pool}: {said[:300]}.")
+            raise StoreError(f"{' '.join(argv)} failed: {said[-300:]}.")
         out = Path(folder) / "out"
-        return parse_read(out.read_text() if out.exists() else "")
+        return out.read_text() if out.exists() else ""
 
 
 def parse_read(text: str) -> list[SetUpmapPrimary | ClearUpmapPrimary]:
@@ -419,6 +445,17 @@ def parse_read(text: str) -> list[SetUpmapPrimary | ClearUpmapPrimary]:
         for found in map(_COMMAND.fullmatch, text.splitlines())
         if found is not None
     ]
+
+
+def parse_items(text: str) -> list[Command]:
+    """Return the commands for pg-upmap-items among the lines of `text`."""
+    commands = []
+    for found in map(_ITEMS.fullmatch, map(str.strip, text.splitlines())):
+        if found is not None:
+            osds = [int(osd) for osd in found[3].split()]
+            arguments = {"pgid": found[2]} | ({"id": osds} if osds else {})
+            commands.append(Command(f"osd {found[1]}", arguments, pg=found[2], moves=True))
+    return commands
 
 
 def offered_options(connection: Connection, osd_map: OsdMap) -> frozenset[str]:

@@ -20,6 +20,7 @@ from testbed.stores.ceph.steps import (
     balancer_modes,
     grouped,
     has_osdmaptool,
+    has_size_balancer,
     offered_options,
     restore,
     save,
@@ -41,11 +42,13 @@ from testbed.stores.contract import (
     READ_BALANCER,
     READ_MODES,
     REWEIGHT_BY_UTILIZATION,
+    SIZE_BALANCER,
     Action,
     Effect,
     Needs,
     Observation,
     ReweightByUtilization,
+    RunSizeBalancer,
     SetBalancer,
     SetOption,
     SetPrimaryAffinity,
@@ -84,6 +87,7 @@ class Features:
     read_balance: bool = False  # the monitors report read balance scores
     modes: frozenset[str] = frozenset()
     osdmaptool: bool = False  # with the option --read
+    size_balancer: bool = False  # its program is in the admin node's path
     options: frozenset[str] = frozenset()
 
     @property
@@ -113,6 +117,8 @@ class Features:
         acts = {PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, *self.options}
         if self.upmap:
             acts |= {PG_UPMAP, BALANCER}
+            if self.size_balancer:
+                acts.add(SIZE_BALANCER)
         if self.upmap_primary:
             acts.add(PG_UPMAP_PRIMARY)
             if self.modes >= READ_MODES:
@@ -294,6 +300,8 @@ class CephStore:
             return [self._steps.balancer(a) for a in cast("Sequence[SetBalancer]", group)]
         if kind == READ_BALANCER:
             return [self._steps.read_balancer() for _ in group]
+        if kind == SIZE_BALANCER:
+            return [self._steps.size_balancer(a) for a in cast("Sequence[RunSizeBalancer]", group)]
         if kind in OPTIONS:
             return [self._steps.option(a) for a in cast("Sequence[SetOption]", group)]
         return [self._steps.reweight(a) for a in cast("Sequence[ReweightByUtilization]", group)]
@@ -327,6 +335,7 @@ class CephStore:
             read_balance=bool(self.reader.read_balance(osd_map)),
             modes=modes,
             osdmaptool=features.upmap_primary and not modes >= READ_MODES and has_osdmaptool(),
+            size_balancer=has_size_balancer(),
             options=offered_options(self.connection, osd_map),
         ).needs()
 

@@ -23,6 +23,7 @@ from testbed.stores.contract import (
     MoveReplica,
     ReweightByUtilization,
     RunReadBalancer,
+    RunSizeBalancer,
     SetBalancer,
     SetOption,
     SetPrimaryAffinity,
@@ -320,6 +321,30 @@ def test_the_read_balancer_carries_out_what_osdmaptool_writes(reef, raw, osdmapt
     osdmaptool("echo Error balancing primaries >&2; exit 1")
     with raises(StoreError, "Error balancing primaries"):
         reef.act([RunReadBalancer()])
+
+
+def test_the_size_balancers_moves_are_carried_out_and_put_back(raw, tmp_path, monkeypatch):
+    store = CephStore(Connection(raw), pools=["bench"])
+    assert "size-balancer" not in store.offers().acts
+    program = tmp_path / "placementoptimizer.py"
+    lines = ["ceph osd pg-upmap-items 2.0 0 2", "ceph osd pg-upmap-items 2.1 0 1 2 0"]
+    program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\" > " + f"{tmp_path}/given\n")
+    with program.open("a") as file:
+        file.write("printf '" + "\\n".join(lines) + "\\n' > out\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    store = CephStore(Connection(raw), pools=["bench"])
+    saved = store.save()
+    (effect,) = store.act([RunSizeBalancer(7)])
+    assert (effect.ok, effect.detail["pgs_moved"]) == (True, 2)
+    given = (tmp_path / "given").read_text().split()
+    assert " ".join(given) == "balance --only-pool bench --output out --max-pg-moves 7"
+    assert raw.sent("osd pg-upmap-items") == [
+        {"pgid": "2.0", "id": [0, 2]},
+        {"pgid": "2.1", "id": [0, 1, 2, 0]},
+    ]
+    store.restore(saved)
+    assert raw.dump["pg_upmap_items"] == []
 
 
 def test_the_read_balancer_is_the_managers_where_it_has_the_mode(tentacle, raw):

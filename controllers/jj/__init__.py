@@ -1,0 +1,1 @@
+"""TheJJ/ceph-balancer, run once an interval."""
