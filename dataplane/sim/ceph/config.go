@@ -177,14 +177,11 @@ func (c *Config) checkRacks() error {
 }
 
 func (c *Config) checkQueue() error {
-	_, known := mclockProfiles[c.MClockProfile]
-	switch {
-	case c.OpQueue == "" || c.OpQueue == "wpq":
+	if c.OpQueue == "" || c.OpQueue == "wpq" {
 		return nil
-	case c.OpQueue != "mclock_scheduler":
-		return fmt.Errorf("op_queue is %q, allowed are wpq and mclock_scheduler", c.OpQueue)
-	case !known:
-		return fmt.Errorf("there is no mclock_profile %q", c.MClockProfile)
+	}
+	if _, known := mclockProfiles[c.MClockProfile]; c.OpQueue != "mclock_scheduler" || !known {
+		return fmt.Errorf("op_queue %q with mclock_profile %q is not known", c.OpQueue, c.MClockProfile)
 	}
 	if err := limits.Within("mclock_bandwidth", c.MClockBandwidth, 1, 1e15); err != nil {
 		return err

@@ -222,8 +222,8 @@ func (c *Cluster) mclock() bool { return c.cfg.OpQueue == "mclock_scheduler" }
 // setProfile lets all OSDs use an mClock profile from now on.
 func (c *Cluster) setProfile(profile string) {
 	for _, o := range c.osds {
-		for i := range o.shards {
-			o.shards[i].mclock.use(profile, c.cfg.MClockBandwidth/float64(c.cfg.Shards))
+		for _, s := range o.shards {
+			s.mclock.use(profile, c.cfg.MClockBandwidth/float64(c.cfg.Shards))
 		}
 	}
 }

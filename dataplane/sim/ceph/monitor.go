@@ -312,27 +312,23 @@ func (c *Cluster) setUpmapPrimary(a Action) Effect {
 // setOption changes an option in the configuration database. OSDs use an mClock profile at once;
 // clients that start later read it.
 func (c *Cluster) setOption(a Action) Effect {
+	right := false
 	switch a.Option {
 	case optionProfile:
-		if _, known := mclockProfiles[a.Setting]; !known {
-			return refused("%s %q is not balanced, high_client_ops or high_recovery_ops", a.Option, a.Setting)
-		}
-		if !c.mclock() {
-			return refused("the OSDs do not schedule by mClock (osd_op_queue)")
-		}
-		c.setProfile(a.Setting)
+		_, right = mclockProfiles[a.Setting]
+		right = right && c.mclock()
 	case optionPolicy:
-		if a.Setting != policyPrimary && a.Setting != policyBalance && a.Setting != policyLocalize {
-			return refused("%s %q is not default, balance or localize", a.Option, a.Setting)
-		}
+		right = slices.Contains(readPolicies, a.Setting)
 	case optionLocation:
-		if _, right := locationOf(a.Setting); !right {
-			return refused("%s %q is not TYPE=NAME ... of host, rack and root", a.Option, a.Setting)
-		}
-	default:
-		return refused("there is no option %q", a.Option)
+		_, right = locationOf(a.Setting)
+	}
+	if !right {
+		return refused("%s cannot be set to %q", a.Option, a.Setting)
 	}
 	c.monitor.options[a.Option] = a.Setting
+	if a.Option == optionProfile {
+		c.setProfile(a.Setting)
+	}
 	return Effect{OK: true, already: true}
 }
 

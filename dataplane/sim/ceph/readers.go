@@ -12,6 +12,8 @@ const (
 	policyLocalize = "localize"
 )
 
+var readPolicies = []string{policyPrimary, policyBalance, policyLocalize}
+
 // place is a bucket of the CRUSH map by its type and name.
 type place struct{ kind, name string }
 
