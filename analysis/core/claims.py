@@ -28,7 +28,7 @@ sim. ``not stated`` if the paper states no size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -169,6 +169,22 @@ def declared(
 def unreachable(name: str, figure: str, statement: str, why: str, **more: Any) -> Claim:
     """Return a claim that no machine of ours can run, for the reason `why`."""
     return declared(name, figure, statement, why, unreachable=why, **more)
+
+
+def by_column(
+    claim: Callable[..., Claim],
+    name: str,
+    figure: str,
+    statement: str,
+    compute: Callable[[str], Compute],
+    *columns: tuple[str, str, str, bool],
+    **more: Any,
+) -> Iterator[Claim]:
+    """Yield a claim for each of `columns`: end of its id, words for ``{}`` in the statement, the
+    column, and True if the column rises. `claim`: see `declared`."""
+    for end, words, column, larger in columns:
+        said = statement.format(words)
+        yield claim(f"{name}-{end}", figure, said, compute(column), larger=larger, **more)
 
 
 def _lacks(why: str) -> Compute:

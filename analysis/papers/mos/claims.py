@@ -23,6 +23,7 @@ from analysis.core.claims import (
     Evidence,
     Measured,
     NotRun,
+    by_column,
     declared,
     unreachable,
 )
@@ -307,19 +308,15 @@ NO_NETWORK = "no block has both networks with these disks"
 NO_DISKS = "no block has both sets of disks at this network"
 
 _SIZES: tuple[Claim, ...] = (
-    *(
-        claim(
-            f"size-{name}",
-            "2",
-            f"Larger objects: {words} (largest over smallest)",
-            ends(of("sizes"), "object_kb", column, NO_SIZES),
-            baseline="smallest-objects",
-            larger=larger,
-        )
-        for name, words, column, larger in (
-            ("qps", "far fewer QPS", "qps", False),
-            ("bandwidth", "more bandwidth", "mb_s", True),
-        )
+    *by_column(
+        claim,
+        "size",
+        "2",
+        "Larger objects: {} (largest over smallest)",
+        lambda column: ends(of("sizes"), "object_kb", column, NO_SIZES),
+        ("qps", "far fewer QPS", "qps", False),
+        ("bandwidth", "more bandwidth", "mb_s", True),
+        baseline="smallest-objects",
     ),
     same(
         "size-saturates",

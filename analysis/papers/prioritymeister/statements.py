@@ -282,11 +282,6 @@ def _long(table: pd.DataFrame) -> pd.DataFrame:
     return found[least >= 1e4 * runs.BEYOND]
 
 
-def _missing(name: str, figure: str, statement: str, why: str) -> Claim:
-    """Return a claim that lacks cells or numbers, for the reason `why`."""
-    return claim(name, figure, statement, lambda _: NotRun(why))
-
-
 OPEN: tuple[Claim, ...] = (
     always(
         "p9999",
@@ -296,34 +291,34 @@ OPEN: tuple[Claim, ...] = (
         runs.all_met(99.99),
         why="no cell of figure 5 has 100,000 requests of each workload in the half that counts",
     ),
-    _missing(
+    claim(
         "limits-alone",
         "5",
         "Rate limiting alone is insufficient (section 1)",
         "no cell has PM's rate limits and one priority for all workloads",
     ),
-    _missing(
+    claim(
         "stages-mixed",
         "9",
         "Different priorities at each stage let more workloads meet their SLOs than one priority "
         "throughout (sections 1 and 4.3)",
         "no cell has PM with one priority of a workload at all stages",
     ),
-    _missing(
+    claim(
         "search-quick",
         "levels",
         "The search for priorities is quick, polynomial in the number of workloads (sections 1 and "
         "4.3)",
         "no cell varies the number of workloads, and no run counts the bounds of its search",
     ),
-    _missing(
+    claim(
         "unhindered",
         "4",
         "A workload that keeps to its trace is not held back by any (r, b) pair of its border "
         "(sections 3.2 and 4.1)",
         "no run counts the requests that token buckets hold back",
     ),
-    _missing(
+    claim(
         "closed-masks",
         "5",
         "Closed-loop replay masks many of the high tail latencies (section 5.1)",

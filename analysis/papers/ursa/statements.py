@@ -7,7 +7,7 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.core.claims import Claim, Compute, unreachable
+from analysis.core.claims import Claim, Compute, by_column, unreachable
 from analysis.core.evidence import Pair, Rows, ends, extreme, extreme_over, mean_of, mean_over
 from analysis.core.stats import fraction
 from analysis.papers.ursa.claims import (
@@ -238,36 +238,28 @@ _METHODS: tuple[Claim, ...] = (
 )
 
 _KNOBS: tuple[Claim, ...] = (
-    *(
-        claim(
-            f"radius-{name}",
-            "9",
-            f"A large first radius {words} (section 7; largest over smallest first radius)",
-            ends(_radii, "first_radius", column, NO_RADII, keys=INSTANCE),
-            larger=larger,
-            baseline="smallest-radius",
-            family="ursa-radius",
-        )
-        for name, words, column, larger in (
-            ("rounds", "needs fewer programmes", "note_programmes", False),
-            ("time", "needs costlier programmes, in seconds", "each_s", True),
-            ("cost", "may have a higher reconfiguration cost", "cost", True),
-        )
+    *by_column(
+        claim,
+        "radius",
+        "9",
+        "A large first radius {} (section 7; largest over smallest first radius)",
+        lambda column: ends(_radii, "first_radius", column, NO_RADII, keys=INSTANCE),
+        ("rounds", "needs fewer programmes", "note_programmes", False),
+        ("time", "needs costlier programmes, in seconds", "each_s", True),
+        ("cost", "may have a higher reconfiguration cost", "cost", True),
+        baseline="smallest-radius",
+        family="ursa-radius",
     ),
-    *(
-        claim(
-            f"joint-{name}",
-            "8",
-            f"Choosing objects and targets jointly {words} (section 7)",
-            over(relieved(of("joint")), relieved(of(ALP)), column, NO_JOINT),
-            larger=larger,
-            baseline="alp",
-            family="ursa-joint",
-        )
-        for name, words, column, larger in (
-            ("cost", "reduces the cost", "cost", False),
-            ("time", "may take longer to decide", "decision_s", True),
-        )
+    *by_column(
+        claim,
+        "joint",
+        "8",
+        "Choosing objects and targets jointly {} (section 7)",
+        lambda column: over(relieved(of("joint")), relieved(of(ALP)), column, NO_JOINT),
+        ("cost", "reduces the cost", "cost", False),
+        ("time", "may take longer to decide", "decision_s", True),
+        baseline="alp",
+        family="ursa-joint",
     ),
     claim(
         "coarser-unit",
