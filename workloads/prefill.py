@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from testbed.agent.contract import Agent, UnitResult
@@ -152,12 +153,14 @@ def prefill(
     *,
     max_s: float = 3600.0,
     concurrency: int = _WRITERS,
+    writing: AbstractContextManager[None] | None = None,
 ) -> Prefilled:
     """Make sure that `plan`'s objects are in `pool`; write them only if some are missing.
 
     Before writing, every other benchmark's objects are removed: the sets of several sizes would not
     fit together (each takes up to `SHARE` of the store). The objects' names contain the client's
-    host name, so the readers must run on `client_node`.
+    host name, so the readers must run on `client_node`. `writing` is entered while objects are
+    removed and written.
 
     Raises:
         WorkloadError: they cannot be written within `max_s`.
@@ -165,8 +168,9 @@ def prefill(
     found = _count(agent, client_node, pool, plan)
     if found is not None and found >= plan.objects:
         return Prefilled(found, False, 0.0)
-    _ask(agent, client_node, ["sh", "-c", _EMPTY, "empty", pool, RUN_PREFIX], max_s)
-    unit = _ask(agent, client_node, fill_argv(pool, plan, max_s, concurrency), max_s + GRACE_S)
+    with writing or nullcontext():
+        _ask(agent, client_node, ["sh", "-c", _EMPTY, "empty", pool, RUN_PREFIX], max_s)
+        unit = _ask(agent, client_node, fill_argv(pool, plan, max_s, concurrency), max_s + GRACE_S)
     found = _count(agent, client_node, pool, plan)
     if found is None or found < plan.objects:
         raise WorkloadError(

@@ -121,6 +121,9 @@ class FakeServices:
             name = self._setting.parameters.controller
             raise HotbedError(f"the controller {name} failed: {self._effect['fails']}")
 
+    def steady(self) -> None:
+        self._step("steady")
+
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
 

@@ -231,7 +231,7 @@ def test_a_cell_from_clean_to_summary(tmp_path, site, testbed, store):
     # The verbs of a set are asked in parallel.
     for together in (
         *(stops, {"clean"}, {"unit load-bench-prefill"}, {"caches"}),
-        *({"disturb-start", "disturb-status", "recorder-start"}, {"control-start"}),
+        *({"disturb-start", "control-start"}, {"recorder-start", "disturb-status"}),
         *({"unit load-bench-rand"}, {"disturb-go"}, stops),
         {"clean", "disturb-log", "recorder-fetch", "control-log"},
     ):
@@ -301,7 +301,7 @@ def test_what_is_wrong_fails_the_cell_and_everything_is_stopped(
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-@pytest.mark.parametrize("failing", ["recorder-start", "disturb-start"])
+@pytest.mark.parametrize("failing", ["control-start", "disturb-start"])
 def test_a_step_whose_neighbour_fails_is_stopped_even_if_it_starts_later(
     tmp_path, site, testbed, failing, interrupted
 ):
@@ -322,7 +322,7 @@ def test_a_step_whose_neighbour_fails_is_stopped_even_if_it_starts_later(
         agent.asked.append(("late start", {}))
         return {}
 
-    (late,) = {"recorder-start", "disturb-start"} - {failing}
+    (late,) = {"control-start", "disturb-start"} - {failing}
     setattr(agent, f"on_{failing.replace('-', '_')}", fail)
     setattr(agent, f"on_{late.replace('-', '_')}", start_late)
     made = context(tmp_path, site, testbed, agent)
@@ -333,7 +333,7 @@ def test_a_step_whose_neighbour_fails_is_stopped_even_if_it_starts_later(
     assert record.status == ("interrupted" if interrupted else "failed")
     started = agent.verbs.index("late start")
     assert late.replace("start", "stop") in agent.verbs[started:]
-    assert "control-start" not in agent.verbs
+    assert "unit load-bench-rand" not in agent.verbs
 
 
 @SET_BY_HAND
@@ -380,14 +380,40 @@ def test_fios_files_fill_the_filestores_of_disturbed_nodes_alone(tmp_path, site)
 def test_the_disturbance_is_waited_for():
     agent = ScriptedAgent()
     agent.steady = [False, False, True]
-    live.wait_steady(agent)
+    times = iter(range(100))
+    since = live.wait_steady(agent, clock=lambda: float(next(times)))
     assert agent.verbs.count("disturb-status") == 3
+    assert since == float(next(times)) - 1  # when the last of the looks began
     agent.steady = [None]
     live.wait_steady(agent)
     agent.steady = [False]
     times = iter(range(0, 1000, 10))
     with raises(HotbedError, "osd0 is not steady"):
         live.wait_steady(agent, clock=lambda: float(next(times)))
+
+
+@pytest.mark.parametrize("scenario", ["heterogeneity", "none"])
+def test_the_lead_counts_from_the_controller_and_the_steady_disturbance(
+    tmp_path, site, testbed, store, monkeypatch, scenario
+):
+    now, slept = [100.0], list[float]()
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(live.time, "sleep", slept.append)
+    monkeypatch.setattr(live.wait_steady, "__kwdefaults__", {"clock": lambda: now[0]})
+    agent = ScriptedAgent()
+    agent.steady = [False, True]
+
+    def look(given: Mapping[str, Any]) -> Any:
+        now[0] += 3.0
+        return ScriptedAgent.on_disturb_status(agent, given)
+
+    agent.on_disturb_status = look  # type: ignore[method-assign]
+    made = context(tmp_path, site, testbed, agent, scenario=scenario)
+    services = made.ground.services(made.setting(made.parameters))
+    services.steady()
+    services.wait(10.0)
+    services.wait(10.0)
+    assert slept == ([7.0, 10.0] if scenario == "heterogeneity" else [10.0, 10.0])
 
 
 def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path):

@@ -77,13 +77,17 @@ class Services(Protocol):
         """Empty the page caches of the nodes and the store's own caches."""
 
     def disturbance(self) -> AbstractContextManager[None]:
-        """Run the scenario's load; the block begins when the load has its steady rate."""
+        """Run the scenario's load."""
 
     def recorder(self) -> AbstractContextManager[None]:
         """Record the nodes' counters once a second."""
 
     def controller(self) -> AbstractContextManager[None]:
         """Run the controller on the admin node; on exit, restore the store as it was found."""
+
+    def steady(self) -> None:
+        """Wait until the disturbance has its steady rate. The next `wait` counts from the start of
+        the seconds that showed it."""
 
     def wait(self, seconds: float) -> None:
         """Let `seconds` of the ground's own time pass."""
@@ -227,16 +231,20 @@ def _measure(parameters: DlrCell, context: CellContext, services: Services, phas
     with phases("clean"):
         services.drop_caches()
     with _undone(phases, services) as started:
-        with phases("settle"):
-            started.start(services.disturbance(), services.recorder())
         wait, scale = context.sleep or services.wait, context.job.time_scale
-        with phases("lead"):
-            if isinstance(
-                parameters, OpenLoopWrites
-            ):  # the load is the disturbance: it starts earlier
+        if isinstance(parameters, OpenLoopWrites):  # the load is the disturbance: it starts earlier
+            with phases("settle"):
+                started.start(services.disturbance(), services.recorder())
+            with phases("lead"):
                 wait(parameters.called_s(scale))
-            started.start(services.controller())
-            wait(parameters.lead_s(scale))
+                started.start(services.controller())
+                wait(parameters.lead_s(scale))
+        else:
+            with phases("settle"):
+                started.start(services.disturbance(), services.controller())
+            with phases("lead"):
+                started.start(services.recorder(), meanwhile=services.steady)
+                wait(parameters.lead_s(scale))
         with phases("workload"), services.usage():
             services.workload()
 
@@ -272,9 +280,12 @@ class _Started:
         self._services = services
         self._steps: list[AbstractContextManager[None]] = []
 
-    def start(self, *steps: AbstractContextManager[None]) -> None:
-        """Start independent steps. If one fails, the others are under way."""
-        self._services.at_once(*(partial(self._enter, step) for step in steps))
+    def start(
+        self, *steps: AbstractContextManager[None], meanwhile: Callable[[], Any] = lambda: None
+    ) -> None:
+        """Start independent steps, and call `meanwhile` in parallel. If one fails, the others are
+        under way."""
+        self._services.at_once(*(partial(self._enter, step) for step in steps), meanwhile)
 
     def _enter(self, step: AbstractContextManager[None]) -> None:
         step.__enter__()

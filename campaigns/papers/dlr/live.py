@@ -69,6 +69,7 @@ class BenchServices:
         self._plan = loads.disturbance_of(setting, self._nodes)
         self._recorder = Recorder(live.agent, setting.run_id)
         self._result: BenchResult | None = None
+        self._wait_since: float | None = None
 
     def at_once(self, *calls: Callable[[], Any]) -> list[Any]:
         return at_once(*calls)
@@ -90,10 +91,9 @@ class BenchServices:
 
     def prefill(self) -> None:
         """See `Services.prefill`; writes missing objects at full disk speed."""
-        plan = loads.objects_to_read(self._setting, self._live.spec)
-        with self._live.unshaped():
-            written = prefill(self._live.agent, self._client.name, self._pool, plan).written
-        if written:
+        live, plan = self._live, loads.objects_to_read(self._setting, self._live.spec)
+        unshaped = live.unshaped()
+        if prefill(live.agent, self._client.name, self._pool, plan, writing=unshaped).written:
             self._snapshots.mark_prefilled()
             self._live.put_right()
 
@@ -129,8 +129,17 @@ class BenchServices:
             controllers_dir=setting.controllers_dir,
         )
 
+    def steady(self) -> None:
+        since = time.monotonic()
+        if self._plan.stretches[0].loads:
+            since = wait_steady(self._live.agent)
+        self._wait_since = since
+
     def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+        """See `Services.wait`."""
+        now = time.monotonic()
+        since, self._wait_since = self._wait_since or now, None
+        time.sleep(max(0.0, since + seconds - now))
 
     def usage(self) -> AbstractContextManager[None]:
         return self._meter.measured()
@@ -271,9 +280,6 @@ class OpenLoopServices(BenchServices):
         return 2 * self._setting.duration_s + SLACK_S
 
 
-# The disturbance is steady before anything else runs.
-
-
 @contextmanager
 def disturbed(
     agent: Agent,
@@ -282,7 +288,7 @@ def disturbed(
     capacity_iops: Mapping[str, float],
     max_s: float,
 ) -> Iterator[None]:
-    """Run `plan`; the block begins when every initial load is steady.
+    """Run `plan`; the block begins when every initial load runs.
 
     Its moves count from the verb disturb-go, which the start of the workload sends.
     """
@@ -295,17 +301,18 @@ def disturbed(
     payload = {"plan": steps, "max_s": max_s, "wait_for_go": True}
     try:
         agent.call("disturb-start", payload, timeout_s=START_S)
-        wait_steady(agent)
         yield
     finally:
         agent.call("disturb-stop", {}, timeout_s=START_S)
 
 
-def wait_steady(agent: Agent, *, clock: Callable[[], float] = time.monotonic) -> None:
-    """Wait until every load has its rate; if rates are unknown, until all are alive. HotbedError: a
-    load ended, or is not steady in time."""
+def wait_steady(agent: Agent, *, clock: Callable[[], float] = time.monotonic) -> float:
+    """Wait until every load has its rate; if rates are unknown, until all are alive. Return the
+    time (of `clock`) at which the last look began: the loads have their rates since then.
+    HotbedError: a load ended, or is not steady in time."""
     deadline = clock() + STEADY_S
     while True:
+        began = clock()
         status = agent.call("disturb-status", {}, timeout_s=START_S)
         dead = [load for load in status["loads"] if not load["alive"]]
         if dead:
@@ -314,7 +321,7 @@ def wait_steady(agent: Agent, *, clock: Callable[[], float] = time.monotonic) ->
                 f"the load {dead[0]['name']} on node {dead[0]['node']} has ended: {said}"
             )
         if status["steady"] is not False:
-            return
+            return began
         if clock() > deadline:
             slow = [load["node"] for load in status["loads"] if load["steady"] is False]
             raise HotbedError(

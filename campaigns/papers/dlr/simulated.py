@@ -188,6 +188,9 @@ class SimulatedServices:
             self._loop = None
             decider.close()
 
+    def steady(self) -> None:
+        """See `Services.steady`: the load is steady when its step has started."""
+
     def wait(self, seconds: float) -> None:
         """See `Services.wait`: the benchmark begins this much later."""
         self._lead_s += seconds
