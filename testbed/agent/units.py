@@ -34,6 +34,8 @@ _ENDED = """case $(systemctl show --property=ActiveState "$unit") in
     *=active | *=activating | *=deactivating) systemctl stop "$unit" || : ;;
 esac"""
 
+# KillMode=mixed: only the script is signalled, and signals its command. A job of fio before 3.35
+# never ends if a signal comes while it waits for its last reads (axboe/fio pull request 1556).
 _START = f"""
 set -eu
 name=$1 max=$2 unit={UNIT_PREFIX}$1.service dir={UNITS}/$1
@@ -44,7 +46,7 @@ rm -rf "$dir"
 mkdir -p -m 0755 "$dir"
 cat > "$dir/run"
 exec systemd-run --quiet --collect --unit="$unit" --description="Hotbed: $name" \
-    --property=RuntimeMaxSec="$max" --property=TimeoutStopSec={STOP_S} \
+    --property=RuntimeMaxSec="$max" --property=TimeoutStopSec={STOP_S} --property=KillMode=mixed \
     /bin/sh "$dir/run"
 """
 

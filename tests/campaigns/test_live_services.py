@@ -394,7 +394,7 @@ def test_the_disturbance_is_waited_for():
 
 @pytest.mark.parametrize("scenario", ["heterogeneity", "none"])
 def test_the_lead_counts_from_the_controller_and_the_steady_disturbance(
-    tmp_path, site, testbed, store, monkeypatch, scenario
+    tmp_path, site, testbed, monkeypatch, scenario
 ):
     now, slept = [100.0], list[float]()
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])

@@ -28,7 +28,14 @@ show)
     echo "ActiveState=$state" ;;
 stop)
     rm -f "$FAKE/ending/$1"
-    kill -TERM "-$(cat "$FAKE/$1")" 2>/dev/null
+    main=$(cat "$FAKE/$1")
+    if [ -e "$FAKE/$1.mixed" ]; then
+        kill -TERM "$main" 2>/dev/null
+        while pgrep --pidfile "$FAKE/$1" --runstates DRSTt > /dev/null; do sleep 0.02; done
+        kill -KILL "-$main" 2>/dev/null
+    else
+        kill -TERM "-$main" 2>/dev/null
+    fi
     while alive "$1"; do sleep 0.02; done ;;
 reset-failed) exit 1 ;;
 list-units)
@@ -43,6 +50,7 @@ for word in "$@"; do
     case $word in
     --unit=*) unit=${word#--unit=} ;;
     --property=RuntimeMaxSec=*) max=${word#--property=RuntimeMaxSec=} ;;
+    --property=KillMode=mixed) : > "$FAKE/$unit.mixed" ;;
     --*) ;;
     *) break ;;
     esac
