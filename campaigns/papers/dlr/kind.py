@@ -37,13 +37,13 @@ GATEWAY_CODE = (
 """Additional entry points of cells with an object gateway."""
 
 
-READY_S = 0.6  # the previous record is committed, the waiting notebook starts
-CLEAN_S = 1.6
+READY_S = 0.7  # the previous record is committed, the waiting notebook starts
+CLEAN_S = 1.3
 RESTORE_S = 20.0  # a filled snapshot is restored up to HEALTH_OK
 OPEN_LOOP_S = 30.0  # requests in flight end, and moved data is moved back
 GATEWAY_S = 10.0  # the driver is copied to its node and started, its archive fetched
-STEADY_S = 4.0  # fio reaches its steady rate
-COLLECT_S = 5.5  # controller and benchmark start, last reads end, all is stopped, files fetched
+STEADY_S = 0.5  # fio starts; it reaches its steady rate while the controller runs
+COLLECT_S = 5.2  # controller and benchmark start, last reads end, all is stopped, files fetched
 SIMULATED_S = 1.0  # for a virtual minute of a small testbed; finished cells correct it
 SIZED_CELL_S = 1.0  # for a simulated cell with its own number of OSDs, in addition
 OSD_MINUTE_S = 0.009  # CPU seconds for one OSD's virtual minute
