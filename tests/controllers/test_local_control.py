@@ -187,12 +187,10 @@ def test_every_controller_runs_and_leaves_nothing(agent, admin, name):
 
 def settings_of(admin: Shell) -> list[Any]:
     """Return upmaps, balancer and configuration database, as far as controllers change them."""
-    script = "; echo; ".join(
-        f"ceph {command} --format json"
+    dump, balancer, config = (
+        json.loads(admin.run(["ceph", *command.split(), "--format", "json"]).text)
         for command in ("osd dump", "balancer status", "config dump")
     )
-    lines = admin.run(["sh", "-c", script]).text.split("\n")
-    dump, balancer, config = (json.loads(line) for line in lines if line.startswith(("{", "[")))
     upmaps = [dump.get(key) for key in ("pg_upmap", "pg_upmap_items", "pg_upmap_primaries")]
     options = [row for row in config if row["section"] in ("osd", "client")]
     return [upmaps, balancer["mode"], balancer["active"], options]

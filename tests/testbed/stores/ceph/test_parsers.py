@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_rados import FakeRados, recorded
+from fake_rados import DATA, FakeRados, recorded
 
 from schemas.errors import StoreError
 from testbed.stores.ceph.connection import Connection, Reply, parse
@@ -26,15 +26,23 @@ from testbed.stores.ceph.perf import (
     unclean,
 )
 from testbed.stores.ceph.pgs import bytes_moved, changed_primaries, parse_osd_map, pg_stats
-from testbed.stores.ceph.steps import reweights
+from testbed.stores.ceph.steps import (
+    Command,
+    balancer_modes,
+    parse_items,
+    parse_read,
+    reweights,
+)
 from testbed.stores.ceph.store import parse_features
 from testbed.stores.contract import (
     ACTIVITY,
     OSDS,
     PG_UPMAP,
     PGS,
+    ClearUpmapPrimary,
     OpRates,
     Pg,
+    SetUpmapPrimary,
     observation_from_json,
     observation_to_json,
 )
@@ -72,6 +80,44 @@ def test_osd_map_and_racks():
     assert by_rack == {"rack0": 2, "rack1": 1}
     flat = parse_osd_map(recorded("osd_dump.json"), recorded("osd_tree.json"))
     assert {osd.rack for osd in flat.osds.values()} == {""}
+
+
+REEF = DATA.parent / "18.2.7"
+
+
+def of_reef(name):
+    text = (REEF / name).read_text()
+    return json.loads(text) if name.endswith(".json") else text
+
+
+def test_reef_reports_scores_latencies_and_modes(monkeypatch):
+    found = parse_osd_map(of_reef("osd_dump.json"), of_reef("osd_tree.json"))
+    assert found.pools["bench"].read_balance == pytest.approx(1.88)
+    assert found.pg_upmap_primary == {}
+    seen = parse_features(
+        of_reef("versions.json"), of_reef("features.json"), found.require_min_compat_client
+    )
+    assert (seen.version, seen.upmap_primary) == ("18.2.7", True)
+    latency = parse_counters(of_reef("perf_dump_osd.0.json")).latency()
+    assert latency.write_s is None or latency.write_s > 0
+    raw = FakeRados()
+    monkeypatch.setattr(
+        raw, "mgr_get_command_descriptions", lambda: of_reef("command_descriptions.json")
+    )
+    assert balancer_modes(Connection(raw)) == {"none", "crush-compat", "upmap"}
+
+
+def test_commands_of_programs_are_read():
+    assert parse_read(of_reef("osdmaptool_read.txt")) == [
+        SetUpmapPrimary(pg, osd)
+        for pg, osd in (("1.0", 0), ("1.1", 2), ("1.2", 1), ("1.7", 1), ("1.a", 0))
+    ]
+    assert parse_read("ceph osd rm-pg-upmap-primary 1.f\nsomething\n") == [ClearUpmapPrimary("1.f")]
+    assert parse_items(of_reef("placementoptimizer.txt") + "ceph osd rm-pg-upmap-items 1.e\n") == [
+        Command("osd pg-upmap-items", {"pgid": "1.8", "id": [3, 0]}, pg="1.8", moves=True),
+        Command("osd pg-upmap-items", {"pgid": "1.d", "id": [3, 0]}, pg="1.d", moves=True),
+        Command("osd rm-pg-upmap-items", {"pgid": "1.e"}, pg="1.e", moves=True),
+    ]
 
 
 LUMINOUS = {"client": {"group": {"features": "0x1ffd", "release": "luminous", "num": 4}}}
