@@ -80,8 +80,8 @@ class LoopPlan:
     """Plan of the loop: the policy's details for the header, and its limits.
 
     The loop ends after `failures` failed steps in a row, and after `steps` steps (None: never). The
-    loop itself reads one of the `parameters`: with ``restore_on_stop`` false, an orderly stop
-    leaves the store as it is.
+    loop itself reads two of the `parameters`: with ``restore_on_stop`` false, an orderly stop
+    leaves the store as it is; ``window_s`` shortens the interval to as many seconds.
     """
 
     policy: str
@@ -93,6 +93,14 @@ class LoopPlan:
     code_hash: str
     failures: int = 3
     steps: int | None = None
+
+    @property
+    def step_s(self) -> float:
+        """Seconds from one step to the next."""
+        window_s = self.parameters.get("window_s")
+        if isinstance(window_s, (int, float)):
+            return min(float(window_s), self.interval_s)
+        return self.interval_s
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,7 @@ class Loop:
                 policy=plan.policy,
                 parameters=canonical(dict(plan.parameters)),
                 seed=plan.seed,
-                interval_s=plan.interval_s,
+                interval_s=plan.step_s,
                 needs=needs_to_json(plan.needs),
                 code_hash=plan.code_hash,
                 signal=plan.signal,
@@ -185,7 +193,7 @@ class Loop:
 
     def _go_on(self) -> None:
         """Run steps at multiples of the interval from the start; late ones are not made up for."""
-        interval = self._plan.interval_s
+        interval = self._plan.step_s
         self._at.started = self._clock.monotonic()
         slot = 0
         if PRESSURE in self._senses:

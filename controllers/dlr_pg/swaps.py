@@ -47,7 +47,7 @@ class SwapProblem:
     capacity: Mapping[int, float]
 
 
-class _Descent:
+class Descent:
     """Steepest descent with a heap of candidate swaps, re-evaluated where loads changed.
 
     Ties are broken by PG and by position in its up set, never by an OSD's number, so that
@@ -113,7 +113,7 @@ class _Descent:
 
 def plan(problem: SwapProblem, margin: float, max_swaps: int) -> dict[str, int]:
     """Map at most `max_swaps` PGs to their new primaries, the best swaps first."""
-    descent = _Descent(problem, margin)
+    descent = Descent(problem, margin)
     for _ in range(max_swaps):
         if not descent.step():
             break

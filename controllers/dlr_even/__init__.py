@@ -1,0 +1,1 @@
+"""DLR for single placement groups, with the disks' measured service rates."""

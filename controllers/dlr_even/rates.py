@@ -1,0 +1,130 @@
+"""Service of each disk, as its present disturbance leaves it, from latency, rate and pressure.
+
+The law is that of `schemas.closed_network`: latency = delay + service * (1 + queue seen), and the
+queue is rate * latency (Little). Reads that an OSD served and their latency are measured; what is
+left is to divide a latency into delay and service.
+
+- *Service*. A disk that nobody disturbs has no delay, so latency / (1 + queue seen) is its service.
+  The lower quartile over the OSDs is such a disk's, even if most are disturbed.
+- *Delay*. A disturbed disk needs the same service for itself. The rest of its latency is its delay.
+- *Pressure* is the part of the time in which somebody waits for the disk. A disk that others occupy
+  for the part b makes a request wait service * b / (1 - b) at most. So low pressure ends a delay at
+  once, before any read shows it, and high pressure stands for a latency that is not known yet.
+
+An OSD is disturbed if its delay exceeds its service: others take more than half of its disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.closed_network import Station, seen_of
+from testbed.stores.contract import Observation
+
+MOST = 0.99  # pressure of 100 % does not mean that a request waits forever
+
+
+@dataclass(frozen=True)
+class DiskRates:
+    """Stations by OSD, the requests in flight, the OSDs that are disturbed, and the service of a
+    disk that nobody disturbs.
+
+    Without any measured read the service is 1: only ratios are known then.
+    """
+
+    stations: Mapping[int, Station]
+    in_flight: float
+    disturbed: frozenset[int]
+    service_s: float
+
+
+def remember(
+    memory: Mapping[str, Any], observation: Observation, fade: float
+) -> dict[str, list[float]]:
+    """Return {OSD: [reads, seconds of all reads together, seconds]} after one more interval.
+    Older sums weigh `fade` of what they did. An interval without any read counts for nothing."""
+    now = observation.latency or {}
+    if not any(found.reads for found in now.values()):
+        return {}
+    after = {}
+    for osd, found in now.items():
+        reads, took, seconds = memory.get(str(osd), (0.0, 0.0, 0.0))
+        took_now = found.reads * (found.read_s or 0.0)
+        after[str(osd)] = [
+            round(fade * reads + found.reads, 6),
+            round(fade * took + took_now, 6),
+            round(fade * seconds + observation.interval_s, 6),
+        ]
+    return after
+
+
+def in_flight_of(sums: Mapping[str, Any]) -> float:
+    """Return the mean number of reads at all OSDs (Little)."""
+    return math.fsum(took / seconds for _, took, seconds in sums.values() if seconds > 0)
+
+
+def rates_of(
+    sums: Mapping[str, Any],
+    pressure: Mapping[int, float],
+    osds: frozenset[int],
+    in_flight: float,
+    before_s: float | None,
+) -> DiskRates:
+    """Return the stations of `osds` by the sums of `remember` and the last interval's pressure.
+    An OSD with neither latency nor pressure counts as calm. `before_s`: an undisturbed disk's
+    service as known before; None if it is to be measured."""
+    queues, latencies = {}, {}
+    for osd in osds:
+        reads, took, seconds = sums.get(str(osd), (0.0, 0.0, 0.0))
+        if reads > 0 and seconds > 0:
+            queues[osd], latencies[osd] = took / seconds, took / reads
+    seen = seen_of(max(1.0, in_flight))
+    alone = {osd: latencies[osd] / (1 + seen * queues[osd]) for osd in latencies}
+    ordered = sorted(alone.values())
+    service = before_s or (ordered[(len(ordered) - 1) // 4] if ordered else 1.0)
+    services = {osd: min(service, alone.get(osd, service)) for osd in osds}
+    delays = {
+        osd: max(0.0, latencies[osd] - services[osd] * (1 + seen * queues[osd])) for osd in alone
+    }
+    most = {osd: services[osd] * _stretch(pressure.get(osd)) for osd in osds}
+    disturbed = frozenset(
+        osd for osd in osds if min(most[osd], delays.get(osd, math.inf)) > services[osd]
+    )
+    likely = _shrunk(
+        {osd: delays[osd] for osd in disturbed if osd in delays},
+        {osd: latencies[osd] ** 2 / sums[str(osd)][0] for osd in disturbed if osd in delays},
+    )
+    stations = {}
+    for osd in sorted(osds):
+        delay = likely.get(osd, math.inf) if osd in disturbed else delays.get(osd, 0.0)
+        if math.isinf(delay) and likely:
+            delay = math.fsum(likely.values()) / len(likely)
+        stations[osd] = Station(min(delay, most[osd]), services[osd])
+    return DiskRates(stations, max(1.0, in_flight), disturbed, service)
+
+
+def _stretch(pressure: float | None) -> float:
+    """Return the longest wait for others, in services, at a pressure; None counts as none."""
+    others = min(MOST, max(0.0, (pressure or 0.0) / 100))
+    return others / (1 - others)
+
+
+def _shrunk(values: Mapping[int, float], variances: Mapping[int, float]) -> dict[int, float]:
+    """Return means drawn towards their common mean as far as chance explains their differences
+    (DerSimonian and Laird 1986): few slow reads do not make one disturbed disk worse than others.
+    """
+    if not values:
+        return {}
+    weights = {key: 1 / variances[key] for key in values}
+    total = math.fsum(weights.values())
+    mean = math.fsum(weights[key] * value for key, value in values.items()) / total
+    spread = math.fsum(weights[key] * (value - mean) ** 2 for key, value in values.items())
+    scale = total - math.fsum(w * w for w in weights.values()) / total
+    between = max(0.0, (spread - (len(values) - 1)) / scale) if scale > 0 else 0.0
+    return {
+        key: (between * value + variances[key] * mean) / (between + variances[key])
+        for key, value in values.items()
+    }

@@ -1,0 +1,1 @@
+"""dlr-even from short windows."""
