@@ -200,13 +200,13 @@ def build(
     noise = carried + fixed <= threshold * (1 + parameters.tolerance)
     # (A sum in another order may differ in its last digits, which must not make a node hot.)
     capacity = np.where(noise, np.maximum(capacity, carried * (1 + ROUNDING)), capacity)
-    limit = _float32_from_above(np.maximum(capacity, 0.0))
+    limit = float32_from_above(np.maximum(capacity, 0.0))
     instance = Instance(
         replica_node=replicas,
         primary_load=np.ascontiguousarray(pair[:, 0]),
         secondary_load=np.ascontiguousarray(pair[:, 1]),
         capacity=limit,
-        fault_domain=_domain_ids(nodes, parameters.fault_domain),
+        fault_domain=domain_ids(nodes, parameters.fault_domain),
         distance=_distance(nodes, parameters),
         origin=_senders(replicas, carried > limit) if parameters.copied_by == LEADER else None,
     )
@@ -284,7 +284,7 @@ def _load_of(
     return load
 
 
-def _float32_from_above(values: Float64) -> Float32:
+def float32_from_above(values: Float64) -> Float32:
     """Round up, so that a completely full node does not become hot by rounding."""
     rounded = values.astype(np.float32)
     low = rounded.astype(np.float64) < values
@@ -292,7 +292,7 @@ def _float32_from_above(values: Float64) -> Float32:
     return rounded
 
 
-def _domain_ids(nodes: list[Osd], kind: str) -> Int32:
+def domain_ids(nodes: list[Osd], kind: str) -> Int32:
     names = [_domain(osd, kind) for osd in nodes]
     number = {name: place for place, name in enumerate(sorted(set(names)))}
     return np.array([number[name] for name in names], dtype=np.int32)

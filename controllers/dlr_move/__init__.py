@@ -1,0 +1,1 @@
+"""dlr-even with moves of replicas where no choice of primaries suffices."""

@@ -1,0 +1,1 @@
+"""The policy that knows the hot nodes and may move replicas."""
