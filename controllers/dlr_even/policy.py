@@ -201,10 +201,13 @@ class DlrEven:
         horizon_s = p.horizon * observation.interval_s
         now = rate_of(problem, rates.stations, rates.in_flight)
         best, step = now, dict[str, int]()
+        # Where the whole step does not pay, one that leaves disturbed OSDs alone, and so stalls
+        # readers less, may.
         for fixed in (frozenset[int](), rates.disturbed):
-            chosen = best_primaries(
-                _without(problem, fixed), rates.stations, rates.in_flight, p.max_swaps
-            )
+            if step:
+                break
+            part = _without(problem, fixed)
+            chosen = best_primaries(part, rates.stations, rates.in_flight, p.max_swaps)
             then = rate_of(problem, rates.stations, rates.in_flight, chosen)
             lost_s = p.stall_s + self._lost_s(problem, chosen, rates, then)
             worth = then * (1 - lost_s / horizon_s)

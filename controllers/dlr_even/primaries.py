@@ -53,21 +53,29 @@ class _ReadDescent(Descent):
     def __init__(
         self, problem: SwapProblem, stations: Mapping[int, Station], rate: float, seen: float
     ) -> None:
-        self._stations, self._rate, self._seen = stations, rate, seen
+        # At load l an OSD's queue is first * l / (1 - more * l), see `Station.queue`.
+        self._first = {osd: rate * (s.delay_s + s.service_s) for osd, s in stations.items()}
+        self._more = {osd: rate * seen * s.service_s for osd, s in stations.items()}
         super().__init__(problem, 0.0)
 
     def _improvement(self, pg: str, position: int) -> float:
         source, target = self.primaries[pg], self._problem.movable[pg][position]
-        if source == target or target not in self._stations or source not in self._stations:
+        if source == target or target not in self._first or source not in self._first:
             return 0.0
         part = self._problem.loads[pg]
-        gain = self._queue(source) - self._queue(source, -part)
-        value = gain - (self._queue(target, part) - self._queue(target))
-        return value if value > _LEAST else 0.0  # not a number is no improvement either
-
-    def _queue(self, osd: int, more: float = 0.0) -> float:
-        load = max(0.0, self._load[osd] + more)
-        return self._stations[osd].queue(self._rate * load, self._seen)
+        at, before = self._load[source], self._load[target]
+        more = self._more[target]
+        left = 1 - more * (before + part)
+        if left <= 0:  # more than the target serves
+            return 0.0
+        worse = self._first[target] * part / (left * (1 - more * before))
+        more = self._more[source]
+        left = 1 - more * at
+        if left <= 0:
+            return 0.0
+        better = self._first[source] * part / (left * (1 - more * (at - part)))
+        value = better - worse
+        return value if value > _LEAST else 0.0
 
 
 def rate_of(
