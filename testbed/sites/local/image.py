@@ -45,7 +45,6 @@ run-rpc_pipefs.mount nfs-blkmap.service xfs_scrub_all.timer tmp.mount
 
 _RECIPE = r"""
 set -eu
-mount --make-rprivate /
 debootstrap --variant=minbase --include="$INCLUDE" "$SUITE" "$ROOT" ${MIRROR:+"$MIRROR"}
 echo force-unsafe-io > "$ROOT/etc/dpkg/dpkg.cfg.d/hotbed-build"
 printf '#!/bin/sh\nexit 101\n' > "$ROOT/usr/sbin/policy-rc.d"
@@ -152,8 +151,9 @@ def _build(roots: Path, suite: str, progress: Progress) -> None:
         "MASKED": " ".join(MASKED.split()),
     }
     # The kernel ends the build if we die, and the build's first process takes all others and the
-    # mounts with it.
-    build = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "sh", "-c", _RECIPE]
+    # mounts with it. Unmounts reach the build, else it would keep the disks of nodes that go.
+    build = ["unshare", "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child=KILL"]
+    build += ["sh", "-c", _RECIPE]
     last: deque[str] = deque(maxlen=5)
     with (roots / "build.log").open("w") as log:
         process = subprocess.Popen(

@@ -141,14 +141,16 @@ def test_two_testbeds_and_one_goes(spec_file: Path) -> None:
     assert everything_on_the_machine() == []
 
 
-def test_a_killed_build_leaves_no_process_and_no_image(spec_file: Path) -> None:
+def test_a_build_keeps_nobodys_disks_and_killed_leaves_nothing(spec_file: Path) -> None:
     cache = Path("/var/cache/hotbed-tests")
+    finish(start("up", spec_file, "--name", "small-b"))
     try:
         process = start("up", spec_file, HOTBED_CACHE=str(cache))
         end = time.monotonic() + 30
         while not list(cache.glob("roots/.building-*/root/debootstrap")):
             assert time.monotonic() < end and process.poll() is None
             time.sleep(0.05)
+        finish(start("down", "small-b"))  # a build in progress keeps none of its disks
         kill_after(process, 0.5)
         time.sleep(0.5)
         assert not _mentioning(str(cache))
