@@ -18,11 +18,11 @@ unexport PYTHONDONTWRITEBYTECODE
 CONCURRENT := ./cosbench/... ./enforcer ./internal/apps ./internal/http1 ./internal/reactor ./nfsproxy \
     ./twochoice/server
 
-.PHONY: help setup reproduce test test-unit test-go test-slow test-local test-openstack golden soak lint bench lock clean
+.PHONY: help setup reproduce test test-unit test-go test-slow test-local test-openstack test-ceph-ansible golden soak lint bench lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
-	    printf '  make %-14s %s\n' "$$target" "$$text"; done
+	    printf '  make %-17s %s\n' "$$target" "$$text"; done
 
 setup: ## Debian packages, .venv from the lock file, Go, the data plane; quick when nothing changed
 	@tools/setup.sh
@@ -51,6 +51,11 @@ test-openstack: setup ## tests against a real OpenStack control plane on loopbac
 	@$(BIN)/python -m tests.openstack.parts
 	$(SUDO) $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m openstack tests/openstack \
 	    --durations=15 --durations-min=5
+
+test-ceph-ansible: setup ## deploy Ceph by ceph-ansible, run a campaign's cell, remove it (root, 15 minutes; docs/deployers.md)
+	$(SUDO) env HOTBED_CEPH_ANSIBLE="$${HOTBED_CEPH_ANSIBLE:-}" \
+	    HOTBED_CONFIG_TEMPLATE="$${HOTBED_CONFIG_TEMPLATE:-}" $(PYTEST) -m "slow or local" \
+	    tests/testbed/deployers/test_ceph_ansible.py tests/campaigns/test_ceph_ansible_local.py
 
 golden: setup ## recompute simulated campaigns, compare with the recorded claims (10 minutes)
 	$(PYTEST) -m golden tests/golden

@@ -1,4 +1,7 @@
-"""ceph-ansible's stable-9.0 (Ceph 19, Squid) as a deployer: its site.yml and its purge.
+"""ceph-ansible as a deployer of Reef and Squid: its site.yml and its purge.
+
+With `osds: raw` it deploys no OSD: monitors, managers and gateways are its own, and osds.yml adds
+OSDs on raw devices.
 
 Its sources come from a clone of its repository: the user's ($HOTBED_CEPH_ANSIBLE), or a clone that
 is made if this machine reaches the network. Only committed files of the pinned commit count. It
@@ -20,13 +23,15 @@ import sys
 import tarfile
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from schemas.errors import RemoteError, UserError
+from schemas.errors import HotbedError, RemoteError, UserError
 from schemas.locks import held
 from testbed.checks import CheckResult
 from testbed.deploy import foreign
@@ -43,30 +48,63 @@ from testbed.deploy.foreign import (
     volume_group,
 )
 from testbed.deploy.inventory import build_inventory, cluster_id
+from testbed.deploy.lifecycle import stop_store
 from testbed.deploy.playbook import FORKS, Ansible, DeployError, ansible_folder, play
 from testbed.deploy.ports import GATEWAY_PORT
+from testbed.deploy.roles import OURS
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, Testbed, silent
 from testbed.spec import CephSpec, TestbedSpec
 from testbed.spec.stores import TOLERATED, CephAnsibleDeployer
 from testbed.ssh import last_line
 
-BRANCH = "stable-9.0"
-COMMIT = "aeec95c82b01cbab93c6f2140bb47fe24df6e21a"
+
+@dataclass(frozen=True)
+class CephRelease:
+    """A release of Ceph: its major version, ceph-ansible's branch with the pinned commit, and the
+    date when the Ceph project ended support."""
+
+    major: int
+    branch: str
+    commit: str
+    end_of_life: str
+
+
+RELEASES = {
+    "reef": CephRelease(18, "stable-8.0", "1a613004e3fb3804f26a60369cec32ef9255bd2d", "2026-03-31"),
+    "squid": CephRelease(
+        19, "stable-9.0", "aeec95c82b01cbab93c6f2140bb47fe24df6e21a", "2026-10-31"
+    ),
+}
 ADDRESS = "https://github.com/ceph/ceph-ansible"
 SOURCES = "HOTBED_CEPH_ANSIBLE"
-RELEASE = "squid"
-END_OF_LIFE = "2026-10-31"
 PURGE = "infrastructure-playbooks/purge-cluster.yml"
 CONF = "/etc/ceph/ceph.conf"
 LOOK_S = 60.0
-EXTRA = {"yes_i_know": True, "ireallymeanit": "yes"}
-"""On the command line: its playbooks ask for them, and a prompt sees nothing else."""
+EXTRA: dict[str, object] = {
+    # Its playbooks ask for these, and a prompt sees nothing else.
+    "yes_i_know": True,
+    "ireallymeanit": "yes",
+    # remove.yml removes packages if this is wanted. The purge would also take HAProxy.
+    "ceph_packages": [],
+    "purge_all_packages": False,
+}
+"""Variables on the command line, which win over those of playbooks and roles."""
+PRESENT: dict[str, object] = {
+    "debian_ceph_pkgs": ["ceph-common"],
+    "ceph_mgr_packages": ["ceph-mgr"],
+}
+"""Like EXTRA, if the role base installs what each machine needs: ceph-ansible would install all
+daemons on all machines, and manager modules that Debian does not have."""
 PACKAGES = ("ansible==9.13.0", "netaddr==1.3.0")
 COLLECTION = "openstack.config_template"
 COLLECTION_ADDRESS = "https://opendev.org/openstack/ansible-config_template"
 COLLECTION_VERSION = "3.0.1"
 TEMPLATE = "HOTBED_CONFIG_TEMPLATE"
+CRASHES: Settings = {"mgr": {"mgr/crash/warn_recent_interval": "0"}}
+"""ceph-crash, which the project's role does not run, must not change health; see osds.yml."""
+NEEDED = ("kmod",)
+"""Packages that its playbooks take for granted on machines: the purge unloads modules."""
 OLDEST, NEWEST = (3, 10), (3, 12)
 """Pythons that ansible-core 2.16 runs on."""
 _FOLDER, _MARK, _COMPLETE = "ceph-ansible", ".commit", ".complete"
@@ -86,7 +124,7 @@ class CephAnsible(ForeignDeployer):
         if program is None:
             found = "no Python 3.10 to 3.12"
         elif (environment_folder() / _COMPLETE).exists():
-            found = f"ready (ceph-ansible {COMMIT[:12]})"
+            found = f"ready ({', '.join(release.branch for release in RELEASES.values())})"
         return CheckResult(
             "deployer-ceph-ansible",
             "deployer ceph-ansible",
@@ -98,58 +136,77 @@ class CephAnsible(ForeignDeployer):
 
     def plan(self, spec: TestbedSpec) -> DeploymentPlan:
         """See `Deployer.plan`."""
-        spec.ceph()
+        lvm, name = spec.ceph().on_lvm, _deployer_of(spec.ceph()).release
+        release = RELEASES[name]
+        site = f"ceph-ansible's site.yml ({release.branch}, commit {release.commit[:12]})"
         return DeploymentPlan(
             self.kind,
-            "19 (squid)",
+            f"{release.major} ({name})",
             (
-                "check every machine (also: a kernel with LVM), then install missing packages",
+                f"check every machine{' (also: a kernel with LVM)' if lvm else ''}, then install "
+                "missing packages",
                 "name the machines as the spec does; scratch file systems and fio's files",
-                "a volume group over each OSD device",
-                f"ceph-ansible's site.yml ({BRANCH}, commit {COMMIT[:12]})",
+                *(
+                    ("a volume group over each OSD device", site)
+                    if lvm
+                    else (f"{site} without OSDs", "OSDs on raw devices by the role ceph")
+                ),
                 "settings, racks and pools, the control plane on the admin node",
             ),
             (
-                f"Squid's last release line ended on {END_OF_LIFE}",
-                "ceph-ansible's own project recommends cephadm for new clusters",
+                f"the Ceph project ended support for {name} on {release.end_of_life}",
+                "ceph-ansible ends with Squid; its project recommends cephadm for new clusters",
             ),
         )
 
     def variables(self, spec: TestbedSpec) -> dict[str, Any]:
-        """See `ForeignDeployer.variables`. ceph-ansible brings Ceph's packages."""
-        return {"validate_ceph_packages": foreign.packages(of_ceph=False)}
+        """See `ForeignDeployer.variables`. ceph-ansible brings Ceph's packages unless OSDs are
+        raw."""
+        if spec.ceph().on_lvm:
+            return {"validate_ceph_packages": foreign.packages(False, *NEEDED)}
+        release = RELEASES[_deployer_of(spec.ceph()).release]
+        return {"validate_ceph_majors": [release.major], "validate_more_packages": NEEDED}
 
     def ready(self, testbed: Testbed, spec: TestbedSpec, progress: Progress) -> Bring:
         """See `ForeignDeployer.ready`."""
         made = inventory(testbed, spec)
-        ansible = tool(testbed, progress)
+        ansible = tool(testbed, spec, progress)
         check_names(_deployer_of(spec.ceph()), variables_known(ansible.root))
 
         def bring(folder: Path, progress: Progress) -> tuple[dict[str, int], Settings]:
-            return play(testbed, folder, "site.yml", made, progress, ansible=ansible), {}
+            if spec.ceph().on_lvm:
+                return play(testbed, folder, "site.yml", made, progress, ansible=ansible), {}
+            first, last = foreign.part(progress, 0.0, 0.8), foreign.part(progress, 0.8, 1.0)
+            others = play(testbed, folder, "site.yml", made, first, ansible=ansible)
+            ours = foreign.inventory(testbed, spec, self.kind, self.variables(spec))
+            # A refusal would say that nothing was changed.
+            late = replace(OURS, refusing=())
+            osds = play(testbed, folder, "osds.yml", ours, last, ansible=late)
+            return foreign.added(testbed, others, osds), CRASHES
 
         return bring
 
     def tear_down(
         self, testbed: Testbed, spec: TestbedSpec, folder: Path, progress: Progress
     ) -> dict[str, int]:
-        """See `ForeignDeployer.tear_down`. The purge removes Ceph's packages in any case.
-
-        It removes any Ceph from a machine, so it runs only on machines with the cluster's
-        ceph.conf.
-        """
+        """See `ForeignDeployer.tear_down`. The purge removes any Ceph from a machine, so it runs
+        only on machines with the cluster's ceph.conf."""
         holders = nodes_with_its_conf(testbed)
         if not holders:
             return {}
-        ansible = tool(testbed, foreign.part(progress, 0.0, 0.15))
+        ansible = tool(testbed, spec, foreign.part(progress, 0.0, 0.15))
         made = _of_nodes(inventory(testbed, spec), holders)
         last = foreign.part(progress, 0.15, 1.0)
+        if not spec.ceph().on_lvm:
+            # The purge does not know these OSDs and refuses machines where a Ceph runs.
+            with suppress(HotbedError):
+                stop_store(testbed)
         try:
             return play(testbed, folder, PURGE, made, last, ansible=ansible)
         except DeployError as error:
             raise DeployError(
                 f"ceph-ansible's purge failed ({error}) Devices, data and keys are taken away "
-                "without it; Ceph's packages may be left.",
+                "without it.",
                 error.failures,
             ) from error
 
@@ -172,12 +229,12 @@ def nodes_with_its_conf(testbed: Testbed) -> frozenset[str]:
         return frozenset(n.name for n, there in zip(testbed.nodes, found, strict=True) if there)
 
 
-def tool(testbed: Testbed, progress: Progress = silent) -> Ansible:
+def tool(testbed: Testbed, spec: TestbedSpec, progress: Progress = silent) -> Ansible:
     """Return ceph-ansible with its Ansible, ready to run for a testbed. UserError: its sources or
     its Ansible are not available."""
     made = ensure_environment(progress)
     folder = ansible_folder(testbed.directory)
-    root = export(folder / _FOLDER)
+    root = export(folder / _FOLDER, RELEASES[_deployer_of(spec.ceph()).release])
     config = folder / f"{_FOLDER}.cfg"
     config.write_text(configuration(root))
     return Ansible(
@@ -186,7 +243,7 @@ def tool(testbed: Testbed, progress: Progress = silent) -> Ansible:
         program=made / "bin" / "ansible-playbook",
         environment={"ANSIBLE_COLLECTIONS_PATH": str(made / "collections")},
         refusing=("ceph-validate",),
-        extra=EXTRA,
+        extra=EXTRA if spec.ceph().on_lvm else EXTRA | PRESENT,
     )
 
 
@@ -261,7 +318,7 @@ def group_variables(testbed: Testbed, spec: TestbedSpec) -> dict[str, dict[str, 
         "cephx": True,
         "ceph_origin": "distro" if deployer.packages == "distro" else "repository",
         "ceph_repository": "community",
-        "ceph_stable_release": RELEASE,
+        "ceph_stable_release": deployer.release,
         "containerized_deployment": False,
         "public_network": network,
         "ip_version": "ipv6" if ":" in network else "ipv4",
@@ -291,15 +348,15 @@ def inventory(testbed: Testbed, spec: TestbedSpec) -> dict[str, Any]:
     hosts = {name: _connection(values) for name, values in ours["hosts"].items()}
     for node in testbed.with_role("osd"):
         count = len(node.osd_devices)
-        hosts[node.name] |= {
-            "lvm_volumes": [
-                {"data": VOLUME, "data_vg": volume_group(testbed, place)} for place in range(count)
-            ],
-            "hotbed_osd_memory": memory_target(node.memory_bytes, count),
-        }
+        hosts[node.name]["hotbed_osd_memory"] = memory_target(node.memory_bytes, count)
+        hosts[node.name]["lvm_volumes"] = [
+            {"data": VOLUME, "data_vg": volume_group(testbed, place)} for place in range(count)
+        ]
     groups = {
         group: [node.name for node in testbed.with_role(role)] for role, group in _GROUPS.items()
     }
+    if not spec.ceph().on_lvm:
+        del groups["osds"]
     clients = (*testbed.with_role("admin"), *testbed.with_role("client"))
     groups["clients"] = list(dict.fromkeys(node.name for node in clients))
     used = {name for names in groups.values() for name in names}
@@ -346,25 +403,25 @@ def cache_folder() -> Path:
     return Path(os.environ.get("HOTBED_CACHE", usual)) / "ceph-ansible"
 
 
-def clone() -> Path:
-    """Return a repository that has the pinned commit, cloned first if necessary. UserError: the
-    user's folder has no such commit, or it cannot be cloned."""
+def clone(release: CephRelease) -> Path:
+    """Return a repository that has the release's commit, fetched first if necessary. UserError: the
+    user's folder has no such commit, or it cannot be fetched."""
     given = os.environ.get(SOURCES)
     if given:
         folder = Path(given)
-        if not _has_commit(folder):
+        if not _has_commit(folder, release):
             raise UserError(
                 f"{SOURCES} is {given}, which is no git clone with ceph-ansible's commit "
-                f"{COMMIT[:12]} ({BRANCH})",
-                do=f"run `git clone -b {BRANCH} {ADDRESS}` and name that folder",
+                f"{release.commit[:12]} ({release.branch})",
+                do=f"run `git clone {ADDRESS}` and name that folder",
             )
         return folder
     folder = cache_folder() / "clone.git"
-    if _has_commit(folder):
+    if _has_commit(folder, release):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     _git(folder, "init", "--quiet", "--bare")
-    done = _git(folder, "fetch", "--quiet", "--depth", "1", ADDRESS, COMMIT)
+    done = _git(folder, "fetch", "--quiet", "--depth", "1", ADDRESS, release.commit)
     if done.returncode != 0:
         raise UserError(
             f"ceph-ansible cannot be cloned from {ADDRESS} ({last_line(done.stderr)})",
@@ -376,14 +433,14 @@ def clone() -> Path:
     return folder
 
 
-def export(target: Path) -> Path:
-    """Put the pinned sources into `target`, with site.yml in their root as ceph-ansible wants it.
-    UserError: see `clone`."""
+def export(target: Path, release: CephRelease) -> Path:
+    """Put a release's pinned sources into `target`, with site.yml in their root as ceph-ansible
+    wants it. UserError: see `clone`."""
     mark = target / _MARK
-    if mark.exists() and mark.read_text() == COMMIT:
+    if mark.exists() and mark.read_text() == release.commit:
         return target
-    repository = clone()
-    done = _git(repository, "archive", "--format=tar", COMMIT)
+    repository = clone(release)
+    done = _git(repository, "archive", "--format=tar", release.commit)
     if done.returncode != 0:
         raise UserError(
             f"the clone {repository} is damaged: {last_line(done.stderr)}", do="clone it anew"
@@ -393,7 +450,7 @@ def export(target: Path) -> Path:
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
         archive.extractall(target, filter="data")
     shutil.copyfile(target / "site.yml.sample", target / "site.yml")
-    mark.write_text(COMMIT)
+    mark.write_text(release.commit)
     return target
 
 
@@ -403,8 +460,8 @@ def variables_known(root: Path) -> frozenset[str]:
     return frozenset(name for file in files for name in yaml.safe_load(file.read_text()) or {})
 
 
-def _has_commit(folder: Path) -> bool:
-    return folder.is_dir() and _git(folder, "cat-file", "-e", COMMIT).returncode == 0
+def _has_commit(folder: Path, release: CephRelease) -> bool:
+    return folder.is_dir() and _git(folder, "cat-file", "-e", release.commit).returncode == 0
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -158,18 +158,22 @@ def network_of(testbed: Testbed) -> str:
 def inventory(
     testbed: Testbed, spec: TestbedSpec, deployer: str, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the inventory of prepare.yml, adopt.yml and leftovers.yml. OSDs are volumes instead of
-    numbered devices: the foreign tool gives out the numbers."""
+    """Return the inventory of prepare.yml, osds.yml, adopt.yml and leftovers.yml. OSDs on LVM are
+    volumes instead of numbered devices: the foreign tool gives out the numbers."""
     made = build_inventory(testbed, spec, extra)
     hosts, everywhere = made["all"]["hosts"], made["all"]["vars"]
     for node in testbed.with_role("osd"):
         variables = hosts[node.name]
+        variables["hotbed_osd_count"] = len(node.osd_devices)
+        if not spec.ceph().on_lvm:
+            continue
         del variables["hotbed_osds"]
         variables["hotbed_volumes"] = volumes(testbed, node)
         if "validate_osd_min_bytes" in variables:
             variables["hotbed_osd_min_bytes"] = variables["validate_osd_min_bytes"]
     everywhere |= {
         "hotbed_deployer": deployer,
+        "hotbed_lvm": spec.ceph().on_lvm,
         "hotbed_wipe": bool(extra.get("validate_wipe", False)),
         "ceph_osd_count": testbed.osds,
     }

@@ -384,6 +384,9 @@ class TestbedSpec(SpecModel):
             _leave_out(body["store"], "twochoice", None)
             _leave_out(body["store"], "tenants", [])
             _leave_out(body["store"], "deployer", {"kind": "own"})
+            if self.store.deployer.kind == "ceph-ansible":
+                _leave_out(body["store"]["deployer"], "release", "squid")
+                _leave_out(body["store"]["deployer"], "osds", "lvm")
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 

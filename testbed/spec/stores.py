@@ -56,14 +56,18 @@ class OwnDeployer(SpecModel):
 
 
 class CephAnsibleDeployer(SpecModel):
-    """ceph-ansible's stable-9.0 at a pinned commit: Ceph 19 (Squid) from packages, OSDs on LVM.
+    """ceph-ansible's branch for a release, at a pinned commit.
 
     `packages` selects Ceph's own archive (community, `mirror` instead of download.ceph.com) or
-    the distribution, which must have Squid. `variables` are further group variables.
+    the distribution, which must have the release. `osds` lvm lets ceph-ansible make OSDs; with raw
+    it brings the other daemons, and the role `ceph` adds OSDs on raw devices, for kernels without
+    a device mapper. `variables` are further group variables.
     """
 
     kind: Literal["ceph-ansible"] = "ceph-ansible"
+    release: Literal["reef", "squid"] = "squid"
     packages: Literal["community", "distro"] = "community"
+    osds: Literal["lvm", "raw"] = "lvm"
     mirror: str | None = None
     variables: dict[str, Any] = Field(default_factory=dict)
 
@@ -85,6 +89,14 @@ class CephAnsibleDeployer(SpecModel):
         if mirror is not None and not mirror.startswith(("http://", "https://")):
             raise ValueError("mirror is an address such as https://download.ceph.com")
         return mirror
+
+    @model_validator(mode="after")
+    def _one_source(self) -> CephAnsibleDeployer:
+        if self.osds == "raw" and self.packages != "distro":
+            raise ValueError(
+                "osds: raw takes Ceph from the distribution on all nodes: say packages: distro"
+            )
+        return self
 
 
 class CephadmDeployer(SpecModel):
@@ -471,6 +483,13 @@ class CephSpec(SpecModel):
     twochoice: TwoChoiceSpec | None = None
     tenants: tuple[TenantName, ...] = ()
     deployer: DeployerSpec = OwnDeployer()
+
+    @property
+    def on_lvm(self) -> bool:
+        """True if OSDs are on logical volumes, which need a kernel with the device mapper."""
+        if isinstance(self.deployer, CephAnsibleDeployer):
+            return self.deployer.osds == "lvm"
+        return self.deployer.kind != "own"
 
     @model_validator(mode="after")
     def _deployer_can(self) -> CephSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
+import stat
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
@@ -52,6 +53,30 @@ def test_a_device_of_ours_is_wiped_and_anothers_left(remove, tmp_path, monkeypat
     assert mine.read_bytes() == bytes(4096)
     assert other.read_bytes() == bluestore(OTHER)
     assert remove.wipe(str(tmp_path / "none"), WANTED) == remove.wipe("", WANTED) == []
+
+
+def test_folders_of_packages_that_a_purge_took_come_back(remove, tmp_path, monkeypatch):
+    """A later deployment would fail without them, because the packages stay."""
+    listed = ["/.", "/etc/ceph", "/etc/ceph/rbdmap", "/usr/bin/ceph", "/var/lib/ceph/mon"]
+    output = "\n".join([*listed, "/var/log/ceph", "/var/lib/ceph", "/etc/ceph"])
+
+    def run(argv: list[str], **options: object) -> object:
+        return subprocess.CompletedProcess(argv, 1, output)  # some packages are not installed
+
+    owned: list[Path] = []
+    monkeypatch.setattr(remove.subprocess, "run", run)
+    monkeypatch.setattr(remove.shutil, "chown", lambda path, *owner: owned.append(path))
+    for parent in ("etc", "var/lib", "var/log"):
+        (tmp_path / parent).mkdir(parents=True)
+    kept = tmp_path / "var/log/ceph"
+    kept.mkdir(mode=0o700)
+    data = tmp_path / "var/lib/ceph"
+    assert remove.restore_folders() == [
+        f"{folder} restored" for folder in (tmp_path / "etc/ceph", data, data / "mon")
+    ]
+    assert owned == [data, data / "mon"]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (data, kept)] == [0o750, 0o700]
+    assert remove.restore_folders() == []
 
 
 def test_an_installed_cosbench_goes_with_its_units_and_account(remove, tmp_path):

@@ -67,6 +67,7 @@ def test_every_variable_used_has_an_origin(role):
         *("hotbed_objectstore", "hotbed_scratch_path", "hotbed_fsid", "hotbed_store"),
         *("hotbed_swift_disks", "hotbed_peer_ports"),
         *("hotbed_volumes", "hotbed_engine", "hotbed_wipe", "hotbed_osd_min_bytes"),
+        "hotbed_osd_count",
     }
     unknown = {name for name in used if name not in known | inventory and not INNER.match(name)}
     assert not unknown, f"{role.name}: {sorted(unknown)}"

@@ -102,6 +102,7 @@ RACKS = [
         "variables: fsid follows from the rest of the spec",
     ),
     ({"store": {"deployer": {"kind": "ceph-ansible", "mirror": "x"}}}, "mirror is"),
+    ({"store": {"deployer": {"kind": "ceph-ansible", "osds": "raw"}}}, "packages: distro"),
     ({"store": {"deployer": "ceph-ansible", "twochoice": {}}}, "twochoice names OSDs by numbers"),
     (
         {
@@ -293,6 +294,10 @@ def test_what_a_spec_does_not_use_leaves_its_digest_alone():
         *(ceph(store={"deployer": kind}) for kind in ("cephadm", "ceph-ansible")),
     ]
     digests = {TestbedSpec.model_validate(other).digest() for other in others}
+    usual = {"kind": "ceph-ansible", "release": "squid", "osds": "lvm"}
+    assert TestbedSpec.model_validate(ceph(store={"deployer": usual})).digest() in digests
+    reef = ceph(store={"deployer": usual | {"release": "reef"}})
+    assert TestbedSpec.model_validate(reef).digest() not in digests
     assert len(digests - {plain}) == len(others)
     assert bare({"mtu": 1500}).digest() == bare({}).digest() == bare().digest()
     levels = bare({"priority_levels": 7})

@@ -260,7 +260,7 @@ def _ports(spec: TestbedSpec, node: str, survey: Mapping[str, Any], ours: bool) 
 def modules_of(spec: TestbedSpec, roles: Collection[str]) -> dict[str, str]:
     """Return the kernel modules that a node with these roles needs, with the reason."""
     store = spec.store
-    if isinstance(store, CephSpec) and store.deployer.kind != "own" and "osd" in roles:
+    if isinstance(store, CephSpec) and store.on_lvm and "osd" in roles:
         return {"dm_mod": f"{store.deployer.kind} makes OSDs only on LVM, by the device mapper"}
     if isinstance(store, NfsSpec):
         reason = "traffic of clients and servers is enforced"

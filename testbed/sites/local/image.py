@@ -28,7 +28,7 @@ BASE = "systemd systemd-sysv dbus openssh-server python3 iproute2 ca-certificate
 PACKAGES = """
 ceph-mon ceph-mgr ceph-osd ceph-common radosgw python3-rados python3-apt python3-numpy
 python3-scipy fio gdisk fdisk parted e2fsprogs xfsprogs procps iputils-ping memcached
-netcat-openbsd netbase nfs-ganesha nfs-ganesha-vfs nftables openssh-client rpcbind rsync
+kmod netcat-openbsd netbase nfs-ganesha nfs-ganesha-vfs nftables openssh-client rpcbind rsync
 """
 # Units that nodes of any suite do not need (/tmp is not memory). The stores' own units stay as
 # packaged; roles start them.
@@ -60,6 +60,7 @@ umount "$ROOT/proc"
 rm -rf "$ROOT"/var/lib/apt/lists/* "$ROOT"/etc/ssh/ssh_host_* "$ROOT/usr/sbin/policy-rc.d"
 rm -f "$ROOT/etc/dpkg/dpkg.cfg.d/hotbed-build" "$ROOT/etc/resolv.conf" "$ROOT/etc/hostname"
 : > "$ROOT/etc/resolv.conf"
+: > "$ROOT/etc/apt/sources.list" # nodes reach no mirror, and with a source apt would fail
 : > "$ROOT/etc/fstab"
 : > "$ROOT/etc/machine-id"
 ln -sf /usr/share/zoneinfo/Etc/UTC "$ROOT/etc/localtime"

@@ -84,12 +84,13 @@ class LocalSite:
                     f"site's disks take 4 to {MOST_QUEUE_DEPTH}",
                     where=f"testbed {spec.name}",
                 )
-        if isinstance(spec.store, CephSpec) and spec.store.deployer.kind != "own":
+        if isinstance(spec.store, CephSpec) and spec.store.on_lvm:
             raise UserError(
-                f"deployer {spec.store.deployer.kind} needs whole machines (LVM, and cephadm "
-                "containers); nodes of the local site take deployer own",
+                f"deployer {spec.store.deployer.kind} makes OSDs on LVM (and cephadm daemons in "
+                "containers), which nodes of the local site cannot have",
                 where=f"testbed {spec.name}",
-                do="choose that, or a site of machines",
+                do="choose own, or ceph-ansible with `osds: raw` (docs/deployers.md), or a site "
+                "of machines",
             )
         suite = image.suite_of(spec.site.options)
         filestore = isinstance(spec.store, CephSpec) and spec.store.objectstore == "filestore"

@@ -16,6 +16,9 @@ GROUPS: list[dict[str, Any]] = [
 ]
 
 
+RAW = {"kind": "ceph-ansible", "release": "reef", "packages": "distro", "osds": "raw"}
+
+
 def spec_with(deployer: object = "own", **store: object) -> TestbedSpec:
     """Return a small Ceph spec with additional keys in its store block."""
     return TestbedSpec.model_validate(

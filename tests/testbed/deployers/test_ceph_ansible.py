@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ import yaml
 
 from schemas.errors import UserError
 from testbed.deploy import ceph_ansible
-from testbed.deploy.ceph_ansible import PURGE, tool
+from testbed.deploy.ceph_ansible import PURGE, RELEASES, CephRelease, tool
 from testbed.deploy.inventory import cluster_id
 from testbed.deploy.playbook import LOG, Ansible, RefusedError, play, playbook_tasks
 from testbed.sites.contract import Testbed, silent
+from testbed.spec import TestbedSpec
 from testbed.spec.stores import GENERATED, CephAnsibleDeployer
 from tests.errors import raises
-from tests.testbed.deployers.beds import bed_of, spec_with
+from tests.testbed.deployers.beds import RAW, bed_of, spec_with
 
 SPEC = spec_with(
     {"kind": "ceph-ansible", "variables": {"crush_device_class": "hdd"}},
@@ -44,6 +46,27 @@ def test_the_groups_are_its_own_and_osds_are_on_volumes(tmp_path):
     assert hosts["osd1"]["lvm_volumes"] == [{"data": "osd", "data_vg": group}]
     assert "lvm_volumes" not in hosts["admin"]
     assert hosts["osd1"]["ansible_host"] == "10.1.0.12"
+
+
+def test_raw_osds_are_no_matter_of_ceph_ansible(tmp_path, monkeypatch):
+    spec = spec_with(RAW)
+    made = ceph_ansible.inventory(bed_of(spec, tmp_path), spec)["all"]
+    assert set(made["children"]) == {"mons", "mgrs", "rgws", "clients"}
+    assert set(made["hosts"]) == {"admin", "gate"}
+    common = made["vars"]
+    assert (common["ceph_origin"], common["ceph_stable_release"]) == ("distro", "reef")
+    monkeypatch.setattr(ceph_ansible, "ensure_environment", lambda progress: tmp_path)
+    exported: list[CephRelease] = []
+    monkeypatch.setattr(
+        ceph_ansible, "export", lambda target, release: exported.append(release) or target
+    )
+    (tmp_path / "ansible").mkdir()
+    raw, lvm = (tool(bed_of(each, tmp_path), each).extra for each in (spec, SPEC))
+    assert exported == [RELEASES["reef"], RELEASES["squid"]]
+    # Roles' and playbooks' own variables give way only on the command line.
+    assert raw["debian_ceph_pkgs"] == ["ceph-common"]
+    assert "debian_ceph_pkgs" not in lvm
+    assert raw["ceph_packages"] == lvm["ceph_packages"] == []  # `--packages` removes them
 
 
 def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path):
@@ -84,18 +107,20 @@ def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(tmp_path, mo
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
     monkeypatch.setenv(ceph_ansible.SOURCES, str(repository))
-    with raises(UserError, str(repository)):
-        ceph_ansible.clone()  # the folder has no such commit
+    with raises(UserError, str(repository), RELEASES["reef"].branch):
+        ceph_ansible.clone(RELEASES["reef"])  # the folder has no such commit
     git("init", "--quiet")
     (repository / "site.yml.sample").write_text("committed")
     git("add", ".")
     git("commit", "--quiet", "-m", "x")
-    monkeypatch.setattr(ceph_ansible, "COMMIT", git("rev-parse", "HEAD"))
+    release = replace(RELEASES["reef"], commit=git("rev-parse", "HEAD"))
     (repository / "site.yml.sample").write_text("edited")
-    root = ceph_ansible.export(tmp_path / "private")
+    root = ceph_ansible.export(tmp_path / "private", release)
     assert (root / "site.yml").read_text() == "committed"
     (root / "site.yml").write_text("kept: it is not exported again")
-    assert (ceph_ansible.export(root) / "site.yml").read_text().startswith("kept")
+    assert (ceph_ansible.export(root, release) / "site.yml").read_text().startswith("kept")
+    with raises(UserError, RELEASES["squid"].branch):  # another release is exported anew
+        ceph_ansible.export(root, RELEASES["squid"])
 
 
 # --- with ceph-ansible's own sources -------------------------------------------------------------
@@ -106,11 +131,9 @@ needs_sources = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def ansible(tmp_path):
-    bed = bed_of(SPEC, tmp_path / "bed")
+def tool_of(bed: Testbed, spec: TestbedSpec) -> Ansible:
     (bed.directory / "ansible").mkdir(parents=True)
-    yield tool(bed)
+    return tool(bed, spec)
 
 
 VALIDATION = [
@@ -160,9 +183,10 @@ def recap(bed: Testbed) -> dict[str, tuple[int, int]]:
 @needs_sources
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_its_validate_role_accepts_the_variables_and_finds_what_is_wrong(ansible, tmp_path):
+def test_its_validate_role_accepts_the_variables_and_finds_what_is_wrong(tmp_path):
     """The volumes do not exist here: the role refuses the OSDs' nodes for that alone."""
     bed = bed_of(SPEC, tmp_path / "bed")
+    ansible = tool_of(bed, SPEC)
     made = ceph_ansible.inventory(bed, SPEC)
     with raises(RefusedError, "isn't a block") as error:
         validate(ansible, bed, made)
@@ -177,3 +201,13 @@ def test_its_validate_role_accepts_the_variables_and_finds_what_is_wrong(ansible
     made["all"]["hosts"]["admin"]["public_network"] = "10.9.0.0/24"
     with raises(RefusedError, "admin does not have any ipv4 address on 10.9.0.0/24"):
         validate(ansible, bed, made)
+
+
+@needs_sources
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_validate_role_for_reef_accepts_machines_without_osds(tmp_path):
+    spec = spec_with(RAW)
+    bed = bed_of(spec, tmp_path / "bed")
+    validate(tool_of(bed, spec), bed, ceph_ansible.inventory(bed, spec))
+    assert recap(bed) == {"admin": (0, 0), "gate": (0, 0)}

@@ -40,7 +40,7 @@ from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
 from testbed.ssh import Completed
 from tests.errors import raises
-from tests.testbed.deployers.beds import GROUPS, bed_of, spec_with
+from tests.testbed.deployers.beds import GROUPS, RAW, bed_of, spec_with
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import OPTIONS, ceph_spec, files, hosts
 
@@ -137,6 +137,52 @@ def test_ceph_ansible_stands_between_preparation_and_adoption(noted, tmp_path):
     with raises(UserError, where="nonsense"):
         CephAnsible().deploy(bed, wrong)
     assert noted.books == ["prepare.yml", "site.yml"]
+
+
+def test_raw_osds_are_added_to_the_cluster_of_ceph_ansible(noted, tmp_path, monkeypatch):
+    spec = spec_with(RAW)
+    bed = bed_of(spec, tmp_path)
+    shares: list[float] = []
+    CephAnsible().deploy(bed, spec, lambda phase, x: shares.append(x))
+    assert noted.books == ["prepare.yml", "site.yml", "osds.yml", "adopt.yml"]
+    assert shares == sorted(shares)
+    assert noted.hosts["site.yml"] == {"admin", "gate"}
+    settings = noted.variables["adopt.yml"]["adopt_settings"]
+    assert settings["mgr"] == {"mgr/crash/warn_recent_interval": "0"}
+    assert noted.hosts["osds.yml"] == {node.name for node in bed.nodes}
+    for book in ("prepare.yml", "osds.yml"):  # the distribution's Ceph must be of that release
+        assert noted.variables[book]["validate_ceph_majors"] == [18]
+        assert "validate_ceph_packages" not in noted.variables[book]
+
+    noted.books.clear()
+    stop_store = lambda bed: noted.books.append("stop")  # noqa: E731
+    monkeypatch.setattr(ceph_ansible, "stop_store", stop_store)
+    CephAnsible().remove(bed, spec)
+    # A purge refuses a machine where an OSD that it does not know still runs.
+    assert noted.books == ["stop", PURGE, "leftovers.yml", "remove.yml"]
+    assert noted.hosts[PURGE] == {"admin", "gate"}
+
+    def unreachable(bed: Testbed) -> None:
+        raise RemoteError("node osd0 cannot be reached by ssh", retry=True)
+
+    noted.books.clear()
+    monkeypatch.setattr(ceph_ansible, "stop_store", unreachable)
+    CephAnsible().remove(bed, spec)
+    assert noted.books == [PURGE, "leftovers.yml", "remove.yml"]
+
+
+def test_a_late_check_of_raw_osds_does_not_look_like_a_refusal(tmp_path, noted, monkeypatch):
+    """ceph-ansible has changed the machines before."""
+    refusing: dict[str, tuple[str, ...]] = {}
+
+    def play(bed, folder, book, *rest: object, ansible: Ansible) -> dict[str, int]:
+        refusing[book] = ansible.refusing
+        return {}
+
+    monkeypatch.setattr(ceph_ansible, "play", play)
+    spec = spec_with(RAW)
+    CephAnsible().deploy(bed_of(spec, tmp_path), spec)
+    assert refusing["osds.yml"] == ()
 
 
 def test_the_purge_goes_to_machines_of_this_cluster_alone(noted, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import yaml
 from testbed.checks import CheckResult
 from testbed.doctor import lacking
 from testbed.sites.inventory.fitness import clock_finding, modules_of
+from tests.testbed.deployers.beds import RAW
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
     SPEC,
@@ -217,6 +218,7 @@ def test_what_each_store_needs():
     needs = {
         "own": modules_of(spec_of(CEPH, *ceph), ["osd"]),
         "lvm": modules_of(spec_of({**CEPH, "deployer": {"kind": "ceph-ansible"}}, *ceph), ["osd"]),
+        "raw": modules_of(spec_of({**CEPH, "deployer": RAW}, *ceph), ["osd"]),
         "nfs": modules_of(spec_of({"kind": "nfs"}, ("n", 1, "nfs")), ["client"]),
         "storage": modules_of(swift, ["storage"]),
         "proxy": modules_of(swift, ["proxy"]),
@@ -224,6 +226,7 @@ def test_what_each_store_needs():
     assert {name: list(found) for name, found in needs.items()} == {
         "own": [],
         "lvm": ["dm_mod"],
+        "raw": [],
         "nfs": ["nf_tables", "sch_htb", "cls_u32"],
         "storage": ["xfs", "nf_tables"],
         "proxy": ["sch_tbf", "nf_tables"],

@@ -27,6 +27,7 @@ from testbed.sites.local.record import LocalRecord
 from testbed.sites.records import locked
 from testbed.spec import TestbedSpec, load_spec, renamed, with_suite
 from tests.errors import raises
+from tests.testbed.deployers.beds import RAW, spec_with
 from tests.testbed.sites.local_support import small_spec
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -251,6 +252,10 @@ def test_the_site_refuses_what_it_cannot_give():
         LocalSite().plan(TestbedSpec.model_validate(body))
     with raises(UserError, "unknown option 'where'", allowed="suite"):
         LocalSite({"where": 1})
+    for deployer in ("cephadm", "ceph-ansible"):  # its kernel has no device mapper
+        with raises(UserError, f"deployer {deployer} ", do="osds: raw"):
+            LocalSite().plan(spec_with(deployer))
+    assert LocalSite().plan(spec_with(RAW)).nodes == 5
 
 
 # -- slice of CPU quotas ---------------------------------------------------------------------------

@@ -34,12 +34,20 @@ CEPH_DATA = (
     "run/ceph/*",
     "etc/ceph/ceph.client.admin.keyring",
     "etc/ceph/ceph.client.admin.keyring.new",
-    "usr/share/ceph/mgr/bcrypt.py",
+    # Those of ceph-ansible, if its purge failed.
+    "etc/ceph/ceph.client.crash.keyring",
+    "etc/ceph/monmap",
+    "var/lib/ceph/bootstrap-*/*",
+    "var/lib/ceph/tmp/*",
     DROPINS,
     CONF,
 )
+PACKAGES = ("ceph-base", "ceph-common", "ceph-mon", "ceph-mgr", "ceph-osd", "radosgw")
+FOLDERS = re.compile("/etc/ceph|/var/(lib|log)/ceph(/.*)?")
+MODES = {"/var/lib/ceph": 0o750, "/var/log/ceph": 0o3770}
 GANESHA, GANESHA_STATE = "etc/systemd/system/hotbed-ganesha.service", "var/lib/nfs/ganesha"
 DATA = (
+    "usr/share/ceph/mgr/bcrypt.py",
     "etc/systemd/system/hotbed-*",
     "etc/systemd/system/*.target.wants/hotbed-*",
     "usr/local/bin/hotbed-*",
@@ -171,6 +179,23 @@ def remove_files(wanted: dict) -> list[str]:
     remove_empty(ROOT / RUN)
     for folder in ROOT.glob("etc/systemd/system/ceph-*@.service.d"):
         remove_empty(folder)
+    return changed
+
+
+def restore_folders() -> list[str]:
+    """Make the folders of installed Ceph packages that ceph-ansible's purge removed; daemons of a
+    later deployment need them."""
+    command = ["dpkg", "--listfiles", *PACKAGES]
+    listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    changed = []
+    for line in sorted(set(listing.splitlines())):
+        path = ROOT / line[1:]
+        if FOLDERS.fullmatch(line) and not path.exists():
+            path.mkdir()
+            if line != "/etc/ceph":
+                shutil.chown(path, "ceph", "ceph")
+            path.chmod(MODES.get(line, 0o755))
+            changed.append(f"{path} restored")
     return changed
 
 
@@ -332,6 +357,7 @@ def main() -> None:
     changed = stop_units((*CEPH_UNITS, *UNITS) if ours else UNITS)
     changed += disable_ceph() if ours else []
     changed += remove_files(wanted)
+    changed += restore_folders()
     changed += remove_swift(wanted)
     changed += remove_user(COSBENCH_USER)
     changed += unmount(wanted)
