@@ -335,8 +335,6 @@ def play(
         end_ansible(testbed.directory)
         _hang_up(sockets)
         _keep_log(folder, testbed.directory / LOG)
-        # ansible-runner leaves them for the next run, which may use another playbook.
-        (folder / "env" / "extravars").unlink(missing_ok=True)
     log = testbed.directory / LOG
     if tracker.failures:
         refused = all(failure.role in ansible.refusing for failure in tracker.failures)
@@ -370,7 +368,9 @@ class _PlaybookRun:
         self._events: list[Event] = []
         self._pid: int | None = None
         self._kill = threading.Event()
-        shutil.rmtree(folder / "artifacts", ignore_errors=True)
+        # ansible-runner keeps the environment and variables of an earlier run instead of these.
+        for kept in ("artifacts", "env"):
+            shutil.rmtree(folder / kept, ignore_errors=True)
         self._thread, self._runner = ansible_runner.run_async(
             private_data_dir=str(folder),
             project_dir=str(ansible.root),
@@ -379,7 +379,7 @@ class _PlaybookRun:
             envvars=environment,
             ident="last",
             quiet=True,
-            settings={"suppress_env_files": True, "pexpect_use_poll": True},
+            settings={"pexpect_use_poll": True},
             event_handler=self._on_event,
             cancel_callback=self._kill.is_set,
             **({"extravars": dict(ansible.extra)} if ansible.extra else {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,7 +74,10 @@ def play(tmp_path, bed):
     books = tmp_path / "playbooks"
 
     def run(
-        *tasks: dict[str, Any], role: str = "", progress: Any = lambda phase, share: None
+        *tasks: dict[str, Any],
+        role: str = "",
+        progress: Any = lambda phase, share: None,
+        **of_ansible: Any,
     ) -> dict[str, int]:
         body: dict[str, Any] = {"name": "A play", "hosts": "all", "gather_facts": False}
         if role:
@@ -86,10 +90,23 @@ def play(tmp_path, bed):
         (books / "x.yml").write_text(yaml.safe_dump([body]))
         folder = bed.directory / "ansible"
         folder.mkdir(exist_ok=True)
-        ours = replace(module.OURS, root=books)
+        ours = replace(module.OURS, root=books, **of_ansible)
         return playbook.play(bed, folder, "x.yml", INVENTORY, progress, ansible=ours)
 
     return run
+
+
+@pytest.mark.slow
+def test_every_run_has_the_environment_and_variables_of_its_own_ansible(play, bed):
+    """ceph-ansible's Ansible runs in the same folder after Hotbed's."""
+    said = {"msg": "{{ lookup('env', 'WHOSE') }} {{ more | default('none') }}"}
+    tell = {"name": "Tell", "ansible.builtin.debug": said}
+    found = []
+    for environment, extra in ({"WHOSE": "hers"}, {"more": "much"}), ({"WHOSE": "his"}, {}):
+        play(tell, environment=environment, extra=extra)
+        (words,) = set(re.findall(r'"msg": "(.*)"', (bed.directory / LOG).read_text()))
+        found.append(words)
+    assert found == ["hers much", "his none"]
 
 
 @pytest.mark.slow

@@ -192,8 +192,6 @@ def test_its_validate_role_accepts_the_variables_and_finds_what_is_wrong(tmp_pat
         validate(ansible, bed, made)
     assert {failure.node for failure in error.value.failures} == {"osd0", "osd1", "osd2"}
     assert recap(bed) == {node.name: (0, int("osd" in node.roles)) for node in bed.nodes}
-    # Later playbooks do not see ceph-ansible's command line arguments.
-    assert not list((bed.directory / "ansible").rglob("extravars"))
     for playbook in ("site.yml", PURGE):
         assert len(playbook_tasks(ansible.root, playbook)) > 60
     in_site_yml_itself = {"yes_i_know"}
