@@ -29,6 +29,10 @@ class Pooled:
         return self.mean - half, self.mean + half
 
 
+TINY = 1e-200
+"""Squares below are zero: the reciprocal of a smaller number may have no value."""
+
+
 def random_effects(settings: Sequence[Sequence[float]]) -> Pooled:
     """Pool observations by setting, each with at least one.
 
@@ -41,8 +45,10 @@ def random_effects(settings: Sequence[Sequence[float]]) -> Pooled:
         return Pooled(means[0], math.nan, math.nan if k == 1 else 0.0, k)
     spare = sum(len(values) for values in settings) - k
     squares = sum((value - fmean(values)) ** 2 for values in settings for value in values)
-    if squares == 0.0:  # nothing to weigh by
+    if squares < TINY:  # nothing to weigh by
         between = sum((mean - fmean(means)) ** 2 for mean in means) / (k - 1)
+        if between < TINY:
+            return Pooled(means[0], math.nan, 0.0, k)
         weights = [1 / between] * k
     else:
         fixed = [len(values) * spare / squares for values in settings]

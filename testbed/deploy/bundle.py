@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
     "schemas/__init__.py",
+    "schemas/closed_network.py",
     "schemas/durable.py",
     "schemas/errors.py",
     "schemas/locks.py",

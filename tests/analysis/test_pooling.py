@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
@@ -26,6 +26,8 @@ def test_an_example_worked_out_by_hand():
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=2, max_size=8))
+@example([(0.0, 0.0), (0.0, 2.2250738585072014e-308)])
+@example([(0.0, 1e-159), (0.0, 1e-155)])
 def test_settings_that_differ_beyond_chance_are_a_sample_of_their_means(settings):
     """With equal numbers of observations, the interval is that of t over the settings' means."""
     means = [fmean(values) for values in settings]

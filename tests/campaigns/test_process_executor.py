@@ -65,9 +65,9 @@ def test_a_run_is_a_folder_that_explains_itself(campaign_file):
     assert {"run.json", "summary.json", "job.json", "logs"} <= names
     assert trace(path) == [
         *("clean", "prefill", "drop_caches"),
-        *("disturbance start", "disturbance", "recorder start", "recorder"),
-        *("controller start", "controller", "usage start", "usage", "workload", "usage stop"),
-        *("controller stop", "recorder stop", "disturbance stop", "collect"),
+        *("disturbance start", "disturbance", "controller start", "controller"),
+        *("recorder start", "recorder", "steady", "usage start", "usage", "workload", "usage stop"),
+        *("recorder stop", "controller stop", "disturbance stop", "collect"),
     ]
 
 
@@ -176,7 +176,7 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(campaign_file, monkeypatch
     assert not go(path).ok
     (found,) = runs(path)
     assert (found.status, found.reason) == ("failed", "it did not end within 5 s")
-    assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]
+    assert trace(path)[-3:] == ["recorder stop", "controller stop", "disturbance stop"]
 
 
 def test_a_changed_store_version_reruns_and_the_same_one_does_not(campaign_file, monkeypatch):
@@ -257,7 +257,7 @@ def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(campaign_file, number):
     assert b"interrupted: give the same command again to resume" in said
     (found,) = runs(path)
     assert (found.status, found.reason) == ("interrupted", "interrupted")
-    assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]
+    assert trace(path)[-3:] == ["recorder stop", "controller stop", "disturbance stop"]
 
 
 def test_a_dead_engine_s_cell_puts_the_testbed_back(campaign_file):
@@ -267,7 +267,7 @@ def test_a_dead_engine_s_cell_puts_the_testbed_back(campaign_file):
     process.kill()
     process.wait()
     _wait_for(path, "disturbance stop")
-    assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]
+    assert trace(path)[-3:] == ["recorder stop", "controller stop", "disturbance stop"]
 
 
 def _wait_for(path: Path, line: str) -> None:

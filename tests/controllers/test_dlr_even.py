@@ -4,13 +4,14 @@ rules of a step."""
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 from clusters import observations, settle
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from virtual import run_loop
 
@@ -58,6 +59,7 @@ def fast(**parameters):
 )
 def test_delay_and_service_are_found_again(services, service_s, in_flight, parts):
     """The sums are those of a closed network that obeys the law exactly."""
+    assume(not math.isclose(services, 1, rel_tol=1e-6))  # as long as a service: either is right
     delay_s = services * service_s
     stations = {i: Station(delay_s if i < 4 else 0.0, service_s) for i in range(8)}
     shares = [part / sum(parts) for part in parts]

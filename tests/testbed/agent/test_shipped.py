@@ -27,6 +27,7 @@ NEWER = {
 ARRAYS = {"numpy", "scipy", "numba", "highspy"}
 PLANNERS = (
     *("controllers/jit", "controllers/ursa", "controllers/prioritymeister", "controllers/research"),
+    "controllers/dlr_move",
     "controllers/microstores/milp.py",
 )
 OWN_LIBRARY = {"rados": "testbed/stores/ceph", "swift": "testbed/stores/swift/rings.py"}
