@@ -232,7 +232,7 @@ def test_an_interrupted_kernel_puts_the_testbed_back(tmp_path, number):
     process.send_signal(number)
     assert process.wait(30) == 1
     stopped = trace.read_text().splitlines()[-3:]
-    assert stopped == ["controller stop", "recorder stop", "disturbance stop"]
+    assert stopped == ["recorder stop", "controller stop", "disturbance stop"]
     found = read_run(folder)
     assert found is not None
     assert found.status == "interrupted"
