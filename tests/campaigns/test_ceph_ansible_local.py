@@ -63,7 +63,11 @@ def assert_serves(testbed: Testbed) -> None:
         "HEALTH_OK\n"
     )
     ask = "import urllib.request as u; print(u.urlopen('http://gate:7480', timeout=60).read())"
-    assert "ListAllMyBucketsResult" in run(testbed, "admin", f'python3 -c "{ask}"')
+    # A gateway that starts with its node listens once it has read its settings from the cluster.
+    said = run(
+        testbed, "admin", f'for n in $(seq 30); do python3 -c "{ask}" && break; sleep 2; done'
+    )
+    assert "ListAllMyBucketsResult" in said
 
 
 def test_its_daemons_and_our_osds_are_one_cluster(brought):

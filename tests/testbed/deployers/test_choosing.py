@@ -92,6 +92,7 @@ class Noted:
         self.books: list[str] = []
         self.variables: dict[str, Mapping[str, Any]] = {}
         self.hosts: dict[str, set[str]] = {}
+        self.groups: dict[str, set[str]] = {}
         self.fails = ""
         self.failures: tuple[Failure, ...] = ()
 
@@ -99,6 +100,7 @@ class Noted:
         self.books.append(playbook)
         self.variables[playbook] = dict(inventory["all"]["vars"])
         self.hosts[playbook] = set(inventory["all"]["hosts"])
+        self.groups[playbook] = set(inventory["all"]["children"])
         progress("half", 0.5)
         if playbook == self.fails:
             raise DeployError("it failed.", self.failures)
@@ -193,6 +195,7 @@ def test_the_purge_goes_to_machines_of_this_cluster_alone(noted, tmp_path, monke
     assert CephAnsible().remove(bed, spec) == {"admin": 3}
     assert noted.books == [PURGE, "leftovers.yml", "remove.yml"]
     assert noted.hosts[PURGE] == {"osd1"}
+    assert noted.groups[PURGE] == {"mons", "mgrs", "osds", "rgws"}  # modules of clients stay
     assert noted.hosts["remove.yml"] == {node.name for node in bed.nodes}
 
     noted.books.clear()
