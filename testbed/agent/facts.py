@@ -21,7 +21,7 @@ echo "cpu_model $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 memory=$(( $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo) * 1024 ))
 # A container sees the machine's; its own group's limit is in one of these (or is `max`).
 for file in /opt/hotbed-site/cgroup/memory.max /sys/fs/cgroup/memory.max \
-    /sys/fs/cgroup/memory/memory.limit_in_bytes; do
+    /opt/hotbed-site/memory/memory.limit_in_bytes /sys/fs/cgroup/memory/memory.limit_in_bytes; do
     limit=$(cat "$file" 2>/dev/null) && [ "$limit" -lt "$memory" ] 2>/dev/null && memory=$limit
 done
 echo "memory_bytes $memory"

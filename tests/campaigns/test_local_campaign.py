@@ -43,10 +43,12 @@ def test_all_is_every_controller_that_a_real_ceph_can_run(tmp_path, deployed):
     )
     everybody = plan(ask).comparison
     assert {"default", "dlr", "dlr-pg", "oracle", "shy"} <= set(everybody.controllers)
-    assert set(everybody.left_out) == {
+    later = {"upmap-read", "balance-reads", "localize-reads", "read-balancer", "mclock", "jj"}
+    assert set(everybody.left_out) - later == {
         *("mos", "mos-at-once", "mos-pp", "mos-pp-resource", "mos-pp-learning"),
         "static-microstores",
     }
+    assert {name for name in later if name not in everybody.left_out} <= set(everybody.controllers)
 
 
 def test_foreign_load_is_refused_by_node_and_process(live_campaign, deployed):

@@ -211,14 +211,14 @@ class Cgroups:
         return folder if (folder / "io.pressure").exists() else None
 
     def share_folders(self, group: str) -> dict[str, Path]:
-        """Return the group's folders, by v1 controller, that the node may divide further (``cpu``
-        and ``cpuacct``); none under v2, where the node's own systemd divides them."""
+        """Return the group's folders by v1 controller: ``cpu`` and ``cpuacct``, which the node may
+        divide further, and ``memory``, whose limit it reads. None under v2, where the node has all
+        of them in its own tree."""
         if self.hierarchies.unified:
             return {}
         trees = self.hierarchies.v1
-        return {
-            name: trees[name] / self.top / group for name in ("cpu", "cpuacct") if name in trees
-        }
+        wanted = ("cpu", "cpuacct", "memory")
+        return {name: trees[name] / self.top / group for name in wanted if name in trees}
 
     def usage_s(self, group: str = "") -> float:
         """Return the CPU seconds used by the group and everything below; 0 if there is no group."""

@@ -117,8 +117,8 @@ PRESSURE_FOLDER = "/opt/hotbed-site/cgroup"
 """Path of the node's own control group inside the node."""
 
 SHARES_FOLDER = "/opt/hotbed-site"
-"""Path inside the node of its group of each cgroup v1 controller that it may divide: ``cpu``,
-``cpuacct``."""
+"""Path inside the node of its group of each cgroup v1 controller: ``cpu`` and ``cpuacct``, which it
+may divide, and ``memory``."""
 
 _DEPLOYED_HOSTS = re.compile(r"# BEGIN hotbed\n.*?# END hotbed\n", re.DOTALL)
 """Lines that playbooks/roles/base adds to /etc/hosts."""
@@ -223,8 +223,9 @@ class Container:
         if pressure is not None:
             command.append(f"--bind-ro={pressure}:{PRESSURE_FOLDER}")
         for controller, path in (shares or {}).items():
-            # The node's own systemd cannot: v1 controllers are read-only inside.
-            command.append(f"--bind={path}:{SHARES_FOLDER}/{controller}")
+            # The node's own systemd cannot divide them; its limit of memory a node only reads.
+            bind = "--bind-ro" if controller == "memory" else "--bind"
+            command.append(f"{bind}={path}:{SHARES_FOLDER}/{controller}")
         command.append("--boot")
         detach(
             command,

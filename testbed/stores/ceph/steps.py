@@ -155,6 +155,9 @@ class Steps:
         if action.mode not in BALANCER_MODES:
             modes = ", ".join(BALANCER_MODES[:-1])
             return Effect(False, f"balancer mode {action.mode!r} is not {modes} or none")
+        # A manager does not check the modes of a command that comes from the library.
+        if action.mode in READ_MODES and action.mode not in balancer_modes(self._connection):
+            return Effect(False, f"this Ceph's balancer has no mode {action.mode!r}")
         return set_balancer(self._connection, action.mode, active=action.mode != "none")
 
     def read_balancer(self) -> Effect:

@@ -43,7 +43,8 @@ GROUPS = yaml.safe_load("""
 DEVICES = {"osd": {"osd": "/dev/hotbed/osd", "scratch": "/dev/hotbed/scratch"}}
 TRACES = (
     "find /etc /root /opt /usr/local/bin -newer /etc/hostname -type f "
-    "-not -path '*/etc/ld.so.cache' -not -path '*/.cache/*' | sort; "
+    "-not -path '*/etc/ld.so.cache' -not -path '*/.cache/*' "
+    "-not -path '/opt/hotbed-site/*' | sort; "  # the site's, with the node's own control groups
     "ls /etc/hotbed-site.json /var/lib/hotbed /etc/hotbed /opt/hotbed 2>/dev/null; "
     "grep -c hotbed /etc/hosts /root/.ssh/authorized_keys"
 )
