@@ -74,8 +74,8 @@ def rates_of(
     before_s: float | None,
 ) -> DiskRates:
     """Return the stations of `osds` by the sums of `remember` and the last interval's pressure.
-    An OSD with neither latency nor pressure counts as calm. `before_s`: an undisturbed disk's
-    service as known before; None if it is to be measured."""
+    An OSD with neither latency nor pressure counts as calm. `before_s`: the service
+    of an undisturbed disk, in seconds, from earlier intervals; None: measure it from `sums`."""
     queues, latencies = {}, {}
     for osd in osds:
         reads, took, seconds = sums.get(str(osd), (0.0, 0.0, 0.0))

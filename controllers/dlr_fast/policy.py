@@ -29,7 +29,7 @@ class DlrFastParameters(DlrEvenParameters):
 
 
 class DlrFast(DlrEven):
-    """dlr-even in a hurry."""
+    """dlr-even with the parameters of short windows."""
 
     name = "dlr-fast"
 

@@ -18,7 +18,7 @@ from testbed.stores.contract import HOT, Needs, Observation
 
 @dataclass(frozen=True)
 class OracleMoveParameters(DlrMoveParameters):
-    """dlr-move's parameters, for somebody who knows."""
+    """dlr-move's parameters; known hot OSDs need no confirmation."""
 
     confirm: int = integer(1, 1, 100, "disturbed windows that make an OSD hot")
     settle_s: float = number(0.0, 0, 3600, "seconds with the same hot OSDs before any plan")

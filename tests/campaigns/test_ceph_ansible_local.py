@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from live_campaigns import HOT, assert_clean, assert_whole, folders, go, writer
@@ -13,11 +14,10 @@ from testbed.client import agent_client
 from testbed.deploy.ceph_ansible import SOURCES, TEMPLATE
 from testbed.deploy.deployment import bring, take_away
 from testbed.deploy.lifecycle import restore_snapshot, wait_healthy
-from testbed.deploy.roles import save_spec
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
 from testbed.spec import TestbedSpec
-from tests.testbed.ceph_beds import DISK, run
+from tests.testbed.ceph_beds import DISK, run, up_and_down
 from tests.testbed.deployers.beds import RAW
 
 pytestmark = [
@@ -44,17 +44,8 @@ SPEC = TestbedSpec.model_validate(
 
 @pytest.fixture(scope="module")
 def brought() -> Iterator[Testbed]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOTBED_STATE", "/var/lib/hotbed-tests-by-others")
-        site = LocalSite()
-        try:
-            site.release(SPEC.name)
-            testbed = site.provision(SPEC)
-            save_spec(testbed, SPEC)
-            bring(site, testbed)
-            yield testbed
-        finally:
-            site.release(SPEC.name)
+    with up_and_down(SPEC, Path("/var/lib/hotbed-tests-by-others")) as testbed:
+        yield testbed
 
 
 def assert_serves(testbed: Testbed) -> None:

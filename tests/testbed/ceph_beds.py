@@ -65,23 +65,24 @@ VARIANT = spec_with(
 
 
 @contextmanager
-def up_and_down() -> Iterator[Testbed]:
-    """Deploy and freeze the shared Ceph; remove a killed run's leftovers first, and all in the end.
+def up_and_down(spec: TestbedSpec = SPEC, state: Path = STATE) -> Iterator[Testbed]:
+    """Deploy and freeze a Ceph, by default the shared one. Remove a killed run's leftovers first,
+    and all in the end.
 
     It has its own state folder, so that no user's testbed is used or touched. While it is up, this
     process and its children see only the tests' testbeds.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOTBED_STATE", str(STATE))
+        patch.setenv("HOTBED_STATE", str(state))
         site = open_site("local")
         try:
-            site.release(SPEC.name)
-            testbed = site.provision(SPEC)
-            save_spec(testbed, SPEC)
+            site.release(spec.name)
+            testbed = site.provision(spec)
+            save_spec(testbed, spec)
             bring(site, testbed)
             yield testbed
         finally:
-            site.release(SPEC.name)
+            site.release(spec.name)
 
 
 def run(testbed: Testbed, node: str, command: str) -> str:

@@ -73,9 +73,9 @@ def test_a_stopped_program_may_still_print_its_result(shell):
 
 
 def test_a_stop_signals_the_command_and_none_of_its_processes(shell):
-    """A job of fio before 3.35 never ends if a signal comes while it waits for its last reads: it
-    waits for as many as before the signal, of which it has got some (axboe/fio pull request 1556).
-    fio's main process ends its jobs without signals."""
+    """A job of fio before 3.35 hangs if a signal interrupts its wait for its last reads: it then
+    waits for the same number again (axboe/fio pull request 1556). fio's main process ends its jobs
+    without signals."""
     job = "trap 'echo job signalled' TERM; echo up; while :; do sleep 0.05; done"
     main = "trap 'sleep 0.3; kill -KILL $job; echo summary; exit 0' TERM"
     script = f'sh -c "$0" & job=$!; {main}; while :; do wait; done'
