@@ -104,7 +104,9 @@ def constants(path: Path) -> list[tuple[int, int, int]]:
 def with_other_constant(path: Path, draw: random.Random) -> bytes:
     number, start, end = draw.choice(constants(path))
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[number] = lines[number][:start] + b"77" + lines[number][end:]
+    line = lines[number]
+    other = b"78" if line[start:end] == b"77" else b"77"
+    lines[number] = line[:start] + other + line[end:]
     return b"".join(lines)
 
 
