@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from schemas.random_effects import mean_and_between
+
 
 @dataclass(frozen=True)
 class Pooled:
@@ -52,17 +54,9 @@ def random_effects(settings: Sequence[Sequence[float]]) -> Pooled:
         weights = [1 / between] * k
     else:
         fixed = [len(values) * spare / squares for values in settings]
-        between = _between(means, fixed)
+        _, between = mean_and_between(means, fixed)
         weights = [1 / (1 / weight + between) for weight in fixed]
     total = sum(weights)
     mean = sum(w * m for w, m in zip(weights, means, strict=True)) / total
     spread = sum(w * (m - mean) ** 2 for w, m in zip(weights, means, strict=True)) / (k - 1)
     return Pooled(mean, math.sqrt(max(1.0, spread) / total), math.sqrt(between), k)
-
-
-def _between(means: Sequence[float], weights: Sequence[float]) -> float:
-    """Return DerSimonian and Laird's variance between settings, 0 if they differ by chance."""
-    total = sum(weights)
-    mean = sum(w * m for w, m in zip(weights, means, strict=True)) / total
-    q = sum(w * (m - mean) ** 2 for w, m in zip(weights, means, strict=True))
-    return max(0.0, (q - len(means) + 1) / (total - sum(w * w for w in weights) / total))

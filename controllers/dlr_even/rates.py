@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.closed_network import Station, seen_of
+from schemas.random_effects import mean_and_between
 from testbed.stores.contract import Observation
 
 MOST = 0.99  # pressure of 100 % does not mean that a request waits forever
@@ -118,12 +119,7 @@ def _shrunk(values: Mapping[int, float], variances: Mapping[int, float]) -> dict
     """
     if not values:
         return {}
-    weights = {key: 1 / variances[key] for key in values}
-    total = math.fsum(weights.values())
-    mean = math.fsum(weights[key] * value for key, value in values.items()) / total
-    spread = math.fsum(weights[key] * (value - mean) ** 2 for key, value in values.items())
-    scale = total - math.fsum(w * w for w in weights.values()) / total
-    between = max(0.0, (spread - (len(values) - 1)) / scale) if scale > 0 else 0.0
+    mean, between = mean_and_between(list(values.values()), [1 / variances[key] for key in values])
     return {
         key: (between * value + variances[key] * mean) / (between + variances[key])
         for key, value in values.items()

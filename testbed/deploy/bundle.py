@@ -22,6 +22,7 @@ PARTS = (
     "schemas/locks.py",
     "schemas/names.py",
     "schemas/numbers.py",
+    "schemas/random_effects.py",
     "schemas/shown.py",
     "testbed/__init__.py",
     "testbed/closure.py",
