@@ -144,6 +144,8 @@ class Campaign(Strict):
     spoiled_within_s: float | None = Field(default=None, gt=0, le=1e7)
     limits: Limits = Limits()
     lease: LeaseRules = LeaseRules()
+    # Controllers that are left out, with the reason, where the store cannot serve them.
+    optional: tuple[str, ...] = ()
     parameters: dict[str, Any] = Field(default_factory=dict)
     # By controller and parameter: amount per OSD, for cells that give the number of OSDs.
     controller_parameters_per_osd: dict[str, dict[str, int | float]] = Field(default_factory=dict)

@@ -39,6 +39,7 @@ class Prepared:
         ground, facts: for kinds with a ground that must be open before planning; None if it is not
             up.
         controllers_dir, model: absolute paths; see `campaigns.engine.session.Request`.
+        left_out: reasons why the campaign's optional controllers do not run, by name.
     """
 
     campaign: Campaign
@@ -56,6 +57,7 @@ class Prepared:
     model: Path | None = None
     reached: tuple[Reached, ...] = ()
     blocks: Blocks | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

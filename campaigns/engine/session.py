@@ -40,7 +40,8 @@ from campaigns.grounds.cores import warnings
 from campaigns.papers.dlr.cell import StoreGround, make_cell
 from campaigns.papers.registry import kind_of
 from campaigns.validate import select, typed_cells, validate
-from controllers.registry import available, code_of
+from controllers.decider import declared as needs_of
+from controllers.registry import available, code_of, find, refuse_unoffered
 from schemas.campaign import Campaign
 from schemas.cells import CellParameters
 from schemas.durable import write_file
@@ -99,7 +100,6 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
     store = RunStore(request.artifacts.resolve() / campaign.name)
     notebook = resolve(campaign.notebook, file) if campaign.notebook else file
-    model = _absolute(request.model)
     testbed = request.testbed or (spec.name if spec is not None else "")
     opened: StoreGround | None = None
     facts: Facts | None = None
@@ -110,7 +110,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         assert spec_file is not None
         site = campaign.ground if campaign.ground in OF_SITES else site
         try:
-            opened = ground.open(testbed, site, spec_file, model)
+            opened = ground.open(testbed, site, spec_file, _absolute(request.model))
             facts = opened.facts()
         except (HotbedError, SiteError, OSError):
             if need_ground:
@@ -134,6 +134,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         code=closure.first(entries),
         libraries=library_versions(libraries),
     )
+    left_out, cells, chosen = _served(campaign, opened, request.controllers_dir, cells, chosen)
     planned_s = ground.planned_s
     if isinstance(ground, OnStore):
         planned_s = partial(ground.planned_s, time_scale=campaign.time_scale)
@@ -161,8 +162,42 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         ground=opened,
         facts=facts,
         controllers_dir=_absolute(request.controllers_dir),
-        model=model,
+        model=_absolute(request.model),
+        left_out=left_out,
     )
+
+
+_ByGrid = Mapping[str, list[Any]]
+
+
+def _served(
+    campaign: Campaign,
+    ground: StoreGround | None,
+    own: Path | None,
+    cells: _ByGrid,
+    chosen: _ByGrid,
+) -> tuple[dict[str, str], _ByGrid, _ByGrid]:
+    """Return the reasons why optional controllers cannot run on the ground's store, by name, and
+    both mappings of cells by grid without theirs. A ground that is not up serves everything."""
+    left_out: dict[str, str] = {}
+    if ground is None or not campaign.optional:
+        return left_out, cells, chosen
+    offers = ground.offers()
+    for name in campaign.optional:
+        needs, _ = needs_of(find(name, () if own is None else (own,)), {})
+        try:
+            refuse_unoffered(name, needs, offers, campaign.ground)
+        except UserError as error:
+            left_out[name] = str(error).removesuffix(".")
+
+    def kept(these: _ByGrid) -> _ByGrid:
+        return {
+            name: [cell for cell in typed if cell.controller not in left_out]
+            for name, typed in these.items()
+        }
+
+    served = kept(cells)
+    return left_out, served, served if chosen is cells else kept(chosen)
 
 
 def _absolute(path: Path | None) -> Path | None:
@@ -249,6 +284,7 @@ def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> Dry
         kind.require(cells, prepared.campaign)
     note = renamed(prepared.campaign.notebook, prepared.notebook)
     notes = [] if note is None else [note]
+    notes += [f"left out: {why}" for why in prepared.left_out.values()]
     if cells:
         notes += kind.notes([cell.parameters for cell in cells], prepared.campaign)
     if cells and isinstance(ground, OnTestbed) and prepared.spec is not None:
@@ -343,6 +379,8 @@ def run(
     note = renamed(prepared.campaign.notebook, prepared.notebook)
     if note is not None:
         shown.message(note)
+    for why in prepared.left_out.values():
+        shown.message(f"left out: {why}")
     how: Runner | OnWorkers
     with ExitStack() as stack:
         what = f"the campaign {prepared.campaign.name}"
@@ -537,6 +575,7 @@ def _description(prepared: Prepared) -> str:
             for cell in prepared.full_plan.cells
         ],
         "precision": [one.model_dump() for one in prepared.reached],
+        "left_out": dict(prepared.left_out),
     }
     return json.dumps(body, indent=2) + "\n"
 

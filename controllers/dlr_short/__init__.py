@@ -1,0 +1,1 @@
+"""DLR with short windows."""
