@@ -18,7 +18,7 @@ def verb(
     name: Annotated[str | None, option("Name of the testbed; by default the spec's.")] = None,
     suite: Annotated[
         str | None,
-        option("Debian suite of a local testbed's nodes; by default the spec's, or bookworm."),
+        option("Debian suite of a local testbed's nodes; by default the spec's, or trixie."),
     ] = None,
     yes_wipe: YesWipeOption = None,
     accept_host_keys: AcceptHostKeysOption = False,

@@ -38,12 +38,8 @@ from testbed.spec import TestbedSpec
 from testbed.spec.stores import CephadmDeployer
 from testbed.ssh import Completed, last_line
 from testbed.stores.ceph.store import RELEASES
-from testbed.stores.contract import PG_UPMAP_PRIMARY
 
-UNTESTED = (
-    f"cephadm and the features of Reef and later ({PG_UPMAP_PRIMARY}, ...) are untested on a live "
-    "cluster"
-)
+UNTESTED = "cephadm is untested on a live cluster"
 PROGRAM = "/usr/local/sbin/cephadm"
 RELEASE = f"{PROGRAM}.release"
 """File with the release of a program that Hotbed brought."""

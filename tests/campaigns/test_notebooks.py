@@ -31,8 +31,7 @@ from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import RunStore, read_run
 from schemas.errors import UserError
 from testbed.sites import open_site
-from tests.testbed.ceph_beds import SPEC
-from tests.testbed.ceph_beds import run as run_on
+from tests.testbed.ceph_beds import SPEC, pools_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -347,7 +346,7 @@ def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path):
 def test_the_tour_goes_from_a_spec_to_a_figure_and_removes_its_testbed(frozen, tmp_path):
     """The tour resumes where it stopped. Here a snapshot restored machines and store, and a second
     deployment changes nothing."""
-    assert run_on(frozen, "admin", "rados lspools").split() == ["bench"]
+    assert pools_of(frozen) == ["bench"]
     spec = tmp_path / "tour.yaml"
     spec.write_text(yaml.safe_dump(SPEC.model_dump(mode="json")))
     executed = executed_in(

@@ -1,7 +1,6 @@
 """Shared Ceph of all tests, and a variant deployed on three of its nodes afterwards.
 
-The variant has the less usual parts: three monitors, a gateway with tenants, FileStore, own
-settings.
+The variant has the less usual parts: three monitors, a gateway with tenants, own settings.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ from testbed.deploy.deployment import bring
 from testbed.deploy.roles import remove, save_spec
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed
-from testbed.sites.local import image
 from testbed.spec import TestbedSpec
-from testbed.spec.stores import LAST_FILESTORE
 
 STATE = Path("/var/lib/hotbed-tests-deployed")
 DISK = {"size": "3584MiB", "scratch": "1536MiB", "positioning": "4ms", "bandwidth": "100MB/s"}
@@ -37,8 +34,6 @@ def spec_with(
     return TestbedSpec.model_validate({"name": "tests", "groups": [admin, osd], "store": store})
 
 
-OBJECTSTORE = "filestore" if image.SUITES[image.DEFAULT_SUITE] <= LAST_FILESTORE else "bluestore"
-"""Object store of the variant: FileStore where the nodes' Ceph has it."""
 SPEC = spec_with(
     4,
     ["admin", "mon", "mgr", "client"],
@@ -50,7 +45,6 @@ VARIANT = spec_with(
     ["admin", "mon", "mgr", "client", "rgw"],
     ["osd", "mon"],
     {
-        "objectstore": OBJECTSTORE,
         "pools": [
             {"name": "bench", "pg_num": 8},
             {"name": "default.rgw.buckets.data", "pg_num": 8},
@@ -87,6 +81,11 @@ def up_and_down(spec: TestbedSpec = SPEC, state: Path = STATE) -> Iterator[Testb
 
 def run(testbed: Testbed, node: str, command: str) -> str:
     return reach.shell_to(testbed, testbed.node(node)).run(["sh", "-c", command]).text
+
+
+def pools_of(testbed: Testbed) -> list[str]:
+    """Return the cluster's pools without the manager's own, which Ceph 17 and later have."""
+    return [p for p in run(testbed, "admin", "rados lspools").split() if p != ".mgr"]
 
 
 def deploying(testbed: Testbed, spec: TestbedSpec, task: str) -> subprocess.Popen[bytes]:

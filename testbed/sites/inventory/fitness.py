@@ -186,12 +186,12 @@ def survey_findings(
     installs = survey["apt"] and survey["systemd"] and {"debian", "ubuntu"} & set(families)
     yield CheckResult(
         "system",
-        "Debian or Ubuntu with systemd (tested on Debian 12)",
-        bool(installs) and (survey["distribution"], survey["version"]) == ("debian", "12"),
+        "Debian or Ubuntu with systemd (tested on Debian 12 and 13)",
+        bool(installs) and survey["distribution"] == "debian" and survey["version"] in ("12", "13"),
         survey["distribution_name"] or "unknown",
-        "should work, but the tests run on Debian 12"
+        "should work, but the tests run on Debian 12 and 13"
         if installs
-        else "install Debian 12, or Ubuntu 22.04 or newer",
+        else "install Debian 13, or Ubuntu 22.04 or newer",
         needed=not installs,
     )
     has = "io.pressure" if survey["pressure"] else "no io.pressure"

@@ -23,7 +23,7 @@ from testbed.sites.records import locked
 
 SUITES: Mapping[str, int] = {"bookworm": 16, "trixie": 18, "sid": 20}
 """Major version of the packaged Ceph by suite, from before a root is built; deployments look."""
-DEFAULT_SUITE = "bookworm"
+DEFAULT_SUITE = "trixie"
 BASE = "systemd systemd-sysv dbus openssh-server python3 iproute2 ca-certificates"
 PACKAGES = """
 ceph-mon ceph-mgr ceph-osd ceph-common radosgw python3-rados python3-apt python3-numpy

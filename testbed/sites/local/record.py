@@ -24,9 +24,9 @@ from testbed.spec.stores import SpecModel
 class LocalRecord(SpecModel):
     """Record of a testbed.
 
-    `suite` is the nodes' Debian suite (records of earlier versions have none). `chain` are the
-    current layers of every node's root and disk, bottom to top; only the last one is written.
-    `snapshots` has the chain of each label.
+    `suite` is the nodes' Debian suite (bookworm in records of earlier versions, which have none).
+    `chain` are the current layers of every node's root and disk, bottom to top; only the last one
+    is written. `snapshots` has the chain of each label.
     """
 
     version: Literal[2] = 2

@@ -92,7 +92,7 @@ class LocalSite:
                 do="choose own, or ceph-ansible with `osds: raw` (docs/deployers.md), or a site "
                 "of machines",
             )
-        suite = image.suite_of(spec.site.options)
+        suite = self._suite(spec.name, spec.site.options)
         filestore = isinstance(spec.store, CephSpec) and spec.store.objectstore == "filestore"
         if filestore and image.SUITES[suite] > LAST_FILESTORE:
             raise UserError(
@@ -317,10 +317,13 @@ class LocalSite:
         options: Mapping[str, object] = MappingProxyType({}),
         progress: Progress = silent,
     ) -> Path:
-        """Return the root image of a testbed's suite; a new testbed's suite is in `options`."""
+        """Return the root image of a testbed's suite."""
+        return image.ensure(self.places.cache, self._suite(name, options), progress)
+
+    def _suite(self, name: str, options: Mapping[str, object]) -> str:
+        """Return the suite of a testbed; a new testbed's suite is in `options`."""
         known = record.load(self.places.testbed(name))
-        suite = image.suite_of(options) if known is None else known.suite
-        return image.ensure(self.places.cache, suite, progress)
+        return image.suite_of(options) if known is None else known.suite
 
     def _begin(self, spec: TestbedSpec) -> LocalRecord:
         """Reserve a network and write the record, before anything else is made."""

@@ -8,12 +8,11 @@ import pytest
 
 from testbed import reach
 from testbed.client import agent_client
-from testbed.deploy.inventory import FIO_JOBS
 from testbed.deploy.lifecycle import start_store, stop_store
 from testbed.deploy.roles import deploy, remove
 from testbed.sites.contract import Testbed
 from testbed.ssh import Shell
-from tests.testbed.ceph_beds import OBJECTSTORE, VARIANT, assert_removed, run
+from tests.testbed.ceph_beds import VARIANT, assert_removed, run
 from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.strangers import assert_only_documented_ports_answer
 from workloads.cosbench.credentials import filled
@@ -30,16 +29,6 @@ def test_killed_on_its_way_it_can_be_deployed_all_the_same(varied):
 def test_three_monitors_agree(varied):
     said = run(varied, "admin", "ceph quorum_status -f json")
     assert '"quorum_names":["admin","osd0","osd1"]' in said
-
-
-def test_objects_are_files_beside_fios(varied):
-    if OBJECTSTORE != "filestore":
-        pytest.skip("the nodes' Ceph has no FileStore")
-    assert "filestore" in run(varied, "admin", "ceph osd metadata 1 -f json")
-    run(varied, "admin", "dd if=/dev/zero bs=1M count=4 | rados -p bench put thing -")
-    found = run(varied, "osd0", "find /var/lib/hotbed/scratch/osd -name '*thing*' -size +4000k")
-    assert len(found.split()) == 1
-    assert len(run(varied, "osd0", "ls /var/lib/hotbed/scratch/fio").split()) == FIO_JOBS
 
 
 def test_the_gateway_answers(varied):

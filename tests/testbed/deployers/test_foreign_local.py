@@ -20,7 +20,7 @@ from testbed.sites import open_site
 from testbed.sites.contract import SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec
 from tests.errors import raises
-from tests.testbed.ceph_beds import SPEC, run
+from tests.testbed.ceph_beds import SPEC, pools_of, run
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
@@ -67,13 +67,13 @@ def test_an_osd_that_is_down_is_an_error(strange):
             adopt(strange, adopt_timeout_s=5)
     finally:
         run(strange, "osd1", "systemctl start ceph-osd@1")
-    assert run(strange, "admin", "rados lspools").split() == []
+    assert pools_of(strange) == []
 
 
 def test_it_has_the_specs_pools_settings_and_control_plane(strange):
     changed = adopt(strange)
     assert changed["admin"] > 0
-    assert run(strange, "admin", "rados lspools").split() == ["bench"]
+    assert pools_of(strange) == ["bench"]
     rows = {
         (each["section"], each["name"]): each["value"] for each in asked(strange, "config dump")
     }

@@ -125,6 +125,12 @@ def test_each_suite_has_its_own_image_and_a_testbed_keeps_its_suite(tmp_path, mo
     old = json.loads((site.folder(small.name) / "record.json").read_text())
     del old["suite"]
     assert LocalRecord.model_validate(old).suite == "bookworm"
+    record.save(site.folder(small.name), LocalRecord.model_validate(old))
+    files = load_spec(ROOT / "testbed/specs/dlr-filestore.yaml")
+    files = files.model_copy(update={"site": small.site})  # as before there was a choice
+    site.plan(renamed(files, small.name))
+    with raises(UserError, "filestore", do="suite bookworm"):
+        site.plan(renamed(files, "trixie"))
 
 
 def test_a_suite_that_there_is_not_or_without_the_objectstore_is_refused():
