@@ -3,6 +3,7 @@ machines of a spec's site."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,11 @@ import typer
 from hotbed.options import option
 from hotbed.output import JsonFlag, emit, new_table
 from hotbed.site_options import AcceptHostKeysOption
+from hotbed.verbs.reference import FOLDER
 from schemas.errors import UserError
+
+STORES = ("ceph", "swift", "ganesha")
+"""Stores among the versions of a run's record."""
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -50,10 +55,40 @@ def verb(
         return
     if accept_host_keys:
         raise UserError("--accept-host-keys is for machines", do="name their spec with --site")
-    findings = diagnose(load_spec(spec) if spec else None)
+    findings = diagnose(load_spec(spec)) if spec else [*diagnose(), *recorded()]
     emit(findings, as_json, lambda: _table(findings))
     if lacking(findings):
         raise typer.Exit(1)
+
+
+def recorded(folder: Path = FOLDER) -> list[CheckResult]:
+    """Return a remark by distribution of the nodes: its runs in the references."""
+    from pyarrow import parquet
+
+    from testbed.checks import CheckResult
+
+    runs: dict[str, set[tuple[str, str]]] = {}
+    said: dict[str, set[str]] = {}
+    for path in folder.glob("*/*/summary.parquet"):
+        paper, columns = path.parts[-3], ["run_id", "provenance"]
+        for row in parquet.read_table(path, columns=columns).to_pylist():
+            made = json.loads(row["provenance"])
+            of, names = made["versions"], [h.get("distribution") for h in made["hosts"].values()]
+            for name in filter(None, names):
+                runs.setdefault(name, set()).add((paper, row["run_id"]))
+                stores = {f"{store} {of[store]}" for store in STORES if store in of}
+                said.setdefault(name, set()).update(stores, {f"paper {paper}"})
+    return [
+        CheckResult(
+            "recorded",
+            f"nodes with {name}",
+            True,
+            ", ".join([f"{len(runs[name])} runs in {folder}", *sorted(said[name])]),
+            "",
+            needed=False,
+        )
+        for name in sorted(runs)
+    ]
 
 
 def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:

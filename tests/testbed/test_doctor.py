@@ -6,9 +6,12 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from hotbed import cli
+from hotbed.verbs.doctor import recorded
 from schemas.errors import UserError
 from testbed import doctor
 from testbed.checks import CHI_LIBRARIES, GIB
@@ -176,6 +179,23 @@ def test_the_verb_reports_and_exits(lacks, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         cli.main(["doctor"])
     assert ("modprobe fuse" in capsys.readouterr().out) is bool(lacks)
+
+
+def test_suites_are_reported_with_their_recorded_runs(tmp_path):
+    trixie = {"osd0": {"distribution": "Debian GNU/Linux 13 (trixie)"}}
+    made = [
+        {"hosts": trixie, "versions": {"ceph": "18.2.7", "fio": "3.39"}},
+        {"hosts": {}, "versions": {}},  # simulated
+    ]
+    rows = [{"run_id": str(n), "provenance": json.dumps(each)} for n, each in enumerate(made)]
+    for figure in ("6a", "6b"):  # fed by the same runs
+        (tmp_path / "dlr" / figure).mkdir(parents=True)
+        parquet.write_table(
+            pyarrow.Table.from_pylist(rows), tmp_path / "dlr" / figure / "summary.parquet"
+        )
+    (found,) = recorded(tmp_path)
+    assert found.what.endswith("(trixie)") and not found.needed
+    assert found.found == f"1 runs in {tmp_path}, ceph 18.2.7, paper dlr"
 
 
 def test_deployers_are_reported_and_the_specs_own_is_needed(spec, monkeypatch):
