@@ -28,7 +28,7 @@ BASE = "systemd systemd-sysv dbus openssh-server python3 iproute2 ca-certificate
 PACKAGES = """
 ceph-mon ceph-mgr ceph-osd ceph-common radosgw python3-rados python3-apt python3-numpy
 python3-scipy fio gdisk fdisk parted e2fsprogs xfsprogs procps iputils-ping memcached
-kmod netcat-openbsd netbase nfs-ganesha nfs-ganesha-vfs nftables openssh-client rpcbind rsync
+netcat-openbsd netbase nfs-ganesha nfs-ganesha-vfs nftables openssh-client rpcbind rsync
 """
 # Units that nodes of any suite do not need (/tmp is not memory). The stores' own units stay as
 # packaged; roles start them.
