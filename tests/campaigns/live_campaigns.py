@@ -23,7 +23,7 @@ from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Testbed
 
 ROOT = Path(__file__).resolve().parents[2]
-HOT = {"scenario": "heterogeneity", "hot_nodes": 1}
+HOT = {"scenario": "heterogeneity", "hot_nodes": 1, "same_objects": True}
 
 
 def writer(folder: Path, testbed: Testbed) -> Callable[..., Path]:

@@ -29,6 +29,7 @@ PACKAGES = """
 ceph-mon ceph-mgr ceph-osd ceph-common radosgw python3-rados python3-apt python3-numpy
 python3-scipy fio gdisk fdisk parted e2fsprogs xfsprogs procps iputils-ping memcached
 netcat-openbsd netbase nfs-ganesha nfs-ganesha-vfs nftables openssh-client rpcbind rsync
+gcc libc6-dev
 """
 # Units that nodes of any suite do not need (/tmp is not memory). The stores' own units stay as
 # packaged; roles start them.
