@@ -7,8 +7,8 @@ import html
 import json
 import math
 import textwrap
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -288,15 +288,48 @@ def _draw(comparison: Comparison, panels: Sequence[Panel], folder: Path, name: s
     A filled dot: the 95 % interval excludes no effect. A hollow dot: it includes no effect, or
     there is no interval. Squares are inert runs. A controller without runs has its reason instead.
     """
-    rows, columns = len(comparison.scenarios), len(comparison.ops)
-    height = rows * (_FURNITURE + _ROW * len(comparison.controllers)) + 0.9
-    with style.figure(rows, columns, width=_WIDTH * columns, height=height) as (drawn, axes):
-        for axis, panel in zip(axes, panels, strict=True):
-            _panel(axis, panel, blocks=comparison.blocks)
-        letters = _LETTERS * columns
-        drawn.suptitle(textwrap.fill(_title(comparison), letters), fontsize="large")
-        words = textwrap.fill(_legend(comparison, panels), letters)
-        drawn.supxlabel(words, fontsize="small", color=_SOFT)
+    shown = [DrawnPanel(panel, blocks=comparison.blocks) for panel in panels]
+    words = (_title(comparison), _legend(comparison, panels))
+    return draw_panels(shown, len(comparison.ops), words, folder, name)
+
+
+@dataclass(frozen=True)
+class DrawnPanel:
+    """A panel of a figure. `title` replaces the usual one; `lines` are vertical lines by their
+    line style, as ratios to the baseline; standings with fewer than `blocks` blocks say so."""
+
+    panel: Panel
+    blocks: int = 0
+    title: str = ""
+    lines: Mapping[str, float] = field(default_factory=dict)
+
+
+def draw_panels(
+    shown: Sequence[DrawnPanel], columns: int, words: tuple[str, str], folder: Path, name: str
+) -> Path:
+    """Draw panels in rows of `columns`, with a title above and an explanation below (`words`);
+    return the PNG's path."""
+    counts = [len(one.panel.standings) for one in shown]
+    heights = [
+        _FURNITURE + _ROW * max(counts[first : first + columns])
+        for first in range(0, len(shown), columns)
+    ]
+    size = {"width": _WIDTH * columns, "height": sum(heights) + 0.9}
+    with style.figure(len(heights), columns, **size) as (drawn, axes):
+        grid = axes[0].get_gridspec()
+        assert grid is not None
+        grid.set_height_ratios(heights)
+        for axis in axes[len(shown) :]:
+            axis.set_visible(False)
+        for axis, one in zip(axes, shown, strict=False):
+            _panel(axis, one.panel, blocks=one.blocks)
+            if one.title:
+                axis.set_title(one.title, loc="left")
+            for look, ratio in one.lines.items():
+                axis.axvline(100 * (ratio - 1), color=_TROUBLE, linestyle=look, zorder=1.5)
+        title, below = (textwrap.fill(text, _LETTERS * columns) for text in words)
+        drawn.suptitle(title, fontsize="large")
+        drawn.supxlabel(below, fontsize="small", color=_SOFT)
         return style.save(drawn, folder, name)
 
 
@@ -348,7 +381,7 @@ def _panel(axis: Axes, panel: Panel, *, blocks: int) -> None:
             annotation_clip=False,
         )
     disturbance = "no disturbance" if panel.scenario == "none" else panel.scenario
-    axis.set_title(f"{OP_NAMES[panel.op]}, {disturbance}", loc="left")
+    axis.set_title(f"{OP_NAMES.get(panel.op, panel.op)}, {disturbance}", loc="left")
     unit = "IOPS" if panel.op == "rand" else "throughput"
     axis.set_xlabel(f"{unit} against {panel.baseline}, %")
     axis.margins(x=0.08)

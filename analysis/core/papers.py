@@ -112,6 +112,7 @@ def _number(entry: FigureEntry) -> float:
 
 _ROOT = Path(__file__).resolve().parents[2]
 SCALE = "dlr-scale"
+TODAY = "dlr-today"
 URSA = "ursa"
 TWOCHOICE = "twochoice"
 PM = "pm"
@@ -123,6 +124,7 @@ _CATALOGUES: Mapping[str, tuple[str, str]] = {
         "analysis.papers.dlr.figures",
     ),
     SCALE: ("DLR at scale: where it stops helping", "analysis.papers.dlr.scale"),
+    TODAY: ("Today's Ceph and today's rivals of DLR", "analysis.papers.dlr.today"),
     URSA: (
         "Scalable Load Balancing in Cluster Storage Systems (Ursa)",
         "analysis.papers.ursa.figures",

@@ -117,6 +117,8 @@ def campaign_folders(
     `name` is a campaign's name, or a paper's short name for all its campaigns on one ground.
     UserError: there is no such campaign and no such paper, no run, or no run on that ground."""
     short, _, profile = name.partition("-")
+    if name in SHORT_NAMES and paper(name).by_part:
+        short, profile = name, ""
     folder = artifacts / name
     ran = _has_runs(folder)
     if not (ran or (short in SHORT_NAMES and (folder.is_dir() or profile in ("", SIM)))):
@@ -170,7 +172,7 @@ def _feeding(artifacts: Path, short: str) -> list[Path]:
     blocks measure variation and feed none."""
     return [
         folder
-        for folder in sorted(artifacts.glob(f"{short}-*"))
+        for folder in sorted([artifacts / short, *artifacts.glob(f"{short}-*")])
         if _has_runs(folder) and _paper(folder, short) == short and not repeats_cells(folder)
     ]
 
