@@ -137,6 +137,7 @@ def placed_bound(
     parts = [
         {place: load / len(where) for place in where}
         for load, where in zip(loads, places, strict=True)
+        if load > 0
     ]
     rate = 0.0
     for _ in range(_ROUNDS):

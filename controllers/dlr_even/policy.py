@@ -157,7 +157,7 @@ class DlrEven:
         same = {
             osd: sums
             for osd, sums in state["sums"].items()
-            if windows.get(osd, [0])[-1] == int(osd in state["disturbed"])
+            if osd in windows and windows[osd][-1] == int(osd in state["disturbed"])
         }
         sums = remember(same, observation, p.fade)
         hot = {int(osd) for osd, flags in windows.items() if flags[-1] and sum(flags) >= p.confirm}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from virtual import run_loop
 
 from controllers.dlr_even.primaries import best_primaries, rate_of, weights
-from controllers.dlr_even.rates import rates_of
+from controllers.dlr_even.rates import rates_of, remember
 from controllers.dlr_pg.swaps import SwapProblem
 from controllers.legality import illegal
 from controllers.registry import create, find
@@ -82,6 +82,30 @@ def test_low_pressure_ends_a_delay_and_high_pressure_stands_for_one():
     assert found.disturbed == {7}
     assert found.stations[0].delay_s < 0.1 * found.stations[0].service_s
     assert found.stations[7].delay_s > found.stations[7].service_s
+
+
+def test_pressure_tells_who_is_disturbed_and_reads_tell_how_much():
+    """Real disks under the same load show 79 to 98 %."""
+    pressure = {**CALM, 0: 79.0, 1: 88.0, 2: 84.0, 3: 80.0}
+    calm = {str(osd): [200.0, 20.0, 20.0] for osd in range(4, 8)}
+    unknown = rates_of(calm, pressure, EIGHT, 16, None)
+    assert unknown.disturbed == {0, 1, 2, 3}
+    found = rates_of(calm | {"0": [20.0, 18.0, 20.0]}, pressure, EIGHT, 16, None)
+    for osd in range(4):
+        service_s = unknown.stations[osd].service_s
+        assert unknown.stations[osd].delay_s == pytest.approx(service_s * 88 / 12)
+        assert found.stations[osd].delay_s == pytest.approx(0.9 - service_s * (1 + 0.9 * 15 / 16))
+
+
+def test_an_osd_that_answers_late_keeps_its_memory_and_its_rate():
+    store = FakeStore(latency=LATENCY, interval_s=2)
+    seen = store.sense(even().needs.senses)
+    memory = remember({}, seen, 0.5)
+    silent = replace(seen, latency=dict.fromkeys(range(4, 8), QUICK))
+    memory = remember(memory, silent, 0.5)
+    assert memory["0"] == [40, 30, 2]
+    late = replace(seen, activity=replace(seen.activity, osds={0: OpRates(10.0)}))
+    assert remember(memory, late, 0.5)["0"] == [60, 45, 5]
 
 
 def test_a_few_slow_reads_do_not_tell_disturbed_disks_apart():

@@ -186,6 +186,8 @@ class FakeStore:
                 writes[osd] += rate.writes
         unclean = tuple(sorted(self._moving))
         self._moving = {pg: left - 1 for pg, left in self._moving.items() if left > 1}
+        for osd, found in (self.latency or {}).items():
+            reads[osd] = found.reads / self._interval_s
         osds = {osd: OpRates(reads[osd], writes[osd]) for osd in self.osds}
         return Activity(dict(self.rates), osds, unclean)
 

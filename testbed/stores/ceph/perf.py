@@ -254,6 +254,7 @@ class PgReport:
     state: str
     up: tuple[int, ...]
     acting: tuple[int, ...]
+    primary: int
 
     @property
     def clean(self) -> bool:
@@ -270,6 +271,7 @@ def report_of(item: Mapping[str, Any]) -> PgReport:
         state=str(item["state"]),
         up=tuple(int(osd) for osd in item["up"]),
         acting=tuple(int(osd) for osd in item["acting"]),
+        primary=int(item["acting_primary"]),
     )
 
 
@@ -277,11 +279,14 @@ def pg_rates(
     before: Mapping[str, PgReport], now: Mapping[str, PgReport], seconds: float
 ) -> dict[str, OpRates]:
     """Return operations per second of the PGs in both reports. A PG is left out if its counters
-    went back (PG created anew, statistics repaired)."""
+    went back (PG created anew, statistics repaired) or another OSD reports it: reads are not
+    replicated, so a new primary goes on from the reads that it knew of."""
     found = {}
     for pg, report in now.items():
         then = before.get(pg)
-        if then is None or report.reads < then.reads or report.writes < then.writes:
+        if then is None or report.primary != then.primary:
+            continue
+        if report.reads < then.reads or report.writes < then.writes:
             continue
         found[pg] = OpRates(
             round((report.reads - then.reads) / seconds, _DIGITS),

@@ -237,6 +237,7 @@ class FakeRados:
                 "state": self.states.get(p, "active+clean"),
                 "up": self.reported.get(p, self.up(p)),
                 "acting": self.reported.get(p, self.up(p)),
+                "acting_primary": self.reported.get(p, self.up(p))[0],
                 "stat_sum": {
                     "num_bytes": size,
                     "num_read": self.reads.get(p, 0),

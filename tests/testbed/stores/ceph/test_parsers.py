@@ -22,6 +22,7 @@ from testbed.stores.ceph.perf import (
     latency_pressure,
     osd_rates,
     parse_counters,
+    pg_rates,
     report_of,
     unclean,
 )
@@ -218,7 +219,7 @@ EVERYTHING = frozenset({OSDS, PGS, ACTIVITY})
 
 
 def report(writes: int, reads: int = 0, state: str = "active+clean") -> PgReport:
-    return PgReport(reads, writes, state, (0, 1), (0, 1))
+    return PgReport(reads, writes, state, (0, 1), (0, 1), 0)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +248,13 @@ def test_an_osds_writes_are_its_own_and_those_of_its_replicas():
     found = osd_rates(PolledCounters(100.0, before), PolledCounters(110.0, after))
     assert found == OpRates(2.0, 7.0)
     assert osd_rates(PolledCounters(100.0, before), PolledCounters(100.0, after)) is None
+
+
+def test_reads_of_a_pg_are_not_counted_across_a_change_of_its_primary():
+    """Reef: the reads of a former primary came back at once as reads of a second."""
+    before, after = report(0, reads=900), report(0, reads=910)
+    assert pg_rates({"2.0": before}, {"2.0": after}, 10.0) == {"2.0": OpRates(1.0, 0.0)}
+    assert pg_rates({"2.0": replace(before, primary=1)}, {"2.0": after}, 10.0) == {}
 
 
 def test_the_store_senses_activity(store, raw):
