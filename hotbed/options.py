@@ -107,8 +107,8 @@ def workers_asked(count: int | None, scheduler: str | None) -> Workers | None:
 
 
 def name_values(given: Iterable[str], example: str) -> dict[str, object]:
-    """Return repeated ``--parameter NAME=VALUE`` as a mapping, with numbers converted. UserError:
-    one does not have that form; shows `example`."""
+    """Return repeated ``--parameter NAME=VALUE`` as a mapping, with numbers, true and false
+    converted. UserError: one does not have that form; shows `example`."""
     parameters: dict[str, object] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -118,6 +118,7 @@ def name_values(given: Iterable[str], example: str) -> dict[str, object]:
             found = number(value)
         except ValueError as error:
             raise UserError(error, where=f"--parameter {text!r}") from None
+        found = {"true": True, "false": False}.get(value, found)
         parameters[name] = value if found is None else found
     return parameters
 

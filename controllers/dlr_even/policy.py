@@ -65,7 +65,7 @@ class DlrEvenParameters:
     in_flight_per_osd: float = number(2.0, 0.1, 1000, "requests for each OSD while none is seen")
     max_swaps: int = integer(128, 1, 100_000, "swaps in one step")
     stall_s: float = number(1.0, 0, 60, "seconds that readers stall for each map epoch (peering)")
-    stall_hot_s: float = number(8.0, 0, 60, "the same for PGs on a disturbed OSD")
+    stall_hot_s: float = number(2.0, 0, 60, "the same for PGs on a disturbed OSD")
     stall_share: float = number(0.1, 0.001, 1, "share of the time that may be spent stalling")
     stall_burst_s: float = number(2.0, 0, 600, "seconds of stall that may be saved up")
     horizon: float = number(4.0, 1, 1000, "windows within which a step must pay for its stall")
