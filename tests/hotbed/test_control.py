@@ -137,7 +137,7 @@ def test_what_moves_data_only_journals_without_act(capsys, agent, name):
     assert "dry run" not in out
     assert agent.calls[-1][1]["parameters"] == {"dry_run": False}
     _, out, _ = hotbed(capsys, "control", "start", name, "-p", "dry_run=false", "--json")
-    assert agent.calls[-1][1]["parameters"] == {"dry_run": "false"}
+    assert agent.calls[-1][1]["parameters"] == {"dry_run": False}
     assert json.loads(out)["dry_run"] is False
 
 

@@ -68,3 +68,9 @@ def test_interrupted_it_draws_nothing_and_says_how_to_resume(tmp_path, monkeypat
     ended = compare(tmp_path, "--json")
     assert ended.exit_code == 130
     assert "give the same command again to resume" in json.loads(ended.stdout)["sentence"]
+
+
+def test_a_cells_parameter_may_be_true(tmp_path):
+    write_shy(tmp_path / "own")
+    ended = compare(tmp_path, "--controllers", "dlr", "-p", "same_objects=true", "--dry-run")
+    assert ended.exit_code == 0, ended.output
