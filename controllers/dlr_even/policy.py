@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controllers.common.parameters import choice, integer, mapping, number, read
+from controllers.common.parameters import integer, mapping, number, read
 from controllers.contract import State
 from controllers.dlr_even.primaries import best_primaries, rate_of, weights
 from controllers.dlr_even.rates import DiskRates, in_flight_of, rates_of, remember
@@ -36,16 +36,13 @@ from testbed.stores.contract import (
     LATENCY,
     OSDS,
     PG_UPMAP,
-    PG_UPMAP_PRIMARY,
     PGS,
     PRESSURE,
     Action,
     ClearUpmap,
-    ClearUpmapPrimary,
     Needs,
     Observation,
     Pg,
-    SetUpmapPrimary,
     SwapPrimary,
 )
 
@@ -55,9 +52,8 @@ _HIDDEN = 0.95  # least part of the requests in flight that a window shows of th
 
 @dataclass(frozen=True)
 class DlrEvenParameters:
-    """The act, memory of measurements, price of a step. None of them is a disk's capacity."""
+    """Memory of measurements, price of a step. None of them is a disk's capacity."""
 
-    act: str = choice(PG_UPMAP, (PG_UPMAP, PG_UPMAP_PRIMARY), "what changes a PG's primary")
     fade: float = number(0.5, 0, 1, "weight of what was measured one window earlier")
     window_s: float = number(3600.0, 0.1, 3600, "seconds of a window, at most one interval")
     confirm: int = integer(1, 1, 100, "disturbed windows that make an OSD hot")
@@ -76,12 +72,10 @@ class DlrEven:
     """DLR by swaps, with measured rates."""
 
     name = "dlr-even"
+    needs = Needs(frozenset({PRESSURE, OSDS, PGS, ACTIVITY, LATENCY}), frozenset({PG_UPMAP}))
 
     def __init__(self, parameters: DlrEvenParameters) -> None:
         self._p = parameters
-        self.needs = Needs(
-            frozenset({PRESSURE, OSDS, PGS, ACTIVITY, LATENCY}), frozenset({parameters.act})
-        )
 
     def parameters(self) -> Mapping[str, object]:
         """Return every parameter in force."""
@@ -129,7 +123,7 @@ class DlrEven:
                     observation, rates, after["reads"], pinned, left_alone
                 )
             elif calm >= p.calm_steps:
-                actions = [self._clear(pg) for pg in sorted(pinned) if pg not in moved]
+                actions = [ClearUpmap(pg) for pg in sorted(pinned) if pg not in moved]
         if actions:
             budget = max(0.0, budget - p.stall_s)
         after |= {
@@ -216,7 +210,7 @@ class DlrEven:
         facts = {"in_flight": rates.in_flight, "now": now, "worth": best}
         words = {name: round(value, _DIGITS) for name, value in facts.items()}
         by_id = {pg.id: pg for pg in observation.pgs}
-        return [self._swap(by_id[pg], osd, pinned) for pg, osd in sorted(step.items())], words
+        return [_swap(by_id[pg], osd, pinned) for pg, osd in sorted(step.items())], words
 
     def _lost_s(
         self, problem: SwapProblem, chosen: Mapping[str, int], rates: DiskRates, rate: float
@@ -238,15 +232,6 @@ class DlrEven:
             if each * stall_s > 1e-9:
                 lost += stall_s + math.expm1(-each * stall_s) / each
         return lost
-
-    def _swap(self, pg: Pg, osd: int, pinned: Mapping[str, Any]) -> Action:
-        # Back to the first order: remove the pin instead of adding to it.
-        if pg.id in pinned and pinned[pg.id][0] == osd and set(pinned[pg.id]) == set(pg.up):
-            return self._clear(pg.id)
-        return SwapPrimary(pg.id, osd) if self._p.act == PG_UPMAP else SetUpmapPrimary(pg.id, osd)
-
-    def _clear(self, pg: str) -> Action:
-        return ClearUpmap(pg) if self._p.act == PG_UPMAP else ClearUpmapPrimary(pg)
 
 
 def problem_of(
@@ -279,13 +264,20 @@ def _movable(pg: Pg, pinned: Mapping[str, Any]) -> bool:
     return len(pg.up) > 1 and set(pg.up) == set(pg.acting) and (ours or not pg.upmap)
 
 
+def _swap(pg: Pg, osd: int, pinned: Mapping[str, Any]) -> Action:
+    # Back to the first order: remove the pin instead of adding to it.
+    if pg.id in pinned and pinned[pg.id][0] == osd and set(pinned[pg.id]) == set(pg.up):
+        return ClearUpmap(pg.id)
+    return SwapPrimary(pg.id, osd)
+
+
 def _pins(
     pinned: Mapping[str, Any], known: Mapping[str, Pg], actions: Sequence[Action]
 ) -> dict[str, Any]:
     """Return the pins after `actions`: cleared pins stay listed until the store shows them gone."""
     after = {pg: list(order) for pg, order in pinned.items()}
     for action in actions:
-        if isinstance(action, (SwapPrimary, SetUpmapPrimary)):
+        if isinstance(action, SwapPrimary):
             after.setdefault(action.pg, list(known[action.pg].up))
     return dict(sorted(after.items()))
 

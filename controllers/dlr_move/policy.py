@@ -33,7 +33,7 @@ from controllers.dlr_even.rates import DiskRates
 from controllers.dlr_fast.policy import DlrFastParameters
 from controllers.dlr_move.moves import MoveTerms, best_moves
 from controllers.ursa.live import UrsaParameters, give_out
-from testbed.stores.contract import PG_UPMAP, Action, MoveReplica, Needs, Observation
+from testbed.stores.contract import Action, MoveReplica, Observation
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,6 @@ class DlrMove(DlrEven):
         super().__init__(parameters)
         self._m = parameters
         self._seed = seed
-        self.needs = Needs(self.needs.senses, self.needs.acts | {PG_UPMAP})
 
     def initial(self) -> State:
         """Return the first state: nothing is queued, and no hotspot has been seen."""

@@ -28,10 +28,7 @@ class OracleMove(DlrMove):
     """dlr-move with the ground truth."""
 
     name = "oracle-move"
-
-    def __init__(self, parameters: OracleMoveParameters, seed: int) -> None:
-        super().__init__(parameters, seed)
-        self.needs = Needs(self.needs.senses | {HOT}, self.needs.acts)
+    needs = Needs(DlrMove.needs.senses | {HOT}, DlrMove.needs.acts)
 
     def _disturbed(self, now: DiskRates, observation: Observation) -> frozenset[int]:
         return now.disturbed if observation.hot is None else observation.hot

@@ -22,13 +22,11 @@ from controllers.legality import illegal
 from controllers.registry import create, find
 from schemas.closed_network import Station, placed_bound, seen_of, throughput
 from testbed.stores.contract import (
-    PG_UPMAP_PRIMARY,
     Activity,
     ClearUpmap,
     OpRates,
     OsdLatency,
     Pg,
-    SetUpmapPrimary,
     SwapPrimary,
 )
 from tests.testbed.fake_store import FakeStore
@@ -252,20 +250,6 @@ def test_the_stall_budget_holds_when_hotspots_move_every_interval():
     counts = settle(even(stall_share=0.05, stall_burst_s=2, horizon=1000), store, 40)
     epochs = sum(count > 0 for count in counts)
     assert 2 < epochs <= 2 + 40 * 4 * 0.05 + 1
-
-
-def test_by_pg_upmap_primary_no_pg_is_pinned():
-    store = FakeStore(pressures=lambda n: HOT if n < 3 else CALM, latency=LATENCY)
-    policy = even(act=PG_UPMAP_PRIMARY)
-    state, actions = policy.decide(policy.initial(), store.sense(policy.needs.senses))
-    assert actions
-    assert all(isinstance(action, SetUpmapPrimary) for action in actions)
-    store.act(actions)
-    assert store.upmaps == {}
-    for _ in range(6):
-        state, actions = policy.decide(state, store.sense(policy.needs.senses))
-        store.act(actions)
-    assert store.upmap_primaries == {}
 
 
 def test_one_window_of_noise_moves_nothing_and_two_of_three_do():
