@@ -11,7 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from schemas.errors import RemoteError, UserError
-from testbed.checks import CHECKS, HOUSE_BYTES, CheckResult, EngineMachine, Need
+from testbed.checks import (
+    CHECKS,
+    DISK_SHARE,
+    HOUSE_BYTES,
+    MARGIN,
+    MEMORY_SHARE,
+    CheckResult,
+    EngineMachine,
+    Need,
+)
 from testbed.deploy import deployers, ports
 from testbed.deploy.roles import spec_of
 from testbed.reach import shell_to
@@ -42,7 +51,8 @@ def need_of(spec: TestbedSpec) -> Need:
         return Need()
     if site.status(spec.name).state is not State.ABSENT:
         return Need(state=str(state))  # it has taken its space already
-    return Need(cost.disk_bytes + HOUSE_BYTES, cost.memory_bytes, str(state))
+    disk, memory = DISK_SHARE * cost.disk_bytes, MEMORY_SHARE * cost.memory_bytes
+    return Need(round(MARGIN * (disk + HOUSE_BYTES)), round(MARGIN * memory), str(state))
 
 
 def diagnose(

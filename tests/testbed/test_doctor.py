@@ -135,6 +135,15 @@ def test_each_lack_is_found_alone(machine, failing, hint, spec):
     assert "\n" not in str(report.value)
 
 
+def test_a_fifth_more_than_was_used_is_asked_for_and_what_was_used_needed(spec):
+    asked = doctor.need_of(spec).disk_bytes
+    assert asked < sum(g.count * g.disk.size for g in spec.groups if g.disk)  # files are sparse
+    verdicts = {asked: (True, False), asked * 10 // 11: (False, False), GIB: (False, True)}
+    for free, verdict in verdicts.items():
+        found = {each.name: each for each in doctor.diagnose(spec, Made(free=free))}
+        assert (found["disk"].ok, found["disk"].needed) == verdict
+
+
 @pytest.mark.parametrize("library", CHI_LIBRARIES)
 def test_chameleons_libraries_are_missed(library):
     (finding,) = doctor.examine(["chi"], None, Made(lacks={library}))
