@@ -83,38 +83,64 @@ def test_osd_map_and_racks():
     assert {osd.rack for osd in flat.osds.values()} == {""}
 
 
-REEF = DATA.parent / "18.2.7"
-
-
-def of_reef(name):
-    text = (REEF / name).read_text()
+def of(version: str, name: str) -> Any:
+    text = (DATA.parent / version / name).read_text()
     return json.loads(text) if name.endswith(".json") else text
 
 
-def test_reef_reports_scores_latencies_and_modes(monkeypatch):
-    found = parse_osd_map(of_reef("osd_dump.json"), of_reef("osd_tree.json"))
-    assert found.pools["bench"].read_balance == pytest.approx(1.88)
-    assert found.pg_upmap_primary == {}
+@pytest.mark.parametrize(
+    ("version", "score", "swapped", "modes"),
+    [
+        ("18.2.7", 1.88, {}, {"none", "crush-compat", "upmap"}),
+        ("20.2.4", 1.38, {"1.0": 5}, {"none", "crush-compat", "upmap", "read", "upmap-read"}),
+    ],
+)
+def test_reef_and_tentacle_report_scores_latencies_and_modes(
+    version, score, swapped, modes, monkeypatch
+):
+    found = parse_osd_map(of(version, "osd_dump.json"), of(version, "osd_tree.json"))
+    assert found.pools["bench"].read_balance == pytest.approx(score)
+    assert found.pg_upmap_primary == swapped
     seen = parse_features(
-        of_reef("versions.json"), of_reef("features.json"), found.require_min_compat_client
+        of(version, "versions.json"),
+        of(version, "features.json"),
+        found.require_min_compat_client,
     )
-    assert (seen.version, seen.upmap_primary) == ("18.2.7", True)
-    latency = parse_counters(of_reef("perf_dump_osd.0.json")).latency()
+    assert (seen.version, seen.upmap_primary) == (version, True)
+    latency = parse_counters(of(version, "perf_dump_osd.0.json")).latency()
     assert latency.write_s is None or latency.write_s > 0
     raw = FakeRados()
-    monkeypatch.setattr(
-        raw, "mgr_get_command_descriptions", lambda: of_reef("command_descriptions.json")
-    )
-    assert balancer_modes(Connection(raw)) == {"none", "crush-compat", "upmap"}
+    descriptions = of(version, "command_descriptions.json")
+    monkeypatch.setattr(raw, "mgr_get_command_descriptions", lambda: descriptions)
+    assert balancer_modes(Connection(raw)) == modes
+
+
+def test_tentacle_reports_nodes_counters_and_groups():
+    name = "20.2.4"
+    found = parse_osd_map(of(name, "osd_dump.json"), of(name, "osd_tree.json"))
+    assert [osd.node for osd in found.osds.values()] == [f"osd{number}" for number in range(8)]
+    counters = parse_counters(of(name, "perf_dump_osd.0.json"))
+    assert (counters.reads, counters.writes, counters.replica_writes) == (44, 34, 43)
+    assert counters.read_latency_mean_s == pytest.approx(0.0813, abs=1e-4)
+    raw = FakeRados()
+    raw.mgr_pg_dump = lambda dumpcontents: of(name, "pg_dump_pgs.json")
+    reports = [report_of(item) for item in pg_stats(Connection(raw)).values()]
+    assert len(reports) == 2
+    assert all(one.clean and len(one.up) == 2 for one in reports)
 
 
 def test_commands_of_programs_are_read():
-    assert parse_read(of_reef("osdmaptool_read.txt")) == [
+    assert parse_read(of("18.2.7", "osdmaptool_read.txt")) == [
         SetUpmapPrimary(pg, osd)
         for pg, osd in (("1.0", 0), ("1.1", 2), ("1.2", 1), ("1.7", 1), ("1.a", 0))
     ]
+    assert parse_read(of("20.2.4", "osdmaptool_read.txt")) == [
+        SetUpmapPrimary(pg, osd) for pg, osd in (("1.6", 7), ("1.9", 7), ("1.44", 4), ("1.7d", 4))
+    ]
     assert parse_read("ceph osd rm-pg-upmap-primary 1.f\nsomething\n") == [ClearUpmapPrimary("1.f")]
-    assert parse_items(of_reef("placementoptimizer.txt") + "ceph osd rm-pg-upmap-items 1.e\n") == [
+    assert parse_items(
+        of("18.2.7", "placementoptimizer.txt") + "ceph osd rm-pg-upmap-items 1.e\n"
+    ) == [
         Command("osd pg-upmap-items", {"pgid": "1.8", "id": [3, 0]}, pg="1.8", moves=True),
         Command("osd pg-upmap-items", {"pgid": "1.d", "id": [3, 0]}, pg="1.d", moves=True),
         Command("osd rm-pg-upmap-items", {"pgid": "1.e"}, pg="1.e", moves=True),
