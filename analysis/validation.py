@@ -174,17 +174,12 @@ class Validation:
             if c.metric == "latency_s":
                 continue
             delay = latency.get(_key(c))
-            effects = ""
-            if c.effect_measured is not None and c.effect_simulated is not None:
-                effects = (
-                    f"{c.effect_measured.value:.2f} / {c.effect_simulated.value:.2f}, {c.agreement}"
-                )
             name = f"{c.controller} ({c.setting})" if c.setting else c.controller
             lines.append(
                 f"| {c.scenario} | {OP_NAMES[c.op]} | {name} | {c.error.n} | "
                 f"{c.measured.value:.1f} {c.unit} | {c.simulated.value:.1f} | "
                 f"{error_text(c.error)} | {'' if delay is None else error_text(delay.error)} | "
-                f"{effects} |"
+                f"{effects_text(c)} |"
             )
         return "\n".join(lines) + "\n"
 
@@ -203,6 +198,14 @@ def error_text(error: Estimate) -> str:
     if math.isnan(error.low):
         return text
     return f"{text} [{100 * error.low:+.0f}, {100 * error.high:+.0f}]"
+
+
+def effects_text(cell: ValidatedCell) -> str:
+    """Format a controller's effects on both grounds: ``1.45 / 1.43, same direction``."""
+    if cell.effect_measured is None or cell.effect_simulated is None:
+        return ""
+    both = f"{cell.effect_measured.value:.2f} / {cell.effect_simulated.value:.2f}"
+    return f"{both}, {cell.agreement}"
 
 
 def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:

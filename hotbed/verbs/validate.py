@@ -50,7 +50,7 @@ def verb(
 
 def _table(made: Validation) -> object:
 
-    from analysis.validation import error_text
+    from analysis.validation import effects_text, error_text
 
     table = new_table(
         *("scenario", "op", "controller", "n", made.real, "simulated"),
@@ -69,6 +69,6 @@ def _table(made: Validation) -> object:
             f"{cell.simulated.value:.1f}",
             error_text(cell.error),
             cell.word,
-            cell.agreement,
+            effects_text(cell),
         )
     return table

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_run
 
-from analysis.validation import build, validate
+from analysis.validation import build, effects_text, validate
 from schemas.errors import UserError
 from tests.errors import raises
 
@@ -49,6 +49,7 @@ def test_the_model_s_error_differs_from_pairs_of_one_seed(tmp_path):
     assert dlr.effect_measured is not None
     assert dlr.effect_measured.value == pytest.approx(1.3, rel=0.01)
     assert dlr.agreement == "same direction"
+    assert effects_text(dlr) == "1.30 / 1.30, same direction"
     assert cells["rand", "default"].metric == "iops"
     latency = next(c for c in made.cells if c.metric == "latency_s")
     assert latency.error.value == pytest.approx(1 / 1.2 - 1, abs=0.01)
