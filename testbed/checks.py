@@ -79,13 +79,13 @@ QUEUEDISK = str(Path(__file__).resolve().parents[1] / "dataplane" / "bin" / "que
 HOUSE_BYTES = int(1.4 * GIB)
 """Disk space in addition to the nodes: root image (0.9 GiB trixie, 1.4 GiB bookworm), results."""
 
-DISK_SHARE = 0.28
-"""Share of the size of its disks and roots that a testbed of nine Ceph nodes had written after nine
-cells of DLR: 18.2 of 66 GiB, most of it fio's files and the benchmarks' objects."""
+DISK_SHARE = 0.31
+"""Share of the size of its disks and roots that a testbed of nine Ceph nodes has written in `make
+reproduce`: 20 of 66 GiB, most of it fio's files and the benchmarks' objects."""
 
 MEMORY_SHARE = 0.27
 """Share of the nodes' memory limits that nine Ceph nodes used at most, after long benchmarks: 4 of
-15 GiB. In bring-up and nine cells of DLR it was 2.3 GiB, engine included."""
+15 GiB. In `make reproduce` it was 2.9 GiB, engine included."""
 
 MARGIN = 1.2
 """Factor of what is asked for to what was used."""
