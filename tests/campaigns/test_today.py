@@ -61,7 +61,11 @@ def test_all_of_it_takes_at_most_ten_hours(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "missing"),
-    [("dlr-today", FROM_SQUID_ON), ("dlr-today-tentacle", set())],
+    [
+        ("dlr-today", FROM_SQUID_ON),
+        ("dlr-today-tentacle", set()),
+        ("dlr-today-1000", {"jj", "mclock"}),
+    ],
 )
 def test_every_controller_of_the_release_takes_part(name, missing, tmp_path):
     there = {cell.parameters.controller for cell in cells(name, tmp_path)}

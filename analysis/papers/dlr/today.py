@@ -34,6 +34,10 @@ LEAST = 100
 """Reads from which a run reports the 95th percentile."""
 
 
+LARGEST = 100
+"""OSDs up to which bounds are computed: larger journals take minutes to read."""
+
+
 def tabulate(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """Return `analysis.core.load.table` with the release, the reads' 95th percentile, and the
     bounds ``placed`` and ``free`` in reads per second."""
@@ -47,7 +51,7 @@ def tabulate(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     found["p95_s"] = [one.reduced("95th percentile of reads", percentile_s) for one in runs]
     found["workload"] = [one.run.parameters.get("workload") or "" for one in runs]
     found[["placed", "free"]] = np.nan
-    reads = found[found["op"].isin(("seq", "rand"))]
+    reads = found[found["op"].isin(("seq", "rand")) & (found["osds"] <= LARGEST)]
     for _, rows in reads.groupby(SAME, dropna=False):
         for name, rate in bounds([runs[index] for index in rows["index"]]).items():
             found.loc[rows.index, name] = rate
@@ -219,11 +223,17 @@ def _figures(releases: Sequence[str], end: str = "", more: str = "") -> Iterator
         ("goals", "dlr-today-goals", "Goals of DLR's successors, in the paper's own time", goals),
         ("gateway", "dlr-today-gateway", "S3 on Reef", [] if end else gateway),
     ):
-        drawn = partial(draw, views=its, title=title)
-        caption = "Throughput against the baseline, paired by block, the best on top."
-        command = f"hotbed run {campaign}{more} --figure {name}"
         if its:
-            yield FigureEntry(name + end, title, caption, drawn, command=command)
+            yield _figure(name, campaign, title, its, end=end, more=more)
+
+
+def _figure(
+    name: str, campaign: str, title: str, views: Sequence[View], *, end: str = "", more: str = ""
+) -> FigureEntry:
+    drawn = partial(draw, views=views, title=title)
+    caption = "Throughput against the baseline, paired by block, the best on top."
+    command = f"hotbed run {campaign}{more} --figure {name}"
+    return FigureEntry(name + end, title, caption, drawn, command=command)
 
 
 BANNER = (
@@ -237,5 +247,12 @@ PARTS = (
         tuple(_claims({SIMULATED: RIVALS["Tentacle"]})),
         tuple(_figures([SIMULATED], "-sim", " --ground sim")),
         simulated=True,
+    ),
+    Part(
+        (),
+        (_figure("1000", "dlr-today-1000", "1,000 OSDs, a quarter hot", [View("1,000 OSDs", {})]),),
+        simulated=True,
+        sized=True,
+        tabulate=tabulate,
     ),
 )
