@@ -233,7 +233,7 @@ def _figure(
     drawn = partial(draw, views=views, title=title)
     caption = "Throughput against the baseline, paired by block, the best on top."
     command = f"hotbed run {campaign}{more} --figure {name}"
-    return FigureEntry(name + end, title, caption, drawn, command=command)
+    return FigureEntry(name + end, title, caption, drawn, campaign=name, command=command)
 
 
 BANNER = (
@@ -250,7 +250,7 @@ PARTS = (
     ),
     Part(
         (),
-        (_figure("1000", "dlr-today-1000", "1,000 OSDs, a quarter hot", [View("1,000 OSDs", {})]),),
+        (_figure("large", "dlr-today-1000", "1,000 OSDs, 250 hot", [View("1,000 OSDs", {})]),),
         simulated=True,
         sized=True,
         tabulate=tabulate,

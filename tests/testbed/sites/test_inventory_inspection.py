@@ -45,7 +45,7 @@ def found(
     [
         ("ports", "proc/net/tcp:x\n 0: 00000000:1A90 0 0A\n", "taken: 6800"),
         ("memory!", "proc/meminfo:MemTotal: 204800 kB\n", "200.0 MiB"),
-        ("system", "etc/os-release:ID=debian\nVERSION_ID=13\n", "unknown"),
+        ("system", "etc/os-release:ID=debian\nVERSION_ID=14\n", "unknown"),
         ("system!", "etc/os-release:ID=alpine\nPRETTY_NAME=Alpine\n", "Alpine"),
         ("osd!", "proc/self/mountinfo:1 1 0:0 / /srv rw\n", "is mounted at /srv"),
         ("free!", 'etc/hotbed-site.json:{"testbed": "x", "id": "y"}', "testbed 'x'"),
