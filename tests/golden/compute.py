@@ -33,7 +33,9 @@ CAMPAIGNS: dict[str, list[list[str]]] = {
     "compare-sim": [
         [
             *("compare", "--controllers"),
-            "dlr,dlr-auto,dlr-pg,htoc,nearest,oracle,reweight,reweight-capped,upmap,ursa",
+            "dlr,dlr-auto,dlr-pg,dlr-short,dlr-even,dlr-fast,dlr-move,htoc,nearest,oracle,"
+            "oracle-move,reweight,reweight-capped,upmap,ursa,"
+            "read-balancer,upmap-read,balance-reads,localize-reads",
         ]
     ],
 }
