@@ -40,8 +40,8 @@ def test_each_claim_and_figure_is_declared_once_in_the_papers_order(one: Paper) 
     figures = [entry.id for entry in one.figures]
     assert max(Counter(figures).values()) == 1
     # One id a statement; grounds and stores may share it.
-    told = [Counter((c.id, c.store) for c in part.claims) for part in one.parts]
-    assert max(max(each.values(), default=1) for each in told) == 1
+    counts = [Counter((c.id, c.store) for c in part.claims) for part in one.parts]
+    assert max(max(each.values(), default=1) for each in counts) == 1
     shared = {claim.id: claim for part in one.parts for claim in part.claims}
     alike = ("statement", "figure", "paper_value", "unit", "kind", "rule", "stated", "baseline")
     for claim in (claim for part in one.parts for claim in part.claims):

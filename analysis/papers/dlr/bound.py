@@ -1,4 +1,4 @@
-"""What a closed network of the measured disks could give at most, from the cells' own journals.
+"""Upper bounds on reads per second, computed from the latencies of disks that journals hold.
 
 Controllers that sense latencies keep, for every step, each OSD's reads and their latency, and where
 each placement group is. Of a block's runs with the same hotspots:

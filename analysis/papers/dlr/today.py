@@ -176,7 +176,7 @@ def ranked(evidence: Evidence, view: View) -> DrawnPanel | None:
         most = quotient(base.assign(iops=base[column]), base, "iops", keys=BLOCKS)
         lines |= {} if most is None else {look: most.value}
     blocks = max(standing.n for standing in panel.standings)
-    return DrawnPanel(panel, blocks, f"{view.title} ({view.baseline} = 0)", lines)
+    return DrawnPanel(panel, blocks, f"{view.title} ({view.baseline} = 0, n = {blocks})", lines)
 
 
 _BELOW = (

@@ -279,8 +279,8 @@ def pg_rates(
     before: Mapping[str, PgReport], now: Mapping[str, PgReport], seconds: float
 ) -> dict[str, OpRates]:
     """Return operations per second of the PGs in both reports. A PG is left out if its counters
-    went back (PG created anew, statistics repaired) or another OSD reports it: reads are not
-    replicated, so a new primary goes on from the reads that it knew of."""
+    went back (PG created anew, statistics repaired) or another OSD reports it: a new primary
+    does not know the reads of the one before, so its counter starts from another value."""
     found = {}
     for pg, report in now.items():
         then = before.get(pg)
