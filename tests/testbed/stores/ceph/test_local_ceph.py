@@ -116,6 +116,21 @@ def test_a_pool_is_made_and_removed(agent):
     assert set(agent.call("health")["pgs"]) == {"active+clean"}
 
 
+def test_nobody_is_warned_between_a_pools_creation_and_its_application(agent, found):
+    """Reef's manager looks every two seconds, and monitors repeat what it saw until it looks
+    again."""
+    shell = shell_to(found, found.admin)
+    shell.run(["ceph", "osd", "pool", "create", "hotbed-test", "1"], timeout_s=60)
+    try:
+        end, seen = time.monotonic() + 7, dict[str, str]()
+        while time.monotonic() < end:
+            seen |= agent.call("health")["checks"]
+            time.sleep(0.5)
+    finally:
+        agent.call("pool-delete", {"name": "hotbed-test"}, timeout_s=120)
+    assert seen == {}
+
+
 def test_recorder_records_a_second_a_line_with_every_metric(agent, found):
     """A busy machine delays samples, but four in a row arrive on time eventually."""
     name = f"test-{time.time_ns()}"
