@@ -7,6 +7,7 @@ ratio is 0.75 for one uniform block of values and 0.64 for one normal distributi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -59,8 +60,11 @@ def split(memory: Sequence[float]) -> Split | None:
 
 
 def _moments(weights: Sequence[float], values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the total weight, the mean and the variance."""
-    total = sum(weights)
-    mean = sum(w * v for w, v in zip(weights, values, strict=True)) / total
-    variance = sum(w * (v - mean) ** 2 for w, v in zip(weights, values, strict=True)) / total
+    """Return the total weight, the mean and the variance.
+
+    `math.fsum` rounds alike everywhere, `sum` does not: Python 3.12 changed it for floats, and
+    nodes may have another Python than the machine that repeats their decisions."""
+    total = math.fsum(weights)
+    mean = math.fsum(w * v for w, v in zip(weights, values, strict=True)) / total
+    variance = math.fsum(w * (v - mean) ** 2 for w, v in zip(weights, values, strict=True)) / total
     return total, mean, max(0.0, variance)
