@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ def test_a_simulated_run_leaves_what_a_live_one_does(campaign_file):
         (whole,) = summary.whole
         assert whole.operations and whole.throughput_mb_s
         # 60 s of the paper's time, divided by twelve.
-        assert 5 <= whole.seconds < 10
+        assert whole.seconds == 5
         samples = pd.read_parquet(attempt / "samples.parquet")
         assert list(samples.columns) == ["t_s", "node", "metric", "value"]
         client = set(samples[samples["node"] == "client"]["metric"])
@@ -89,7 +88,8 @@ def test_a_simulated_run_leaves_what_a_live_one_does(campaign_file):
         assert "primary_affinity" in set(samples[samples["node"] == "osd.3"]["metric"])
         assert samples["t_s"].min() < 0
         latency = pd.read_parquet(attempt / "latency.parquet")
-        assert latency["count"].sum() == whole.operations
+        late = latency["count"].sum() - whole.operations  # in flight at the benchmark's end
+        assert 0 < late <= 16
         journal = read_journal(attempt / "journal.jsonl")
         assert journal.footer is not None
         assert not (attempt / "logs" / "saved.json").exists()
@@ -230,8 +230,7 @@ def test_a_cell_by_hand_is_simulated_from_a_spec_s_name(tmp_path):
         make_run({"op": "rand"}, testbed="moon", ground="sim", artifacts=tmp_path)
 
 
-# Throughput: on a store with its own size, operations within the benchmark's time count;
-# elsewhere all operations that rados bench counts.
+# Throughput: operations within the benchmark's own time count.
 
 
 def ended(duration_s: float, finished: list[int], late: list[int], last_s: float) -> Any:
@@ -302,40 +301,6 @@ def test_the_simulator_counts_what_ends_in_time(op, seed, concurrency, duration_
     assert result.in_time == in_time
     assert 0 <= result.operations - result.in_time <= concurrency
     assert result.seconds >= duration_s or result.operations == result.in_time
-
-
-@built
-def test_only_a_store_of_its_own_size_counts_so(campaign_file):
-    shared = {"scenario": "heterogeneity", "duration_s": 4, "interval_s": 2, "concurrency": 64}
-    grids = [
-        {
-            "name": name,
-            "figures": ["osds"],
-            "vary": {"op": ["rand"], "controller": ["default"]},
-            "fixed": {**shared, **size},
-            "repetitions": 1,
-        }
-        for name, size in (("own", {"osds": 8, "hot_share": 0.5}), ("spec", {"hot_nodes": 4}))
-    ]
-    file = campaign_file(ground="sim", time_scale=1, parameters={}, grids=grids)
-    artifacts = file.parent / "artifacts"
-    result = session.run(
-        Request(str(file), artifacts=artifacts), progress=Progress(), in_process=True
-    )
-    assert result.ok, result.sentence
-    found = {}
-    for record in artifacts.glob("*/*/attempt-1/run.json"):
-        sized = json.loads(record.read_text())["parameters"]["osds"] is not None
-        summary = Summary.model_validate_json((record.parent / "summary.json").read_bytes())
-        (whole,) = summary.whole
-        served = int(pd.read_parquet(record.parent / "latency.parquet")["count"].sum())
-        found[sized] = whole, served
-    (own, own_served), (spec, spec_served) = found[True], found[False]
-    assert own.seconds == 4 < spec.seconds
-    # Late operations count for latency in both cases, but for throughput only on the spec's store.
-    assert own.operations is not None and own.operations < own_served
-    assert spec.operations == spec_served
-    assert own.throughput_mb_s == pytest.approx(own.operations * 4.194304 / 4)
 
 
 @built

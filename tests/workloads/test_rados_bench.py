@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from schemas.errors import RemoteError
 from tests.errors import raises
 from tests.workloads.fake_agent import FakeAgent
+from workloads.collect import steady
 from workloads.errors import WorkloadError
 from workloads.rados_bench import GRACE_S, RadosBench, run
 
@@ -84,6 +85,18 @@ def test_rand_is_one_pass() -> None:
     assert result.throughput_mb_s == pytest.approx(174487 * 65536 / 24 / 1e6)
     assert result.latency_sd_s is None and result.cpu_s == 0.5
     assert (len(result.series), result.incorrect) == (24, 1)
+
+
+def test_the_wait_for_the_last_reads_is_no_measured_time() -> None:
+    """Four of eight disks were busy: after 17 s rados bench waited 6 s for 16 of 732 reads."""
+    text = (DATA.parent / "18.2.7" / "rand-4m-busy-disks.txt").read_text()
+    asked = bench("rand", object_size=4194304, duration_s=100 / 6)
+    result = run(FakeAgent(lambda argv: (0, text, "")), "client", asked)
+    assert result.seconds == pytest.approx(17, abs=0.01)
+    assert (result.operations, result.iops) == (716, pytest.approx(716 / 17, rel=1e-3))
+    assert (len(result.series), result.series[-1].in_flight) == (17, 16)
+    assert result.latency_mean_s == pytest.approx(0.405529)  # of all
+    assert steady(result, 20 / 3).operations == 716 - 316
 
 
 def test_seq_reads_its_set_in_passes_and_leaves_the_gaps_out() -> None:

@@ -5,10 +5,7 @@ to clean. The controller's loop is the real one (controllers/loop.py) with the s
 It therefore runs together with the benchmark, in `workload`.
 
 A run's files are a live run's files and the distribution of latencies, which rados bench does not
-print. On the testbed's own size, throughput counts like rados bench's, until the last operation has
-ended, so that the run is comparable to real runs. A store with its own size has thousands of
-operations in flight, and the slowest end long after the others. Its throughput counts the
-operations within the benchmark's own time (`in_own_time`).
+print. Throughput counts the operations within the benchmark's own time (`in_own_time`), as live.
 """
 
 from __future__ import annotations
@@ -223,8 +220,7 @@ class SimulatedServices:
                 "operations wait for placement groups that nobody serves."
             )
         self._result = ceph.result()
-        ended = self._result.operations if parameters.osds is None else self._result.in_time
-        if not ended:
+        if not self._result.in_time:
             raise HotbedError(f"no operation ended within {seconds:g} virtual seconds.")
 
     def load(self) -> MachineLoad:
@@ -403,9 +399,7 @@ def collect(
         folder, ((0.0, op, "bench", benchmarked.CLIENT, *bucket) for bucket in result.histogram)
     )
     journal = read_journal(folder / "journal.jsonl")
-    bench = as_rados_bench(result)
-    if setting.parameters.osds is not None:
-        bench = in_own_time(bench, result.in_time)
+    bench = in_own_time(as_rados_bench(result), result.in_time)
     reads = {
         f"hot_iops.{node}": result.fio_reads[node] / seconds
         for node, seconds in sorted(fio_s.items())
