@@ -22,6 +22,7 @@ last estimate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -127,12 +128,12 @@ class DlrMove(DlrEven):
     ) -> list[Action]:
         """Give out the next moves of the queue, as many as the recovery bandwidth allows."""
         sizes = {pg.id: pg.bytes / 1e6 for pg in observation.pgs}
-        under_way = sum(sizes.get(pg, 0.0) for pg in unclean)
+        under_way = math.fsum(sizes.get(pg, 0.0) for pg in unclean)
         limits = replace(UrsaParameters(), max_recovery_mb=under_way + after["credit"])
         step = give_out(after["queue"], observation, unclean, limits)
         moved = [action.pg for action in step.actions if isinstance(action, MoveReplica)]
         after["queue"] = step.left
-        given = sum(sizes[pg] for pg in moved)
+        given = math.fsum(sizes[pg] for pg in moved)
         after["credit"] = max(0.0, after["credit"] - given)
         after["copied"][0] = round(after["copied"][0] + given, 3)
         after["moved"] = sorted({*after["moved"], *moved})

@@ -133,7 +133,7 @@ def suits(sizes: Mapping[str, float], band: tuple[float, float]) -> float:
     power of two up to it, and counts as three quarters of it."""
     low, high = band
     inside = [share for exponent, share in sizes.items() if low < 0.75 * 2 ** int(exponent) <= high]
-    return sum(inside)
+    return math.fsum(inside)
 
 
 def _better(sizes: Mapping[str, float], home: str, bands: Bands, margin: float) -> str | None:

@@ -8,6 +8,7 @@ keep the order of `problem`: each solve holds the results of the earlier ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -213,7 +214,7 @@ class _ProvisioningModel:
         ]
         weights = {t.violated: item.demand.weight for item, t in busy}
         values = self._minimum(weights)
-        lost = sum(weight * round(values[column]) for column, weight in weights.items())
+        lost = math.fsum(weight * round(values[column]) for column, weight in weights.items())
         if weights:
             program.row(weights, -_INFINITE, lost + _SLACK)
         if lost <= _SLACK:
@@ -283,15 +284,15 @@ class _ProvisioningModel:
         }
         values = self._minimum(cost)
         for _ in range(_ROUNDS):
-            price = sum(cost[column] * values[column] for column in cost)
-            performance = sum(gain[column] * values[column] for column in gain)
+            price = math.fsum(cost[column] * values[column] for column in cost)
+            performance = math.fsum(gain[column] * values[column] for column in gain)
             if price <= 0 or performance <= 0:
                 return values
             ratio = performance / price
             goal = {column: ratio * each for column, each in cost.items()}
             goal |= {column: -weight for column, weight in gain.items()}
             found = self._minimum(goal)
-            better = -sum(goal[column] * found[column] for column in goal)
+            better = -math.fsum(goal[column] * found[column] for column in goal)
             if better <= 1e-7 * performance:
                 return values
             values = found

@@ -127,7 +127,7 @@ def _by_weight(wanted: Sequence[WantedRates]) -> Iterator[tuple[frozenset[int], 
     hopeless = frozenset(i for i, item in enumerate(wanted) if not item.attainable)
     others = [i for i in range(len(wanted)) if i not in hopeless]
     sets = [
-        (hopeless.union(some), sum(wanted[i].demand.weight for i in some))
+        (hopeless.union(some), math.fsum(wanted[i].demand.weight for i in some))
         for count in range(len(others) + 1)
         for some in combinations(others, count)
     ]
@@ -169,7 +169,7 @@ class _Search:
                 share[i] = _bisect(partial(self._fits, share, {i}), least)
         given = self._fit(share, keep_below_high=True) or self._fit(share)
         assert given is not None
-        cost = sum(
+        cost = math.fsum(
             price * count for steps in given for price, count in zip(self.price, steps, strict=True)
         )
         return (least if violated else 1.0, *(share[i] for i in self._order), -cost), given

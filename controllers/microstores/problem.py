@@ -389,7 +389,7 @@ def make_plan(
     for share in shares:
         stores[share.microstore] = stores.get(share.microstore, NOTHING) + share.resources
         left = left - share.resources
-    cost = sum(p * count for steps in given for p, count in zip(price, steps, strict=True))
+    cost = math.fsum(p * count for steps in given for p, count in zip(price, steps, strict=True))
     return MicrostorePlan(tuple(shares), stores, left, cost, solver, tuple(notes))
 
 

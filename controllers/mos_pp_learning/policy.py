@@ -14,6 +14,7 @@ In addition to ``mos-pp-resource``:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -254,7 +255,7 @@ def _comparable(
     busy = measured.get("disk", 0.0)
     if carries and busy >= _LEAST_BUSY:
         most = max(carries, key=lambda name: carries[name])
-        others = sum(carries.values()) - carries[most]
+        others = math.fsum(carries.values()) - carries[most]
         if 1 / busy > others:
             found.append((most, modelled[most], 1 / (1 / busy - others)))
     return found

@@ -14,6 +14,7 @@ Parts are rounded to whole steps. No step is lost, and every microstore has a st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -164,7 +165,7 @@ def _divided(count: int, weights: Sequence[float], index: int) -> list[int]:
     """Divide `count` steps by weight, by largest remainder. Every microstore first gets one step if
     they suffice, as it needs one; disks are exempt."""
     least = 1 if index < 3 and count >= len(weights) else 0
-    total = sum(weights)
+    total = math.fsum(weights)
     exact = [count * weight / total for weight in weights]
     given = [max(least, int(value + 1e-9)) for value in exact]
     while sum(given) > count:

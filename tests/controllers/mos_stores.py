@@ -117,6 +117,7 @@ class FakeMicrostores:
     stores: dict[str, Resources]
     tenants: dict[str, str] = field(default_factory=lambda: {"web": "small", "video": "large"})
     machines: dict[str, tuple[Resources, str]] = field(default_factory=dict)
+    sizes: Mapping[int, int] = field(default_factory=dict)  # of each tenant's requests
     number: int = 0
     acted: list[list[Action]] = field(default_factory=list)
 
@@ -151,6 +152,7 @@ class FakeMicrostores:
                     got.mean_latency_s if done else None,
                     write_share=0.1,
                     workers=float(workers[name]),
+                    sizes=self.sizes,
                 )
             )
         stores = tuple(

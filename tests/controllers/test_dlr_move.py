@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from clusters import settle
+from clusters import python_3_12, settle
 
+from controllers.decide import decide
 from controllers.dlr_even.primaries import best_primaries, rate_of, weights
 from controllers.dlr_even.rates import DiskRates
 from controllers.dlr_move.moves import MoveTerms, best_moves, gain_of
 from controllers.dlr_pg.swaps import SwapProblem
 from controllers.registry import create, find
 from schemas.closed_network import Station, best_shares
-from testbed.stores.contract import MoveReplica, OpRates, OsdLatency
+from testbed.stores.contract import MoveReplica, OpRates, OsdLatency, observation_to_json
 from tests.testbed.fake_store import FakeStore
 
 TERMS = MoveTerms(10e6, 0.2, 600.0)
@@ -168,3 +169,26 @@ def test_what_has_not_been_given_out_is_dropped_when_the_hotspot_moves():
     assert max(queues[:6]) > 0
     assert queues[7] == 0
     assert state["stays"][0] >= 1
+
+
+MOVING = {"recovery_mb_s": 40, "expected_s": 600}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("dlr-even", {}), ("dlr-fast", {}), ("dlr-move", MOVING), ("oracle-move", MOVING)],
+)
+def test_decisions_are_the_same_on_another_python(name, parameters):
+    store = hot_store(6, hot=lambda _: frozenset(range(6)), recovery=2)
+    store.sizes = {pg: 30 * MB + 7919 * number for number, pg in enumerate(store.crush)}
+    one, other = (create(find(name), parameters, 1) for _ in range(2))
+    state = one.initial()
+    for _ in range(6):
+        observation = store.sense(one.needs.senses)
+        seen = observation_to_json(observation)
+        expected = decide(one, state, seen)
+        with python_3_12():
+            assert decide(other, state, seen) == expected
+        store.act(one.decide(state, observation)[1])
+        state = expected.state
+    assert store.upmaps

@@ -3,17 +3,10 @@ policies."""
 
 from __future__ import annotations
 
-import builtins
 import json
-import math
-from collections.abc import Iterable
-from functools import reduce
-from operator import add
-from typing import Any
-from unittest.mock import patch
 
 import pytest
-from clusters import PERCENT, observations, settle
+from clusters import PERCENT, observations, python_3_12, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -163,12 +156,6 @@ def test_a_split_lies_within_what_was_seen(series):
     assert 0 <= found.separation <= 1 + 1e-9
 
 
-def sum_of_python_3_12(values: Iterable[Any], /, start: Any = 0) -> Any:
-    """Add floats with compensation, as `sum` does from Python 3.12 on."""
-    given = [start, *values]
-    return math.fsum(given) if any(isinstance(one, float) for one in given) else reduce(add, given)
-
-
 @given(st.lists(observations(max_pgs=20), min_size=1, max_size=4))
 def test_decisions_are_the_same_in_every_replay(series):
     """Policies are new, arguments pass through JSON, and inputs are not mutated. A replay may run
@@ -181,7 +168,7 @@ def test_decisions_are_the_same_in_every_replay(series):
         state = decider.initial()
         for seen in report:
             first = decider.decide(state, seen)
-            with patch.object(builtins, "sum", sum_of_python_3_12):
+            with python_3_12():
                 assert decide(other, state, seen) == first, name
             state = first.state
         assert json.dumps(report) == untouched, name

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from clusters import python_3_12
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mos_stores import TOTAL, FakeMicrostores
@@ -154,11 +155,15 @@ def small_large(number):
 def test_it_runs_in_the_loop_and_its_journal_replays(tmp_path):
     machine = Resources(0.1, 0.1, 6e6, 1, 1)
     machines = {f"m{i}": (machine, ["small", "large", ""][i % 3]) for i in range(12)}
-    store = FakeMicrostores(small_large, {"small": NOTHING, "large": NOTHING}, machines=machines)
-    outcome, journal = run_loop(tmp_path, store, policy(), steps=20)
+    tenths = dict.fromkeys(range(21, 31), 9)  # as floats, they add to less than 1 in Python 3.11
+    stores = {"small": NOTHING, "large": NOTHING}
+    store = FakeMicrostores(small_large, stores, machines=machines, sizes=tenths)
+    detect = {"bands": {"small": [0, 1e6], "large": [1e6, None]}, "margin": 1}
+    outcome, journal = run_loop(tmp_path, store, policy(detect=detect), steps=20)
     assert outcome.code == 0
     assert any(step["actions"] for step in journal.steps)
-    found = replay(read_journal(tmp_path / "journal.jsonl"))
+    with python_3_12():
+        found = replay(read_journal(tmp_path / "journal.jsonl"))
     assert found.equal
     assert found.decisions == 20
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from clusters import python_3_12
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mos_stores import HALF, MODEL, STEP, TABLES, TOTAL, off_by, served, two, with_model
@@ -230,7 +231,8 @@ def test_it_runs_in_the_loop_and_its_journal_replays(tmp_path):
     outcome, journal = run_loop(tmp_path, store, policy(), steps=15)
     assert outcome.code == 0
     assert sum(bool(step["actions"]) for step in journal.steps) >= 3
-    found = replay(read_journal(tmp_path / "journal.jsonl"))
+    with python_3_12():
+        found = replay(read_journal(tmp_path / "journal.jsonl"))
     assert found.equal
     assert found.decisions == 15
 

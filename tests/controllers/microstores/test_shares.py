@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from clusters import python_3_12
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mos_stores import STEP, TOTAL, two
@@ -83,6 +84,14 @@ def test_static_is_the_papers():
     made = allocate("static", total, Resources(1, 1, 1e7, 1, 1), ["small"], ["large"])
     assert made["small"] == Resources(6, 6, 3e8, 10, 3)
     assert made["large"] == Resources(2, 2, 7e8, 0, 7)
+
+
+def test_an_allocation_is_the_same_on_another_python():
+    total = Resources(30, 30, 3e8, 30, 30)
+    given = ("static", total, Resources(1, 1, 1e7, 1, 1), ["small"], [f"l{i}" for i in range(5)])
+    made = allocate(*given)
+    with python_3_12():
+        assert allocate(*given) == made
 
 
 @pytest.mark.parametrize(
