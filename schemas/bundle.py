@@ -119,7 +119,8 @@ class Sources:
 
 class Author(Model):
     """Author of the artefact: a person by `family_names` and `given_names`, a group by `name`.
-    There are no addresses: metadata are public."""
+    There are no addresses: metadata are public. `affiliation`: institution of the author; `orcid`:
+    the author's ORCID, such as 0000-0002-1825-0097."""
 
     name: str = ""
     family_names: str = ""
@@ -162,6 +163,7 @@ class About(Model):
         license: an identifier of the SPDX License List.
         date: ISO day; by default the day of the last run.
         repository: https address of the code.
+        keywords: words to find the artefact by.
     """
 
     title: str = Field(min_length=1, max_length=250)

@@ -108,12 +108,15 @@ class Grid(Strict):
 
 
 class Limits(Strict):
-    """Limits beyond which a run is spoiled: redone, and counted in the report."""
+    """Limits beyond which a run is spoiled: redone, and counted in the report. `steal`: share of
+    the machine's time that its host gave to others; `outside_cores`: cores used outside the
+    testbed; `client_share`: share of the load generator's CPUs; `stalled`: share of the time
+    without the recorder."""
 
-    steal: float = Field(default=0.02, gt=0, le=1)  # share of the machine's time
-    outside_cores: float = Field(default=0.3, gt=0)  # cores used outside the testbed
-    client_share: float = Field(default=0.8, gt=0, le=1)  # of the load generator's CPU share
-    stalled: float = Field(default=0.05, gt=0, le=1)  # share of the time without the recorder
+    steal: float = Field(default=0.02, gt=0, le=1)
+    outside_cores: float = Field(default=0.3, gt=0)
+    client_share: float = Field(default=0.8, gt=0, le=1)
+    stalled: float = Field(default=0.05, gt=0, le=1)
 
 
 class LeaseRules(Strict):
@@ -127,7 +130,32 @@ class LeaseRules(Strict):
 
 class Campaign(Strict):
     """Content of a YAML file under campaigns/files/, named <short name>-<profile>; its cells are of
-    the kind `kind`."""
+    the kind `kind`.
+
+    Attributes:
+        name: <short name>-<profile>; results are in artifacts/<name>.
+        paper: short name of the paper: dlr, prioritymeister, twochoice, mos or ursa.
+        profile: quick takes minutes, full has every figure that two cores carry, and paper has the
+            paper's sizes.
+        ground: where cells run: on the modelled store (sim), on this machine (local), or on other
+            machines.
+        spec: file of the testbed's spec, next to this file or in Hotbed's folder.
+        notebook: notebook of a cell, next to this file or in Hotbed's folder.
+        time_scale: factor on all of the paper's times.
+        seed: seed of the order of cells and of everything random.
+        retries: number of times that a failed cell runs again.
+        spoiled_retries: number of times that a spoiled cell runs again.
+        spoiled_within_s: seconds for the whole campaign, if spoiled cells run again.
+        limits: limits beyond which a run is spoiled.
+        lease: rules for a testbed with a lease.
+        optional: controllers that are left out, with the reason, if the store cannot serve them.
+        parameters: parameters of every cell.
+        controller_parameters_per_osd: by controller and parameter, the amount per OSD, for cells
+            that give the number of OSDs.
+        grids: sets of cells, in the order in which they run.
+        claims: ids of the claims that the report lists; with a * at the end, a prefix. All claims
+            if empty.
+    """
 
     kind: ClassVar[Kind] = "dlr"
 
@@ -144,13 +172,10 @@ class Campaign(Strict):
     spoiled_within_s: float | None = Field(default=None, gt=0, le=1e7)
     limits: Limits = Limits()
     lease: LeaseRules = LeaseRules()
-    # Controllers that are left out, with the reason, where the store cannot serve them.
     optional: tuple[str, ...] = ()
     parameters: dict[str, Any] = Field(default_factory=dict)
-    # By controller and parameter: amount per OSD, for cells that give the number of OSDs.
     controller_parameters_per_osd: dict[str, dict[str, int | float]] = Field(default_factory=dict)
     grids: list[Grid] = Field(min_length=1)
-    # Ids of the claims that the report lists; with a * at the end, a prefix of ids. All if empty.
     claims: tuple[str, ...] = ()
 
     @field_validator("name")

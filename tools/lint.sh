@@ -103,6 +103,7 @@ check "ruff check" ruff check .
 check "ruff format" ruff format --check .
 check "import-linter" lint-imports --no-logo --no-cache
 check "class names" python tools/class_names.py
+check "JSON Schemas" python -m tools.json_schemas --check
 check "house rules" house_rules
 # Two lanes side by side: mypy and ansible-lint have one thread each. Each lane is a process group,
 # so that an interruption ends what it runs.

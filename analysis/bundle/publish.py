@@ -359,12 +359,14 @@ class Stage:
 
     def add_source(self, name: str, file: Path) -> None:
         """Add a source file: campaign files and specs with aliases. Programs, notebooks and
-        constants stay unchanged: an alias could change the behaviour of a program. UserError: it
-        cannot be read."""
+        constants stay unchanged: an alias could change the behaviour of a program. YAML files lose
+        the first line with the path of their schema. UserError: it cannot be read."""
         text = _text(_read(file))
         if text is None:
             self.left_out["sources that are no text"] += 1
             return
+        if name.endswith(".yaml"):
+            text = re.sub(r"\A# yaml-language-server: .*\n", "", text)
         if name.startswith(("campaigns/", "specs/")):
             text = self._aliases.text(text)
         else:

@@ -33,7 +33,13 @@ HOT_SHARE = 0.2
 
 
 class DlrCell(CellParameters):
-    """Cell on a store. On the ground sim, `osds` overrides the spec's store size."""
+    """Cell on a store. On the ground sim, `osds` overrides the spec's store size. `op`: rados
+    bench's writes, sequential or random reads, open-loop writes, or COSBench on the object gateway
+    (s3); `scenario`: disturbance of the OSD nodes by fio, or the distribution of open-loop writes;
+    `controller`: folder of the policy under test; `controller_parameters`: the policy's parameters
+    that differ from its defaults; `duration_s`: seconds of the benchmark; `signal`: measure of a
+    disk's load that DLR senses; `interval_s`: seconds between two decisions; `osds`: number of OSDs
+    on the ground sim, in place of the spec's."""
 
     ALLOWED: ClassVar[Mapping[str, str]] = {
         "controller": "the name of a controller's folder",
@@ -77,10 +83,12 @@ class DlrCell(CellParameters):
 
 
 class Disturbed(DlrCell):
-    """Cell with fio on some nodes: on `hot_nodes`, or on a share of them. `hot_design`: seed of
-    a design in which heterogeneity makes all nodes hot equally often over blocks; None draws each
+    """Cell with fio on some nodes: on `hot_nodes`, or on a share of them. `hot_design`: seed of a
+    design in which heterogeneity makes all nodes hot equally often over blocks; None draws each
     block's nodes from the block's seed. `hot_set`: number of the design's set, from 0, the same in
-    all blocks; None takes the block's."""
+    all blocks; None takes the block's. `hot_nodes`: number of nodes with fio; `hot_share`: share of
+    the nodes with fio, in place of their number; `move_every_s`: seconds until interference moves
+    to other nodes."""
 
     hot_nodes: int | None = Field(default=None, ge=1, le=10_000)
     hot_share: float | None = Field(default=None, gt=0, le=1)
@@ -121,7 +129,8 @@ class Disturbed(DlrCell):
 
 class Bench(Disturbed):
     """Operation of rados bench. `same_objects`: random reads read the same objects in the same
-    order in all cells of a block."""
+    order in all cells of a block. `object_size`: bytes of an object; `concurrency`: operations in
+    flight."""
 
     op: Literal["write", "seq", "rand"]
     scenario: Literal["none", "heterogeneity", "interference", "mix", "spread"] = "none"
@@ -145,7 +154,7 @@ class PlainBench(Bench):
 
 
 class Mixed(Bench):
-    """rados bench among the offered load of figure 3, the same on all nodes."""
+    """rados bench among the offered load of figure 3 (its `mix`), the same on all nodes."""
 
     scenario: Literal["mix"]
     mix: MixName
@@ -155,7 +164,8 @@ class Mixed(Bench):
 
 
 class SpreadBench(Bench):
-    """rados bench among the offered load of figure 4, higher on half of the nodes."""
+    """rados bench among the offered load of figure 4, higher on half of the nodes. `spread`:
+    difference of the offered load between the halves of the nodes, 0 to 1."""
 
     scenario: Literal["spread"]
     spread: float = Field(ge=0, le=1)
@@ -174,6 +184,7 @@ class OpenLoopWrites(DlrCell):
         balance_after_s: seconds of load before the controller decides; it starts
             `OPEN_LEAD_INTERVALS` earlier.
         ballast_mb: MiB that each group holds in addition: moved with the group, not written again.
+        objects_per_pg: number of objects in each placement group.
     """
 
     op: Literal["open"]
@@ -212,7 +223,8 @@ class OpenLoopWrites(DlrCell):
 
 
 class GatewayWorkload(Disturbed):
-    """A workload of COSBench (Table 1 of the MOS paper) on the object gateway."""
+    """A workload of COSBench (Table 1 of the MOS paper) on the object gateway. `workload`:
+    COSBench's workload; `workers`: COSBench's processes."""
 
     op: Literal["s3"]
     scenario: Literal["none", "heterogeneity", "interference"] = "none"

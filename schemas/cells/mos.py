@@ -27,6 +27,7 @@ class MosCell(CellParameters):
         large_mb: the largest object of C and D; the smallest is 1 MB (128 MB in the paper).
         small_objects, large_objects: existing objects of each workload.
         rampup_s: seconds before the measurement.
+        experiment: the experiment of the paper.
     """
 
     experiment: Literal[
@@ -131,7 +132,7 @@ class ObjectSizes(OneStore):
 
 
 class OneWorkload(OneStore):
-    """One of Table 1's workloads."""
+    """One of Table 1's workloads. `workload`: the workload of Table 1."""
 
     workload: Letter = "A"
 

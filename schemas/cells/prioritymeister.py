@@ -47,6 +47,7 @@ class PmCell(CellParameters):
             the first block has the first `seconds` of each, the second the next; none overlaps.
         trace_load: speed of the traces: scaled to the device load of Table 2, or the traces'
             ``own``.
+        scenario: the experiment of the paper.
     """
 
     scenario: Literal["disk", "burst", "misbehave", "network", "buckets", "levels", "table2"]
@@ -195,6 +196,7 @@ class OneBurst(Copied):
             which requests come `sharpness` times as often as on average; the same C_A^2.
         access: places of F, G and H: random, as in section 6.2, or `mixed`: partly sequential,
             in smaller and more requests of the same loads.
+        sharpness: rate of requests within a burst over the mean rate, for sharp gaps.
     """
 
     scenario: Literal["burst"]

@@ -41,6 +41,7 @@ class Burst(SizedCell):
         prior_weight: a server's first guess of P(load), one half, counts as this many decisions.
         rounds: bursts per run that count.
         redirects: a write counts once its home server has recorded its place (section V.A).
+        servers, processes: number of servers, and of processes that write.
     """
 
     SIZED: ClassVar[tuple[str, str]] = ("servers", "processes")
@@ -152,6 +153,7 @@ class ObjectCell(CellParameters):
     Attributes:
         backend: the place of the servers' bytes: a folder of a ``file`` system, or an OSD each.
         size_kib: size of a write.
+        experiment: the experiment of the paper.
     """
 
     experiment: Literal["burst", "balance", "probe", "table", "delay"]
@@ -310,7 +312,7 @@ class ConcurrentProbes(ObjectCell):
 
 
 class ProbeTime(ConcurrentProbes):
-    """Time of probing by the number of schedulers that probe at the same time (figure 11)."""
+    """Time of probing by the number of `schedulers` that probe at the same time (figure 11)."""
 
     experiment: Literal["probe"]
     schedulers: int = Field(default=1, ge=1, le=4096)
@@ -334,7 +336,7 @@ class Delay(ConcurrentProbes):
 
 
 class RedirectTable(ObjectCell):
-    """Redirected writes to one object of `object_kib` (figure 12)."""
+    """Redirected writes, `operations` of them, to one object of `object_kib` (figure 12)."""
 
     experiment: Literal["table"]
     operations: int = Field(default=4000, ge=50, le=1_000_000)

@@ -119,7 +119,9 @@ class Placer(Placing):
 
 class Algorithm1(Placing):
     """Cell of Algorithm 1, the paper's ALP, which figure 9 varies: solved as LP or ILP, in groups
-    (dc) or at once (none), with the radii r_0 and delta r."""
+    (dc) or at once (none), with the radii r_0 and delta r. `program`: the program that is solved:
+    linear (lp) or integer (ilp); `divide`: dc solves groups one after another, none everything at
+    once; `first_radius`, `radius_step`: radii r_0 and delta r of the search for destinations."""
 
     method: Literal["alp", "algorithm1", "algorithm1-pruned"]
     program: Literal["lp", "ilp"] = "lp"

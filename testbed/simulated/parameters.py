@@ -52,15 +52,47 @@ _SAME = {
 
 
 class ModelParameters(BaseModel):
-    """Constants of the modelled Ceph; seconds and bytes."""
+    """Constants of the modelled Ceph; seconds and bytes.
+
+    Attributes:
+        max_io: largest request of the block layer.
+        reorder: probability that a part of a large read does not follow on the previous part.
+        spread: share of the store's space that its objects occupy.
+        osd_op_s, osd_byte_s: time of an OSD outside the disk, per operation and per byte.
+        client_byte_s, client_op_s: time of a client, per byte and per operation.
+        client_bytes: most bytes in flight per client.
+        op_shards, op_threads: shards of an OSD, and threads of a shard.
+        op_queue, mclock_profile: the OSD's scheduler and its profile.
+        mclock_bandwidth, mclock_iops: the disk's bandwidth and operations per second for mClock.
+        commit_bytes, commit_writes: bytes of a transaction in the key-value store, and its writes,
+            one after the other.
+        defer_bytes: smaller overwrites go to the object's own place.
+        store_bytes: space that a store takes for itself.
+        stats_s: period of the manager's reports of used space.
+        network_efficiency: share of a link's rate for payload.
+        delay_s: time of a packet in one direction.
+        propose_s: time from a command to the monitors to its epoch.
+        peering_s, peering_commits: time of a peering's messages, and most transactions, one after
+            the other.
+        down_after_s, out_after_s: time from a crash until an OSD is down, and from then until it is
+            out.
+        max_backfills, recovery_max_active, recovery_sleep_s: Ceph's settings of recovery.
+        balancer_every_s, balancer_deviation, balancer_moves: period of the balancer, the deviation
+            that it tolerates in placement groups, and its most changes at a time.
+        pool_id: number of the pool.
+        rack_hosts: more hosts than this are put into racks of this size.
+        host_order: order in which hosts came into the CRUSH map; by number if empty.
+        fio_iodepth, fio_block: operations in flight and block size of fio on a hot node.
+        clients: clients on each of the spec's client nodes.
+        prefill_pid: process number in the names of the objects that are read.
+        detail_nodes: most nodes with samples of their own; with more, means are recorded.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    # the disk's server and the block layer
     max_io: int = Field(default=512 * 1024, ge=512, le=2**30)
     reorder: float = Field(default=0.56, ge=0, le=1)
     spread: float = Field(default=1.0, ge=0, le=1)
-    # an OSD and a client, without the disk
     osd_op_s: float = Field(default=0.008, ge=0, le=60)
     osd_byte_s: float = Field(default=0.0, ge=0, le=1)
     client_byte_s: float = Field(default=0.5e-9, ge=0, le=1)
@@ -68,45 +100,35 @@ class ModelParameters(BaseModel):
     client_bytes: int = Field(default=100 * 2**20, ge=1, le=2**50)
     op_shards: int = Field(default=2, ge=1, le=1024)
     op_threads: int = Field(default=4, ge=1, le=1024)
-    # the OSD's scheduler, with Ceph's defaults for disks that turn
     op_queue: Literal["wpq", "mclock_scheduler"] = "wpq"
     mclock_profile: Literal["balanced", "high_client_ops", "high_recovery_ops"] = "balanced"
     mclock_bandwidth: int = Field(default=150 * 2**20, ge=1, le=10**15)
     mclock_iops: float = Field(default=315.0, ge=1, le=1e9)
     commit_bytes: int = Field(default=4096, ge=512, le=2**24)
     commit_writes: int = Field(default=3, ge=1, le=100)
-    # smaller overwrites go to the object's own place
     defer_bytes: int = Field(default=65536, ge=0, le=2**30)
-    # space that a store takes for itself, and period of the manager's usage reports
     store_bytes: int = Field(default=340 * 2**20, ge=0, le=2**40)
     stats_s: float = Field(default=2.0, ge=0, le=3600)
-    # the network
     network_efficiency: float = Field(default=0.95, gt=0, le=1)
     delay_s: float = Field(default=1e-4, ge=0, le=60)
-    # monitors and peering
     propose_s: float = Field(default=0.1, ge=0, le=600)
     peering_s: float = Field(default=0.1, ge=0, le=600)
     peering_commits: int = Field(default=5, ge=0, le=100)
     down_after_s: float = Field(default=1.0, ge=0, le=1e6)
     out_after_s: float = Field(default=600.0, ge=0, le=1e9)
-    # recovery and the balancer
     max_backfills: int = Field(default=1, ge=1, le=1000)
     recovery_max_active: int = Field(default=3, ge=1, le=1000)
     recovery_sleep_s: float = Field(default=0.1, ge=0, le=600)
     balancer_every_s: float = Field(default=60.0, ge=0.1, le=1e6)
     balancer_deviation: int = Field(default=5, ge=1, le=10**6)
     balancer_moves: int = Field(default=10, ge=1, le=10**6)
-    # the CRUSH map
     pool_id: int = Field(default=1, ge=1, le=2**31)
     rack_hosts: int = Field(default=64, ge=0, le=2**20)
     host_order: tuple[int, ...] = ()
-    # fio's hotspot
     fio_iodepth: int = Field(default=16, ge=1, le=1024)
     fio_block: int = Field(default=4096, ge=512, le=2**24)
-    # the benchmark: clients on each of the spec's client nodes
     clients: int = Field(default=1, ge=1, le=10**6)
     prefill_pid: int = Field(default=4242, ge=1, le=2**31)
-    # what is recorded
     detail_nodes: int = Field(default=64, ge=0, le=10**6)
 
     def canonical(self) -> dict[str, Any]:

@@ -98,7 +98,10 @@ class GroupSpec(SpecModel):
     A node has `disks` disks like `disk`, each for one daemon of the store. Only nodes with one disk
     hold files (scratch), so that fio and the OSD use the same disk. `root_size` limits what a node
     of the local site writes outside its disks (logs, configuration, a monitor's store), all
-    snapshots together; real machines have their own roots.
+    snapshots together; real machines have their own roots. `name`: name of the group, and of its
+    node if there is one; `roles`: tasks of the nodes; `cpus`: processors of a node; the local site
+    limits a node to them; `memory`: memory of a node, such as 1536MiB; `network`: rate of a node's
+    link, such as 1Gbit.
     """
 
     name: Name
@@ -209,7 +212,10 @@ __all__ = [
 
 
 class TestbedSpec(SpecModel):
-    """A whole testbed."""
+    """A whole testbed. `name`: name of the testbed in commands; `site`: the machines; `groups`:
+    groups of identical nodes; one node has the role admin; `store`: the store; a Ceph cluster if
+    omitted, null for none; `racks`: assignment of nodes to racks; `network`: packet handling of the
+    network."""
 
     __test__ = False
 

@@ -144,7 +144,9 @@ _NEAR = 1e-6
 
 class ShareSpec(SpecModel):
     """A microstore's share of the pool: cores of its proxies and of its storage servers, and bits a
-    second that its proxies may send. An omitted value means an even share."""
+    second that its proxies may send. An omitted value means an even share. `proxy_cores`,
+    `storage_cores`: cores of all proxies, or of all storage servers; `network`: rate at which the
+    proxies may send, such as 120Mbit."""
 
     proxy_cores: float | None = Field(default=None, gt=0, le=1024)
     storage_cores: float | None = Field(default=None, gt=0, le=1024)
@@ -152,7 +154,8 @@ class ShareSpec(SpecModel):
 
 
 class StepSpec(SpecModel):
-    """Smallest share that can be assigned: MOS++'s container."""
+    """Smallest share that can be assigned: MOS++'s container. `proxy_cores`, `storage_cores`: cores
+    of a step; `network`: rate of a step, such as 20Mbit."""
 
     proxy_cores: float = Field(default=0.1, gt=0, le=64)
     storage_cores: float = Field(default=0.1, gt=0, le=64)
@@ -163,7 +166,9 @@ class MicrostorePoolSpec(SpecModel):
     """Resources that all microstores share. With `machine` every proxy node is a machine of that
     size, which basic MOS assigns as a whole; proxy nodes without a microstore are free at first.
     The machine's storage cores go to the microstore's servers; if omitted, these keep shares.
-    Without `machine` only shares move."""
+    Without `machine` only shares move. `proxy_cores`, `storage_cores`: cores of all proxies, and of
+    all storage servers; `network`: rate at which all proxies together may send, such as 400Mbit;
+    `step`: smallest share that can be assigned."""
 
     proxy_cores: float = Field(default=0.8, gt=0, le=1024)
     storage_cores: float = Field(default=0.8, gt=0, le=1024)
@@ -190,7 +195,8 @@ class MicrostoreSpec(SpecModel):
     """A microstore: its proxies and storage nodes, by the names of groups or nodes.
 
     Microstores on the same storage nodes see the same objects, each through its own servers and
-    shares. So a tenant can move to another microstore without a move of its data.
+    shares. So a tenant can move to another microstore without a move of its data. `proxies`,
+    `storage`: groups or nodes with the role proxy, and with the role storage.
     """
 
     name: str
@@ -217,12 +223,13 @@ class TenantSpec(SpecModel):
 
 
 class SwiftSpec(SpecModel):
-    """Swift microstores (docs/swift.md).
+    """Swift `microstores`, and `tenants` that they serve (docs/swift.md).
 
     `part_power` and `replicas` are the rings', `proxy_workers` is the number of processes of a
     proxy, and `s3` puts the S3 API before authentication. `layouts` names shares by microstore. A
     deployment applies `layout`, and `hotbed swift layout` another one. A proxy uses `port`, and
-    storage servers the ports from `storage_port` upwards.
+    storage servers the ports from `storage_port` upwards. `pool`: resources that the microstores
+    share.
     """
 
     kind: Literal["swift"] = "swift"
@@ -421,7 +428,8 @@ _EXPORT = re.compile(r"/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 class PoolSpec(SpecModel):
-    """A replicated pool."""
+    """A replicated pool. `pg_num`: number of placement groups; `size`: number of replicas;
+    `min_size`: least number of replicas with which the pool takes I/O."""
 
     name: str
     pg_num: int = Field(default=128, ge=1, le=65536)
@@ -443,7 +451,7 @@ class TwoChoiceSpec(SpecModel):
 
     `port` is the port of a node's first agent; `memory` limits an agent's memory. `scheduler` and
     `choices` are the clients' defaults. `maintainer` has keys of the cluster file's block of that
-    name, with durations in the same form.
+    name, with durations in the same form. `copies`: copies of redirected writes.
     """
 
     port: int = Field(default=7100, ge=1024, le=65000)
@@ -466,7 +474,7 @@ class ObjectsSpec(TwoChoiceSpec):
 
 
 class CephSpec(SpecModel):
-    """A Ceph cluster: its pools, and settings in addition to the role's defaults (ceph.conf names).
+    """A Ceph cluster: its `pools`, and settings (`config`, ceph.conf names) that the role lacks.
 
     `objectstore` filestore keeps objects as files on the scratch file system, together with fio's.
     There reweight-by-utilization sees the space of fio's files, as in the paper. `failure_domain`:
@@ -527,7 +535,12 @@ class NfsSpec(SpecModel):
     Clients reach the proxy at the node's address; the server itself listens on the loopback only.
     The proxy charges requests by `profile` (docs/prioritymeister.md): in a spec file the name of a
     JSON file next to it, by default a profile from the model of the group's disk. The other fields
-    are the proxy's parameters until others are put into force (`hotbed pm apply`).
+    are the proxy's parameters until others are put into force (`hotbed pm apply`). `export`: path
+    that clients mount; `port`, `mount_port`: ports of the proxy for NFS and for mounts;
+    `metrics_port`: port of the proxy's metrics; `server_port`, `server_mount_port`: ports of the
+    NFS server behind the proxy; `policy`: policy of the proxy; `depth`: requests that the proxy
+    gives to the server at a time; 0 for no limit; `unknown`: treatment of requests that belong to
+    no workload.
     """
 
     kind: Literal["nfs"] = "nfs"

@@ -88,7 +88,8 @@ class LinkSettings(TopologyModel):
 
     `enforcer`: the hosts' token buckets. `exact` keeps any bucket. `htb`, the kernel's, has a burst
     of at least a frame and at most 270 s of its rate, and lets one more frame through. `overshoot`
-    replaces that frame, or the zero of `exact`.
+    replaces that frame, or the zero of `exact`. `share`: share of every link that is always left
+    for workloads.
     """
 
     share: float = Field(default=1.0, gt=0, le=1)
@@ -129,7 +130,8 @@ class Slo(TopologyModel):
 
 class StorageDevice(TopologyModel):
     """A storage device: the file of its profile, next to the topology file, and its speed relative
-    to the profile."""
+    to the profile. `profile`: file of the device's profile, next to the topology file; `speed`:
+    speed relative to the profile."""
 
     profile: str
     speed: float = Field(default=1.0, gt=0)
@@ -139,6 +141,8 @@ class TopologyHost(TopologyModel):
     """A machine with a full-duplex link to a switch, and its storage devices.
 
     `link` is the rate of both directions; `egress` and `ingress` replace it in one direction.
+    `switch`: name of the switch; needed with several switches; `devices`: storage devices by name,
+    each with its profile's file.
     """
 
     link: BitsPerSecond = Field(default=1e9, gt=0)
@@ -157,7 +161,8 @@ class TopologyHost(TopologyModel):
 
 
 class Trunk(TopologyModel):
-    """A full-duplex link between two switches."""
+    """A full-duplex link between two switches. `between`: the two switches; `link`: rate of both
+    directions, such as 10Gbit."""
 
     between: tuple[str, str]
     link: BitsPerSecond = Field(gt=0)
@@ -169,7 +174,9 @@ class PmWorkload(TopologyModel):
     A workload without `server` must still be placed (`hotbed pm place`). `trace` is a file next to
     the topology file, `format` is as in the trace reader, `disk` selects one disk of a trace.
     `duration` replaces the time between the first and the last arrival for the mean rate. `route`
-    names the switches from client to server, if there is more than one.
+    names the switches from client to server, if there is more than one. `client`: host of the
+    client; `device`: device of the server; needed if the server has several; `slo`: latency of
+    every request, or completion of the whole trace.
     """
 
     name: str
@@ -193,7 +200,10 @@ class PmWorkload(TopologyModel):
 
 class Topology(TopologyModel):
     """A whole topology; `buckets` is the maximum of token buckets of a workload at a stage. `links`
-    are the network's limits for a plan (None means no limits)."""
+    are the network's limits for a plan (None means no limits). `hosts`: machines by name; `trunks`:
+    links between switches; `workloads`: the workloads; `network_levels`: priorities of the network;
+    null for one per workload; `blocking`: true plans with the bound that counts requests and
+    packets in service."""
 
     hosts: dict[str, TopologyHost] = Field(min_length=1)
     trunks: tuple[Trunk, ...] = ()

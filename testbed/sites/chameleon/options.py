@@ -123,7 +123,8 @@ def _passes(found: Any, compare: str, name: str, value: str) -> bool:
 
 
 class Prolong(SpecModel):
-    """Longest total time of a lease that is prolonged."""
+    """Longest total time of a lease that is prolonged. `upto_hours`: hours of the lease with all
+    prolongations."""
 
     upto_hours: float = Field(gt=0)
 
@@ -134,6 +135,7 @@ class LeaseOptions(SpecModel):
     `start` is ``now``, ``next-free`` (the first time at which all machines are free) or a time with
     its offset, such as ``2026-12-01T08:00Z``. A lease that the user made under this `name` is used
     and kept; otherwise a new lease has this name and the testbed's tag. Blazar keeps 80 characters.
+    `hours`: hours of the lease; `prolong`: permission to prolong the lease.
     """
 
     name: str | None = Field(default=None, min_length=1, max_length=80)
@@ -168,7 +170,8 @@ class DeviceOptions(SpecModel):
 
 
 class Patience(SpecModel):
-    """Longest waiting times in seconds."""
+    """Longest waiting times in seconds. `lease_s`, `servers_s`, `ssh_s`: time for the lease, for
+    the machines, and for ssh."""
 
     lease_s: float = Field(default=600.0, gt=0)
     servers_s: float = Field(default=2400.0, gt=0)
@@ -180,7 +183,15 @@ class ChameleonOptions(SpecModel):
 
     `devices` names disks of a group's nodes: whole disks, which are divided as the spec's disk
     block states, or parts (`DeviceOptions`). Without `devices`, whole machines use their unused
-    disks in order and virtual machines use files on their only disk.
+    disks in order and virtual machines use files on their only disk. `site`: the site, such as
+    CHI@TACC, or KVM@TACC for virtual machines; `project`: project to charge; by default the project
+    of the credentials; `node_type`: type of whole machines, one or by group; `filters`: properties
+    of the machines, such as {node_name: P3-SSD-046}; `flavor`: size of virtual machines, one or by
+    group; by default the smallest that fits; `image`: image of the machines; `network`: network of
+    the nodes; `floating_ip`: admin gives the admin node a public address; `media`: kind of disks
+    for the store; `signal`: measure of a disk's load; auto is iowait on up to 4 CPUs, else
+    io_pressure; `ssh_user`: user of the image for the first contact; `host_keys`: source of host
+    keys, the site's console (given), or the first contact.
     """
 
     site: str = Field(pattern=r"^[A-Za-z0-9]+@[A-Za-z0-9_-]+$")

@@ -137,6 +137,7 @@ class LoginOptions(SpecModel):
     """Parameters of the first login; None: as given for all machines, else ssh's default.
 
     `key` is a private key's file, or a public key's with the private half in an agent.
+    `proxy_jump`: machine that ssh goes through, written [user@]host[:port].
     """
 
     user: User | None = None
@@ -147,7 +148,8 @@ class LoginOptions(SpecModel):
 
 class HostOptions(LoginOptions):
     """One machine. `private_address` is where the other machines reach it, if that differs;
-    `host_key` is its public host key or that key's fingerprint (``SHA256:...``).
+    `host_key` is its public host key or that key's fingerprint (``SHA256:...``). `address`: address
+    for ssh; `name`: name of the machine in this list; by default its address.
     """
 
     address: Address
@@ -190,7 +192,8 @@ _LOGIN = tuple(LoginOptions.model_fields)
 
 
 class DevicesOfNode(SpecModel):
-    """The devices of a node: the store's, in the order of the disks, and the device for files."""
+    """The devices of a node: the store's, in the order of the disks, and the device for files.
+    `osd`: device of the store, or a list for several disks; `scratch`: device for files."""
 
     osd: tuple[Device, ...] = ()
     scratch: Device | None = None
@@ -213,7 +216,12 @@ class DevicesOfNode(SpecModel):
 
 
 class InventoryOptions(LoginOptions):
-    """Options of the site `inventory`; see docs/sites.md."""
+    """Options of the site `inventory`; see docs/sites.md. `inventory`: path of an inventory,
+    relative to the spec; `hosts`: machines, as addresses or with address, name, user and more;
+    `nodes`: machines by node, group or role; `devices`: devices by node, group or role; `signal`:
+    measure of a disk's load, the same on all machines; `known_hosts`: file with the machines' host
+    keys; `accept_host_keys`: true accepts unknown host keys; `wipe`: devices that may be wiped,
+    such as /dev/sdb@osd0."""
 
     inventory: str | None = None
     hosts: tuple[HostOptions, ...] = ()
@@ -243,7 +251,8 @@ def read_options(options: Mapping[str, object], where: str = "site.options") -> 
 
 
 class ShortFile(SpecModel):
-    """Hotbed's own YAML file: machines in order, and names of machines by group."""
+    """Hotbed's own YAML file: machines in order, and names of machines by group. `hosts`: machines,
+    as addresses or with address, name, user and more; `groups`: names of machines by group."""
 
     hosts: tuple[HostOptions, ...]
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
