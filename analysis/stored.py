@@ -29,8 +29,8 @@ from schemas.reference import Reference
 from schemas.run import Run, Summary
 
 RECORD, CLAIMS, SUMMARY, DATA = "reference.json", "claims.json", "summary.parquet", "data.json"
-_JSON = ("parameters", "phases_s", "provenance", "metrics")
-"""Columns of `SUMMARY` with a mapping as JSON."""
+_JSON = ("parameters", "phases_s", "provenance", "metrics", "stopping")
+"""Columns of `SUMMARY` with a mapping as JSON, or None."""
 _ENDS = ("", "-local", "-sim")
 """Ends of a figure's id, by ground."""
 _HARDWARE = ("processor", "cpu_model", "cpus", "processors", "memory_bytes", "machine", "kernel")
@@ -173,7 +173,7 @@ def to_json(body: object) -> str:
 def _row(loaded: LoadedRun) -> dict[str, Any]:
     body = with_known_facts(loaded.run.model_dump(mode="json"))
     body |= {"commit": body["provenance"]["commit"], "metrics": loaded.summary.model_dump()}
-    return body | {name: json.dumps(body[name]) for name in _JSON}
+    return body | {name: json.dumps(body[name]) for name in _JSON if body[name] is not None}
 
 
 def folders_in(root: Path, shelf: str = "*") -> list[Path]:
@@ -207,7 +207,7 @@ def read_runs(folder: Path) -> list[LoadedRun]:
     found = []
     try:
         for row in pq.read_table(folder / SUMMARY).to_pylist():
-            body = row | {name: json.loads(row[name]) for name in _JSON}
+            body = row | {name: row[name] and json.loads(row[name]) for name in _JSON}
             summary = Summary.model_validate(body.pop("metrics"))
             del body["commit"]
             run = Run.model_validate(body)
