@@ -52,7 +52,7 @@ test-openstack: setup ## tests against a real OpenStack control plane on loopbac
 	$(SUDO) $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m openstack tests/openstack \
 	    --durations=15 --durations-min=5
 
-test-ceph-ansible: setup ## deploy Ceph by ceph-ansible, run a campaign's cell, remove it (root; docs/deployers.md)
+test-ceph-ansible: setup ## deploy Ceph by ceph-ansible, run a campaign's cell, remove it (root; docs/another-ceph.md)
 	$(SUDO) env HOTBED_CEPH_ANSIBLE="$${HOTBED_CEPH_ANSIBLE:-}" \
 	    HOTBED_CONFIG_TEMPLATE="$${HOTBED_CONFIG_TEMPLATE:-}" $(PYTEST) -m "slow or local" \
 	    tests/testbed/deployers/test_ceph_ansible.py tests/campaigns/test_ceph_ansible_local.py

@@ -241,7 +241,7 @@ def frame(levels: Sequence[SignalLevel]) -> pd.DataFrame:
 
 
 def table(levels: Sequence[SignalLevel]) -> str:
-    """Return a Markdown table for docs/calibration.md."""
+    """Return a Markdown table for docs/queue-disk.md."""
     rows = [
         "| fio's reads | offered load | IOPS | io.pressure some, % | %iowait of the machine |",
         "|---|---|---|---|---|",

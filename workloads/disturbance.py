@@ -213,7 +213,7 @@ def load_of(
 
     The hotspot is the paper's libaio loop; offered loads are blocking reads. With libaio nothing
     waits before the device's queue is full. Then neither %iowait nor io.pressure separates 10 %
-    from 90 % (docs/calibration.md), and figures 3 and 4 would be empty.
+    from 90 % (docs/queue-disk.md), and figures 3 and 4 would be empty.
 
     Args:
         file_bytes: size of each of fio's files.

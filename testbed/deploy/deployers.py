@@ -1,6 +1,6 @@
 """Deployers of a testbed's store: the project's own roles (the default), ceph-ansible and cephadm.
 
-docs/deployers.md helps to choose.
+docs/another-ceph.md helps to choose.
 """
 
 from __future__ import annotations

@@ -480,7 +480,7 @@ class CephSpec(SpecModel):
     There reweight-by-utilization sees the space of fio's files, as in the paper. `failure_domain`:
     no two replicas of a placement group share a host, or a rack. With `twochoice` every OSD has its
     own pool and an agent in front (docs/twochoice-rados.md). `tenants` are users of the object
-    gateway (S3), each with its own keys. `deployer` deploys the cluster (docs/deployers.md).
+    gateway (S3), each with its own keys. `deployer` deploys the cluster (docs/another-ceph.md).
     """
 
     kind: Literal["ceph"] = "ceph"

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.timeout(1200),
     pytest.mark.skipif(
         not (os.environ.get(SOURCES) and os.environ.get(TEMPLATE)),
-        reason=f"set {SOURCES} and {TEMPLATE} (docs/deployers.md)",
+        reason=f"set {SOURCES} and {TEMPLATE} (docs/another-ceph.md)",
     ),
 ]
 SPEC = TestbedSpec.model_validate(

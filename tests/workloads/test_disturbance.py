@@ -135,7 +135,7 @@ def test_the_agents_steps_carry_out_the_plan(seed: int, t_s: float, chosen: dict
 
 
 def test_offered_loads_become_rates_of_the_nodes_own_disk() -> None:
-    """They block: load by libaio below a full queue appears in no signal (docs/calibration.md)."""
+    """They block: load by libaio below a full queue appears in no signal (docs/queue-disk.md)."""
     drawn = plan(scenario="mix", mix="B")
     load = load_of(2**27, dict.fromkeys(NODES, 200.0))
     steps = agent_plan(drawn, load, max_s=90)

@@ -410,7 +410,7 @@ def inspect(
 
     def findings(node: str) -> Iterator[CheckResult]:
         if node in look.problems:
-            how = "see docs/sites.md, What a machine must have"
+            how = "see docs/your-machines.md, What a machine must have"
             wanted = "reached by ssh as root, or with sudo"
             yield CheckResult("ssh", wanted, False, str(look.problems[node]), how)
             return

@@ -1,7 +1,7 @@
 """Machines that a spec's `site` block names, directly or in an inventory file.
 
 Ansible reads every inventory file except Hotbed's short form: a YAML mapping with a list `hosts`
-(and with `groups`, if wanted). docs/sites.md has the options.
+(and with `groups`, if wanted). docs/your-machines.md has the options.
 """
 
 from __future__ import annotations
@@ -216,12 +216,12 @@ class DevicesOfNode(SpecModel):
 
 
 class InventoryOptions(LoginOptions):
-    """Options of the site `inventory`; see docs/sites.md. `inventory`: path of an inventory,
-    relative to the spec; `hosts`: machines, as addresses or with address, name, user and more;
-    `nodes`: machines by node, group or role; `devices`: devices by node, group or role; `signal`:
-    measure of a disk's load, the same on all machines; `known_hosts`: file with the machines' host
-    keys; `accept_host_keys`: true accepts unknown host keys; `wipe`: devices that may be wiped,
-    such as /dev/sdb@osd0."""
+    """Options of the site `inventory`; see docs/your-machines.md. `inventory`: path of an
+    inventory, relative to the spec; `hosts`: machines, as addresses or with address, name, user and
+    more; `nodes`: machines by node, group or role; `devices`: devices by node, group or role;
+    `signal`: measure of a disk's load, the same on all machines; `known_hosts`: file with the
+    machines' host keys; `accept_host_keys`: true accepts unknown host keys; `wipe`: devices that
+    may be wiped, such as /dev/sdb@osd0."""
 
     inventory: str | None = None
     hosts: tuple[HostOptions, ...] = ()

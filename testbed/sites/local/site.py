@@ -89,7 +89,7 @@ class LocalSite:
                 f"deployer {spec.store.deployer.kind} makes OSDs on LVM (and cephadm daemons in "
                 "containers), which nodes of the local site cannot have",
                 where=f"testbed {spec.name}",
-                do="choose own, or ceph-ansible with `osds: raw` (docs/deployers.md), or a site "
+                do="choose own, or ceph-ansible with `osds: raw` (docs/another-ceph.md), or a site "
                 "of machines",
             )
         suite = self._suite(spec.name, spec.site.options)

@@ -127,7 +127,7 @@ def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(tmp_path, mo
 
 needs_sources = pytest.mark.skipif(
     not os.environ.get(ceph_ansible.SOURCES),
-    reason=f"set {ceph_ansible.SOURCES} to a clone of ceph-ansible (docs/deployers.md)",
+    reason=f"set {ceph_ansible.SOURCES} to a clone of ceph-ansible (docs/another-ceph.md)",
 )
 
 
