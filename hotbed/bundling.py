@@ -47,7 +47,7 @@ def bundle(
     from campaigns.bundled import require, sources
     from schemas.yaml_file import read_mapping
 
-    what = "it is a mapping with title, authors and more (docs/artifacts.md)"
+    what = "it is a mapping with title, authors and more (docs/bundle.md)"
     return build(
         artifacts,
         campaign,

@@ -26,7 +26,7 @@ def verb(
         str | None, option("The ground of the runs, where there are several.")
     ] = None,
     about: Annotated[
-        Path | None, option("A YAML file with title, authors and more (docs/artifacts.md).")
+        Path | None, option("A YAML file with title, authors and more (docs/bundle.md).")
     ] = None,
     hide: Annotated[
         list[str] | None, option("A host name that must not be in it; more of them by commas.")
