@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from campaigns.engine.job import Job, read_job, utc_now, write_job
+from campaigns.engine.store import RESULTS
 from campaigns.grounds.testbed import open_ground
 from campaigns.papers.dlr.cell import CellContext, run_cell
 from schemas.campaign import Kind
 from schemas.cells import cells_of
 from schemas.errors import UserError, not_allowed
-from testbed.closure import ROOT
 
 if TYPE_CHECKING:
     from campaigns.engine.kind import Computed, Ground, OnStore
@@ -74,7 +74,7 @@ def make_run(
         versions = chosen.recipe.same.versions()
         facts = Facts(chosen.site, versions, calibration=chosen.calibration)
         limit_s = timeout_s(chosen.planned_s(typed))
-    runs = RunStore((ROOT / artifacts).resolve() / BY_HAND)
+    runs = RunStore((RESULTS / artifacts).resolve() / BY_HAND)
     _, folder = runs.begin(secrets.token_hex(6))
     job = Job(
         kind=kind,

@@ -20,6 +20,7 @@ import typer
 import hotbed.verbs
 from hotbed.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_USER
 from schemas.errors import HotbedError, UserError, sentence_of
+from testbed.closure import ROOT
 from testbed.terminal import cleaned
 
 
@@ -54,6 +55,13 @@ def command(app: typer.Typer) -> Any:
     return typer.main.get_command(app)
 
 
+_CHAMELEON = {"blazarclient", "chi", "keystoneauth1", "openstack", "zunclient"}
+_CLONE = (
+    "This Hotbed was installed from its wheel, which holds no Go programs: clone Hotbed, run `make "
+    "setup` there, and use the clone's .venv/bin/hotbed."
+)
+
+
 def _terminated(_signum: int, _frame: FrameType | None) -> None:
     # An exception, so that the command cleans up on the way out.
     raise SystemExit(EXIT_TERMINATED)
@@ -80,6 +88,12 @@ def _run(arguments: list[str] | None) -> None:
     except HotbedError as error:
         _say(error)
         raise SystemExit(EXIT_FAILED) from None
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _CHAMELEON:
+            raise
+        lacking = f"the package {error.name} is missing, which the site chameleon needs"
+        _say(UserError(lacking, do="run pip install 'hotbed[chameleon]'"))
+        raise SystemExit(EXIT_USER) from None
     except OSError as error:
         _say(HotbedError(sentence_of(error)))
         raise SystemExit(EXIT_FAILED) from None
@@ -105,10 +119,12 @@ def _say(error: HotbedError) -> None:
 
 
 def _with_hint(error: HotbedError) -> str:
-    """Return the message, with the time of a retry if a site suggests one (`SiteError`)."""
+    """Return the message, with the time of a retry if a site suggests one (`SiteError`), or with
+    the place of programs that an installed Hotbed lacks."""
     wait_s = getattr(error, "retry_after_s", None)
     if wait_s is None:
-        return str(error)
+        missing = "make setup" in str(error) and not (ROOT / "Makefile").is_file()
+        return f"{error} {_CLONE}" if missing else str(error)
     again = f"Try again in {wait_s:.0f} s." if wait_s > 0 else "Try again."
     return f"{str(error).rstrip('.')}. {again}"
 

@@ -150,11 +150,9 @@ class Campaign(Strict):
         lease: rules for a testbed with a lease.
         optional: controllers that are left out, with the reason, if the store cannot serve them.
         parameters: parameters of every cell.
-        controller_parameters_per_osd: by controller and parameter, the amount per OSD, for cells
-            that give the number of OSDs.
+        controller_parameters_per_osd: by controller and parameter, amount per OSD (with `osds`).
         grids: sets of cells, in the order in which they run.
-        claims: ids of the claims that the report lists; with a * at the end, a prefix. All claims
-            if empty.
+        claims: ids of the claims in the report, or prefixes that end with *; all claims if empty.
     """
 
     kind: ClassVar[Kind] = "dlr"

@@ -32,7 +32,8 @@ def conda(root: Path) -> dict[str, Any]:
 
 
 def _requirements(project: dict[str, Any]) -> dict[str, Requirement]:
-    lines = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = project["optional-dependencies"].values()
+    lines = [line for part in (project["dependencies"], *extras) for line in part]
     found = {canonicalize_name(Requirement(line).name): Requirement(line) for line in lines}
     assert len(found) == len(lines), "a dependency is named twice in pyproject.toml"
     return found

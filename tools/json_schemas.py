@@ -98,9 +98,7 @@ SHORT_FORMS: Mapping[str, Change] = {
     "_list": lambda schema: _also(schema, "string"),
     "_by_name": _deployer,
     "_ceph_by_default": _store,
-    "TopologyHost._short": lambda schema: (
-        schema | {VALUES: {"anyOf": [{"type": "string"}, schema[VALUES]]}}
-    ),
+    "TopologyHost._short": lambda it: it | {VALUES: {"anyOf": [{"type": "string"}, it[VALUES]]}},
     "About._as_written": lambda schema: _also(schema, "number"),
 }
 """Further values that a model accepts, by the function that reads them before its own check."""
@@ -120,14 +118,11 @@ def cases(key: str, by_value: Mapping[str, JsonSchemaValue]) -> JsonSchemaValue:
 class EditorSchema(GenerateJsonSchema):
     """JSON Schema of a model as people write it, with descriptions and without titles."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        """Return False: a title would only repeat the field's name."""
-        return False
-
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         """Return a model's schema with descriptions of its fields."""
         made, model = super().model_schema(schema), schema["cls"]
         for name, field in made["properties"].items():
+            field.pop("title", None)  # it only repeats the name
             if text := description(model, name):
                 field["description"] = text
         del made["title"]
@@ -265,18 +260,20 @@ SCHEMAS: Mapping[str, Callable[[], JsonSchemaValue]] = {
 
 def main(arguments: list[str]) -> int:
     """Write schemas that are not up to date, or with --check name them; return the exit code."""
-    check, stale = "--check" in arguments, False
-    for name, make in SCHEMAS.items():
-        path = FOLDER / f"{name}.json"
-        text = json.dumps({"$schema": DIALECT} | make(), indent=1, ensure_ascii=False) + "\n"
-        if path.is_file() and path.read_text() == text:
-            continue
-        stale = True
+    check = "--check" in arguments
+    made = {
+        FOLDER / f"{name}.json": {"$schema": DIALECT} | make() for name, make in SCHEMAS.items()
+    }
+    texts = {
+        path: json.dumps(one, indent=1, ensure_ascii=False) + "\n" for path, one in made.items()
+    }
+    stale = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
+    for path in stale:
         if check:
             print(f"{path} is not up to date: run python -m tools.json_schemas")
         else:
-            path.write_text(text)
-    return int(check and stale)
+            path.write_text(texts[path])
+    return int(check and bool(stale))
 
 
 if __name__ == "__main__":

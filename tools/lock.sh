@@ -18,7 +18,7 @@ compile() { # compile OUTPUT INPUT [OPTION...]
     echo "$output: $(grep -c '^[a-zA-Z].*==' "$output") distributions"
 }
 
-compile requirements.lock pyproject.toml --extra dev "$@"
+compile requirements.lock pyproject.toml --all-extras "$@"
 compile tools/bootstrap.lock tools/bootstrap.in "$@"
 compile tools/go.lock tools/go.in "$@"
 swift=playbooks/roles/swift/files/requirements

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaigns.engine.job import Outcome
-from campaigns.engine.store import RunStore, read_run
+from campaigns.engine.store import RESULTS, RunStore, read_run
 from schemas.cells import cells_of
 from schemas.errors import UserError
 from schemas.run import Run, Summary
-from testbed.closure import ROOT
 from testbed.html import table
 from testbed.spec.quantities import format_s
 from testbed.terminal import console
@@ -270,8 +269,9 @@ def show_run(folder: Path | str) -> RunView:
 
 def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignView:
     """Return a view of all attempts of the campaign `name` below `artifacts`; a relative path
-    starts at Hotbed's folder. UserError: the campaign has no attempts."""
-    folder = ROOT / artifacts / name
+    starts at Hotbed's folder, or at the current folder if Hotbed is installed. UserError: the
+    campaign has no attempts."""
+    folder = RESULTS / artifacts / name
     runs = tuple(sorted(RunStore(folder).runs(), key=lambda run: run.started_at))
     if not runs:
         raise UserError("holds no runs yet", where=folder, do=f"start with `hotbed run {name}`")

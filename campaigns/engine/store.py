@@ -25,8 +25,11 @@ from campaigns.engine.job import RUN_FILE, utc_now, write_run
 from schemas.durable import append_line, commit_folder, make_folder
 from schemas.errors import UserError
 from schemas.run import Run, Summary
+from testbed.closure import ROOT
 from testbed.spec.quantities import format_bytes
 
+RESULTS = ROOT if (ROOT / "Makefile").is_file() else Path()
+"""Folder of a notebook's relative paths of results: the clone, or else the current folder."""
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 _PARTIAL = re.compile(r"\.attempt-(\d+)\.partial")
 

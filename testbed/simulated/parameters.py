@@ -64,18 +64,15 @@ class ModelParameters(BaseModel):
         op_shards, op_threads: shards of an OSD, and threads of a shard.
         op_queue, mclock_profile: the OSD's scheduler and its profile.
         mclock_bandwidth, mclock_iops: the disk's bandwidth and operations per second for mClock.
-        commit_bytes, commit_writes: bytes of a transaction in the key-value store, and its writes,
-            one after the other.
+        commit_bytes, commit_writes: bytes of a transaction, and its consecutive writes.
         defer_bytes: smaller overwrites go to the object's own place.
         store_bytes: space that a store takes for itself.
         stats_s: period of the manager's reports of used space.
         network_efficiency: share of a link's rate for payload.
         delay_s: time of a packet in one direction.
         propose_s: time from a command to the monitors to its epoch.
-        peering_s, peering_commits: time of a peering's messages, and most transactions, one after
-            the other.
-        down_after_s, out_after_s: time from a crash until an OSD is down, and from then until it is
-            out.
+        peering_s, peering_commits: time of a peering's messages, and most transactions in a row.
+        down_after_s, out_after_s: time from a crash to down, and from down to out (0: never).
         max_backfills, recovery_max_active, recovery_sleep_s: Ceph's settings of recovery.
         balancer_every_s, balancer_deviation, balancer_moves: period of the balancer, the deviation
             that it tolerates in placement groups, and its most changes at a time.

@@ -74,7 +74,7 @@ def test_relative_paths_begin_at_hotbed_s_folder(path, nbformat):
 
 
 def test_a_cell_by_hand_is_written_below_hotbed_s_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(by_hand, "ROOT", tmp_path / "hotbed")
+    monkeypatch.setattr(by_hand, "RESULTS", tmp_path / "hotbed")
     monkeypatch.setattr(by_hand, "run_cell", lambda parameters, context: None)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
