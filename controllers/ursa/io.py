@@ -1,4 +1,4 @@
-"""Instances and plans as .npz files (docs/ursa.md, docs/ursa-beyond.md), one sentence a mistake.
+"""Instances and plans as .npz files (docs/ursa.md), one sentence a mistake.
 
 Loads of several dimensions and nested fault domains are columns of the arrays that every instance
 has; names of dimensions, groups and bytes are arrays of their own.

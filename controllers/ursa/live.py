@@ -2,7 +2,7 @@
 
 A placement group is a partition, an OSD a node, and the place in the CRUSH tree the distance. The
 policy measures at rest, decides once, acts step by step, waits for recovery, and checks the
-prediction (docs/ursa-live.md). Memory of the policy, journalled with every step:
+prediction (docs/ursa.md). Memory of the policy, journalled with every step:
 
 - ``window``: loads since the store was last at rest and unchanged (`Window`);
 - ``queue``: decided and not yet acted on, ``["swap", pg, osd]`` and ``["move", pg, source,
