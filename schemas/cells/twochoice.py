@@ -24,7 +24,7 @@ class Burst(SizedCell):
     """Cell of simulated bursts. `size` combines servers and processes (``1K-10K``).
 
     The defaults are figure 3's if the paper gives a value: 1 MB, 5 ms, stragglers with 5 times
-    the load. The others are inferred (docs/twochoice-experiments.md).
+    the load. The others are inferred (docs/twochoice.md).
 
     Attributes:
         scheduler: chooses the server of a write.

@@ -447,7 +447,7 @@ class PoolSpec(SpecModel):
 
 
 class TwoChoiceSpec(SpecModel):
-    """The two-choice scheduler's agents and their cluster file (docs/twochoice-server.md).
+    """The two-choice scheduler's agents and their cluster file (docs/twochoice.md).
 
     `port` is the port of a node's first agent; `memory` limits an agent's memory. `scheduler` and
     `choices` are the clients' defaults. `maintainer` has keys of the cluster file's block of that
@@ -479,7 +479,7 @@ class CephSpec(SpecModel):
     `objectstore` filestore keeps objects as files on the scratch file system, together with fio's.
     There reweight-by-utilization sees the space of fio's files, as in the paper. `failure_domain`:
     no two replicas of a placement group share a host, or a rack. With `twochoice` every OSD has its
-    own pool and an agent in front (docs/twochoice-rados.md). `tenants` are users of the object
+    own pool and an agent in front (docs/twochoice.md). `tenants` are users of the object
     gateway (S3), each with its own keys. `deployer` deploys the cluster (docs/another-ceph.md).
     """
 

@@ -76,7 +76,7 @@ BANNER = (
     "<b>Simulated</b> where a figure says so: bursts of writes on modelled servers, as in section "
     "III of the paper, placed by the very code that places writes on a store. The paper's figures "
     "3 and 4 are simulations too; their pictures are not in its text, which states relations and "
-    "hardly a number (docs/twochoice-experiments.md)."
+    "hardly a number (docs/twochoice.md)."
 )
 
 RESPONSE = "Response time of the slowest process (s)"

@@ -1,5 +1,5 @@
 """Cells on real object servers: the load generator's plans and arguments
-(docs/twochoice-server.md), the steps of a cell, and the numbers of its summary."""
+(docs/twochoice.md), the steps of a cell, and the numbers of its summary."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 //	tcsim run       simulate
 //	tcsim version   the version of request and result, and the digest of the sources
 //
-// See docs/twochoice-experiments.md.
+// See docs/twochoice.md.
 package main
 
 import (

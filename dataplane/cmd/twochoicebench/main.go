@@ -5,7 +5,7 @@
 //	twochoicebench probe  --cluster FILE --servers 8             time probes of servers (figure 11)
 //	twochoicebench status --cluster FILE                         print each agent's counts
 //
-// The result is JSON on standard output. See docs/twochoice-server.md.
+// The result is JSON on standard output. See docs/twochoice.md.
 package main
 
 import (

@@ -6,7 +6,7 @@
 //	twochoiced --cluster FILE --node N --check                 check the configuration
 //
 // The cluster file is the same on all nodes and names the key file; a key is never on a command
-// line. See docs/twochoice-server.md and docs/twochoice-rados.md.
+// line. See docs/twochoice.md.
 package main
 
 import (

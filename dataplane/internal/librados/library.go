@@ -1,7 +1,6 @@
 // Package librados reaches RADOS through Ceph's own client library, loaded at the first connection.
 // So the program builds without a C compiler and Ceph's headers, and runs on machines without Ceph.
-// It uses any node's librados (the C interface is the same since Ceph 16). docs/twochoice-rados.md
-// gives the reasons.
+// It uses any node's librados (the C interface is the same since Ceph 16).
 package librados
 
 import (

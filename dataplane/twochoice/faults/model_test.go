@@ -9,7 +9,7 @@ import (
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// model is the promise of docs/twochoice-consistency.md: each object is a row of bytes with ordered
+// model is the promise of docs/twochoice.md: each object is a row of bytes with ordered
 // writes. The model checks every stamp. A stamp claims a place in the order; it must agree with the
 // times at which operations began and ended, and with every byte read.
 type model struct {

@@ -2,7 +2,7 @@
 // server's store and log, on the event kernel's virtual time, and injects faults. Messages are
 // lost, doubled, delayed and reordered. Agents, nodes and clients crash at any point. Disks fill
 // up, slow down, fail a sync, and lose unsynced data in part and in any order. What clients see is
-// compared byte for byte with a model of docs/twochoice-consistency.md.
+// compared byte for byte with a model of docs/twochoice.md.
 //
 // A seed decides everything: the same seed fails the same way.
 package faults

@@ -5,7 +5,7 @@
 // The machines are pure: no clock, no I/O, no goroutine, no randomness of their own. Messages,
 // completed disk operations and timeouts go in; messages and disk operations come out. The object
 // server (dataplane/twochoice/server) drives them on sockets and files, the fault simulation
-// (dataplane/twochoice/faults) on virtual time, with the same code. docs/twochoice-consistency.md
+// (dataplane/twochoice/faults) on virtual time, with the same code. docs/twochoice.md
 // specifies what a reader may see.
 //
 // Data is written out of place: every write is an immutable fragment, named by the write's
