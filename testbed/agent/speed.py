@@ -14,7 +14,7 @@ MEASURED_S = 0.25
 """Processor seconds of a measurement. 24 on one busy machine gave 534 to 575 units a second; on the
 same machine, quiet, 646 to 728."""
 REFERENCE_UNITS_S = 550.0
-"""Speed of a spec's nominal core: the middle of the busy ones (docs/mos-experiments.md)."""
+"""Speed of a spec's nominal core: the middle of the busy ones (docs/mos.md)."""
 
 
 def work() -> str:

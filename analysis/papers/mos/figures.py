@@ -831,6 +831,5 @@ PARTS: tuple[Part, ...] = (LOCAL, SIMULATED, GATEWAY)
 BANNER = (
     "<b>Simulated</b> where a figure says so: COSPerf computes a pool of machines from measured "
     "profiles (docs/mos.md), as the paper's simulator does. Figures 1 to 12 are measured on real "
-    "Swift, at a hundredth of the paper's size; those of the object gateway on real Ceph "
-    "(docs/mos-experiments.md)."
+    "Swift, at a hundredth of the paper's size; those of the object gateway on real Ceph."
 )

@@ -395,7 +395,7 @@ rest."""
 
 SSD, HDD = DiskClass(0.0002, 15e6), DiskClass(0.012, 3e6)
 """Disks of section 3: SATA SSDs and HDDs of about 500 and 100 MB/s, slowed down like the network
-(docs/mos-experiments.md). A hard disk still has its positioning time."""
+(docs/mos.md). A hard disk still has its positioning time."""
 
 
 def division_of(parameters: MosCell, pool: MicrostorePool) -> Division:
