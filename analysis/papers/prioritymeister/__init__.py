@@ -21,7 +21,7 @@ from analysis.papers.prioritymeister.statements import STATEMENTS, TAIL_LOCAL
 BANNER = (
     "<b>Simulated</b> where a figure says so: the enforcers are the very code of the NFS proxy, on "
     "virtual time; disk, network and traces are modelled. The numbers of the SLOs are not in the "
-    "paper's text; docs/pm-experiments.md has the rules by which they were chosen."
+    "paper's text; docs/prioritymeister.md has the rules by which they were chosen."
 )
 _BARS = (
     "Medians over blocks with 95 % bootstrap intervals; in red, how many of the runs missed their "

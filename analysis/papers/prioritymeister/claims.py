@@ -3,7 +3,7 @@ suspected causes of results that differ from the paper; all declared before thei
 the claims on Cake's upper bound. `statements` has the paper's further statements.
 
 The paper's SLOs are dashed lines in its figures, and its text says how tight they are. Figures 5,
-6 and 8 to 11 have given SLOs by these words (docs/pm-experiments.md). The others follow the rule
+6 and 8 to 11 have given SLOs by these words (docs/prioritymeister.md). The others follow the rule
 of `campaigns.papers.prioritymeister.experiment`, with the middle of its sweep, k = 2. "All
 percentiles" means up to the 99.9th; on a testbed, the highest with ten requests beyond it.
 """
@@ -878,7 +878,7 @@ CAUSES: tuple[Claim, ...] = (
 
 
 # Best explanations of results that differ from the paper, shown next to the claims. Each is about
-# simulated runs and rests on `pm-why` (docs/pm-experiments.md); a mere reading says so.
+# simulated runs and rests on `pm-why` (docs/prioritymeister.md); a mere reading says so.
 
 _SHARP = (
     "in bursts of ten times the mean rate 250 % of the disk is asked for, and every policy misses "

@@ -7,12 +7,13 @@ same as theirs. The profile is therefore by size and kind, not by distance: a st
 as much as it does between other requests. Writes are synchronous, as the NFS server makes them.
 
 A request on the live path takes longer, because of processors, the proxy and the NFS server (its
-synchronous writes also write the file's times; docs/prioritymeister.md, "Live"). Made-up requests
-are therefore sent through the proxy in rounds, with one request at a time at the server. The first
-rounds measure how long each kind and size held the server (`turns` of the proxy's status). The
-profile charges a little more. With exact means, a server's delay would be a random walk without
-drift. It has no bound while the server is never idle, as with a copy. The later rounds, with other
-requests, give ``overhead.latency``: the delay of a server that is charged this way (`allowed`).
+synchronous writes also write the file's times; docs/prioritymeister.md, "On a testbed"). Made-up
+requests are therefore sent through the proxy in rounds, with one request at a time at the server.
+The first rounds measure how long each kind and size held the server (`turns` of the proxy's
+status). The profile charges a little more. With exact means, a server's delay would be a random
+walk without drift. It has no bound while the server is never idle, as with a copy. The later
+rounds, with other requests, give ``overhead.latency``: the delay of a server that is charged this
+way (`allowed`).
 """
 
 from __future__ import annotations

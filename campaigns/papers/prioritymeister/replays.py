@@ -146,8 +146,8 @@ def replay(
     agent: Agent, loads: Sequence[ClientLoad], *, seconds: float, wait_s: float
 ) -> dict[str, dict[str, Any]]:
     """Start all replayers at the same instant, run them to their ends, and return the output of
-    each by workload (docs/prioritymeister.md, "Load"). If one failed, a HotbedError names it, and
-    all have ended."""
+    each by workload (docs/prioritymeister.md, "Data plane"). If one failed, a HotbedError names it,
+    and all have ended."""
     start = time.time() + LEAD_S
     most = LEAD_S + seconds + wait_s + SLACK_S
 

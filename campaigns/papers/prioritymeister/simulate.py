@@ -190,8 +190,8 @@ class WorkloadResult(ResultModel):
 class DeviceResult(ResultModel):
     """Results of a device. `utilisation` is its busy share of the time until arrivals ended,
     `charged_s` the estimated work, `max_queue` the most requests waiting or served at a time.
-    `lag_s` is its largest delay relative to its charges (docs/prioritymeister.md, "What a profile
-    leaves out"). A bound with this delay as the profile's ``overhead.latency`` holds."""
+    `lag_s` is its largest delay relative to its charges (docs/prioritymeister.md). A
+    bound with this delay as the profile's ``overhead.latency`` holds."""
 
     name: str
     requests: int = Field(validation_alias="pieces")
