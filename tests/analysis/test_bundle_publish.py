@@ -463,6 +463,14 @@ def test_attempts_of_other_plans_and_without_a_record_stay(tmp_path):
     assert attempts_of(folder, left_out) == []
 
 
+def test_a_source_does_not_name_a_schema_that_is_not_in_the_bundle(tmp_path: Path) -> None:
+    spec = tmp_path / "dlr.yaml"
+    spec.write_text("# yaml-language-server: $schema=../json/spec.json\n# Nine nodes.\nname: dlr\n")
+    stage = Stage(tmp_path / "stage", Aliases({}))
+    stage.add_source("specs/dlr.yaml", spec)
+    assert (stage.folder / "specs" / "dlr.yaml").read_text() == "# Nine nodes.\nname: dlr\n"
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_names_of_a_spec(there, tmp_path):
     """Machines of an inventory are names; a campaign's words and options that name nobody stay."""
