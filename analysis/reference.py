@@ -40,7 +40,7 @@ from analysis.stored import (
 )
 from schemas.claim import ClaimResult
 from schemas.durable import commit_folder, make_folder, read_json
-from schemas.errors import UserError
+from schemas.errors import UserError, nearest, unknown
 from schemas.reference import AttemptCounts, CodeDigest, Reference
 
 Digest = Callable[[tuple[str, ...]], str]
@@ -271,7 +271,8 @@ def _folders(root: Path, shelf: str | None) -> list[Path]:
             "there is no reference",
             where=root / (shelf or ""),
             allowed=", ".join(there),
-            do="add the results of a campaign with `hotbed reference add`",
+            do=nearest(shelf or "", there)
+            or "add the results of a campaign with `hotbed reference add`",
         )
     return found
 
@@ -345,6 +346,8 @@ def report(
             runs |= {key_of(run.run): run for run in one.result.runs}
             marked = [_marked(claim) if one.stale else claim for claim in one.result.claims]
             claims |= {(claim.id, claim.ground): claim for claim in marked}
+    if only is not None and not checked:
+        raise unknown("figure", only, [one.name for one in _folders(root, shelf)], where=shelf)
     if not runs:
         raise UserError(
             "no figure can be drawn",

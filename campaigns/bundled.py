@@ -28,7 +28,7 @@ from schemas.errors import UserError
 from schemas.yaml_file import dump, read, read_mapping, survey
 from testbed.simulated.parameters import ModelParameters, load_parameters
 from testbed.sites import names_in_files, options_that_name_nobody
-from testbed.spec import NfsSpec, load_spec
+from testbed.spec import NfsSpec, load_spec, no_spec
 
 LOCKS = ("requirements.lock", "environment.yml", "pyproject.toml")
 Job = Mapping[str, Any]
@@ -408,7 +408,7 @@ def again(bundle: Path, campaign: str, asked: RerunRequest) -> Request:
         )
     if asked.spec is not None:
         if not asked.spec.is_file():
-            raise UserError("there is no such file", where=f"--spec {asked.spec}")
+            raise no_spec(asked.spec).at("--spec")
         body["spec"] = str(asked.spec.resolve())
     if asked.site is not None:
         body["spec"] = str(_on_site(bundle, file, str(body.get("spec") or ""), asked.site))

@@ -24,12 +24,13 @@ from campaigns.engine.kind import Prepared
 from campaigns.engine.plan import Cell
 from campaigns.engine.store import RunStore
 from controllers.decider import declared
-from controllers.registry import Controller, available, refuse_unoffered
+from controllers.registry import Controller, available, no_controller, refuse_unoffered
 from schemas.campaign import Campaign, Limits
 from schemas.cells.dlr import DLR, DlrCell
 from schemas.comparison import Comparison, PlannedCell
-from schemas.errors import UserError, not_allowed
+from schemas.errors import UserError, not_allowed, unknown
 from schemas.mistakes import mistake
+from testbed.spec import no_spec
 from testbed.stores.contract import Needs
 
 ALL = "all"
@@ -189,10 +190,8 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
                 "has an option", where=f"--parameter {name}", do=f"give {_OPTIONS[name]} instead"
             )
         if name not in DLR.names:
-            known = ", ".join(known for known in DLR.names if known not in _VARIED)
-            raise UserError(
-                "a cell has no such parameter", where=f"--parameter {name}", allowed=known
-            )
+            known = (known for known in DLR.names if known not in _VARIED)
+            raise unknown("parameter", name, known, where="--parameter")
     scenarios, ops = _list(ask.scenarios, "--scenario"), _list(ask.ops, "--op")
     blocks = ask.blocks
     if blocks is None:
@@ -202,10 +201,10 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
     _within("--time-scale", ask.time_scale, 0.001, 10)
     grounds = get_args(Campaign.model_fields["ground"].annotation)
     if ask.ground not in grounds:
-        known = ", ".join(name for name in grounds if name != "fake")
-        raise UserError("there is no such ground", where=f"--ground {ask.ground}", allowed=known)
+        known = (name for name in grounds if name != "fake")
+        raise unknown("ground", ask.ground, known, where="--ground")
     if ask.spec is not None and not ask.spec.is_file():
-        raise UserError("there is no such file", where=f"--spec {ask.spec}")
+        raise no_spec(ask.spec).at("--spec")
     body = {
         "name": f"compare-{ask.ground}",
         "paper": "dlr",
@@ -267,10 +266,7 @@ def _choose(ask: Ask) -> _Chosen:
 def _known(name: str, known: Mapping[str, Controller]) -> str:
     found = name.strip().replace("_", "-")
     if found not in known:
-        raise UserError(
-            f"there is no controller {name.strip()!r}",
-            allowed=f"{', '.join(sorted(known))} (more with --controllers-dir)",
-        )
+        raise no_controller(name.strip(), known)
     return found
 
 

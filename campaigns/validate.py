@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from campaigns.engine.plan import raw_cells
 from controllers.decider import declared
-from controllers.registry import Controller
+from controllers.registry import Controller, no_controller
 from schemas.campaign import Campaign
 from schemas.cells import cells_of
 from schemas.cells.dlr import DlrCell
-from schemas.errors import UserError
+from schemas.errors import UserError, unknown
 from testbed.simulated import scaled
 from testbed.spec import TestbedSpec
 
@@ -32,11 +32,7 @@ def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
         where = f"{file}: grid {grid.name}"
         for key in (key for entry in grid.exclude for key in entry):
             if key not in cells.names:
-                raise UserError(
-                    f"exclude names the unknown parameter {key!r}",
-                    where=where,
-                    allowed=", ".join(cells.names),
-                )
+                raise unknown("parameter", key, cells.names, where=f"{where}: exclude")
         found[grid.name] = [cells.check(raw, where) for raw in raw_cells(campaign, grid)]
         if not found[grid.name]:
             raise UserError("exclude leaves no cell", where=where)
@@ -95,9 +91,7 @@ def select(
         if figure == grid.name or any(_same_figure(wanted, name.lower()) for name in grid.figures)
     }
     if not chosen:
-        raise UserError(
-            f"has no figure {figure!r}", where=file, allowed=", ".join(figures_of(campaign))
-        )
+        raise unknown("figure", figure, figures_of(campaign), where=file)
     return chosen
 
 
@@ -116,11 +110,7 @@ def _with_controller(
     its parameters. `accepted` caches accepted ones; controllers in `unread` are not asked."""
     name = parameters.controller.replace("_", "-")
     if name not in known:
-        raise UserError(
-            f"there is no controller {parameters.controller!r}",
-            where=f"{where}: controller",
-            allowed=f"{', '.join(sorted(known)) or 'none'} (more with --controllers-dir)",
-        )
+        raise no_controller(parameters.controller, known, f"{where}: controller")
     asked = json.dumps([name, parameters.controller_parameters], sort_keys=True)
     if asked not in accepted and name not in unread:
         try:
@@ -146,11 +136,7 @@ def _with_size(parameters: DlrCell, campaign: Campaign) -> DlrCell:
 def _refuse_unknown(campaign: Campaign, file: Path, known: Collection[str]) -> None:
     for name in campaign.controller_parameters_per_osd:
         if name not in known:
-            raise UserError(
-                f"there is no controller {name!r}",
-                where=f"{file}: controller_parameters_per_osd",
-                allowed=f"{', '.join(sorted(known)) or 'none'} (more with --controllers-dir)",
-            )
+            raise no_controller(name, known, f"{file}: controller_parameters_per_osd")
 
 
 def _check_size(parameters: DlrCell, ground: str, where: str) -> None:

@@ -36,7 +36,7 @@ from controllers.service import (
     store_answers,
 )
 from schemas.durable import make_folder, write_file
-from schemas.errors import HotbedError, StoreError, UserError, not_allowed
+from schemas.errors import HotbedError, StoreError, UserError, not_allowed, unknown
 from schemas.locks import held
 from schemas.names import unpack_tar
 from testbed.agent.contract import AgentConfig
@@ -195,10 +195,8 @@ class Control:
                 file.seek(offset)
                 data = file.read(MAX_LOG_BYTES)
         except FileNotFoundError:
-            known = ", ".join(f.parent.name for f in sorted(self._folders.glob(f"*/{JOURNAL}")))
-            raise UserError(
-                f"controller {name} has no journal on this testbed", allowed=known or "none"
-            ) from None
+            known = [file.parent.name for file in sorted(self._folders.glob(f"*/{JOURNAL}"))]
+            raise unknown("journal of controller", name, known) from None
         # Journals are ASCII, so a piece may end anywhere.
         return {
             "text": data.decode("ascii", "replace"),

@@ -12,14 +12,14 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from controllers import confine
 from controllers.contract import LoopPolicy
-from schemas.errors import UserError
+from schemas.errors import UserError, unknown
 from testbed import closure
 from testbed.closure import Closure, first
 from testbed.stores.contract import Needs
@@ -81,11 +81,13 @@ def find(name: str, controllers_dirs: Sequence[Path] = ()) -> Controller:
     try:
         return known[name.replace("_", "-")]
     except KeyError:
-        raise UserError(
-            f"there is no controller {name!r}",
-            allowed=", ".join(sorted(known)),
-            do="give others with --controllers-dir",
-        ) from None
+        raise no_controller(name, known) from None
+
+
+def no_controller(name: str, known: Iterable[str], where: str = "") -> UserError:
+    """Return the mistake of a `name` that no controller has."""
+    more = " (more with --controllers-dir)"
+    return unknown("controller", name, sorted(known), where=where, more=more)
 
 
 def create(controller: Controller, parameters: Mapping[str, object], seed: int) -> LoopPolicy:

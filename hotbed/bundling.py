@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotbed.claims import claims
-from schemas.errors import UserError
+from schemas.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from analysis.bundle.publish import Bundled
@@ -206,8 +206,10 @@ def _campaign(manifest: Manifest, wanted: str | None) -> str:
         return manifest.campaigns[0]
     if wanted in manifest.campaigns:
         return str(wanted)
+    if wanted is not None:
+        raise unknown("campaign", wanted, manifest.campaigns, where="--campaign")
     raise UserError(
-        "the bundle holds several campaigns" if wanted is None else "there is no such campaign",
-        where="--campaign" if wanted is None else f"--campaign {wanted}",
+        "the bundle holds several campaigns",
+        where="--campaign",
         allowed=", ".join(manifest.campaigns),
     )

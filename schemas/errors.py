@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterable, Mapping
 
 _SHOWN = 120
 """Number of characters of a wrong value to repeat."""
@@ -75,7 +76,40 @@ def not_allowed(where: object, value: object, allowed: object) -> UserError:
     """Return the mistake of a `value` at `where` that is not one of the `allowed` values."""
     shown = repr(value)
     shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-    return UserError(f"{shown} is not allowed", where=where, allowed=allowed)
+    near = nearest(value, str(allowed).split(", ")) if isinstance(value, str) else ""
+    return UserError(f"{shown} is not allowed", where=where, allowed=allowed, do=near)
+
+
+def unknown(
+    what: str,
+    name: str,
+    known: Iterable[str],
+    *,
+    where: object = "",
+    more: str = "",
+    do: str = "",
+) -> UserError:
+    """Return the mistake of a `name` that no `what` (such as ``campaign``) has. The sentence lists
+    the `known` names, followed by `more`, and asks for the nearest of them before `do`."""
+    names = list(known)
+    near = nearest(name, names)
+    return UserError(
+        f"there is no {what} {name!r}",
+        where=where,
+        allowed=f"{', '.join(names) or 'none'}{more}",
+        do=f"{near} {do[:1].upper()}{do[1:]}" if near and do else near or do,
+    )
+
+
+def nearest(name: str, known: Iterable[str] | Mapping[str, str]) -> str:
+    """Return ``did you mean KNOWN?`` with the nearest of the `known` names, or with its text if
+    they have texts; empty if none is near."""
+    import difflib  # here, because no command needs it to start
+
+    texts = known if isinstance(known, Mapping) else {each: each for each in known}
+    by_lower = {each.lower(): text for each, text in texts.items()}
+    near = difflib.get_close_matches(name.lower(), by_lower, 1)
+    return f"did you mean {by_lower[near[0]]}?" if near else ""
 
 
 def sentence(what: str, where: str = "", allowed: str = "", do: str = "") -> str:

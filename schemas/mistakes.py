@@ -6,13 +6,13 @@ say what is allowed. For a value of several kinds they do not say which place is
 
 from __future__ import annotations
 
-import difflib
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from schemas.errors import UserError, sentence
+from schemas.errors import UserError, nearest, sentence
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -133,9 +133,8 @@ def _words(chosen: _PydanticMistake, here: Sequence[_PydanticMistake]) -> tuple[
         known = sorted({field for each in here for field in each.fields})
         if not known:
             return "there is no such key", "none here", ""
-        near = difflib.get_close_matches(str(chosen.place[-1]), known, 1, 0.7)
-        meant = f"did you mean {near[0]}?" if near else ""
-        return "there is no such key", ", ".join(known), meant
+        near = nearest(str(chosen.place[-1]), known)
+        return "there is no such key", ", ".join(known), near
     if chosen.kind in ("missing", "union_tag_not_found"):
         return "is missing", "", ""
     allowed = [words for each in here if (words := _allowed(each.detail)) is not None]
@@ -143,7 +142,9 @@ def _words(chosen: _PydanticMistake, here: Sequence[_PydanticMistake]) -> tuple[
         said = str(chosen.detail["msg"])
         own = said.removeprefix("Value error, ")
         return (own if own != said else said[:1].lower() + said[1:]), "", ""
-    return _shown(chosen), " or ".join(dict.fromkeys(allowed)), ""
+    words = re.findall(r"'([^']*)'", " ".join(allowed))  # those of literals
+    value = chosen.detail.get("ctx", {}).get("tag", chosen.detail["input"])
+    return _shown(chosen), " or ".join(dict.fromkeys(allowed)), nearest(str(value), words)
 
 
 def _allowed(detail: ErrorDetails) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import UserError
+from schemas.errors import UserError, nearest
 from schemas.numbers import EXPONENT, refuse_other_bases, whole
 
 if TYPE_CHECKING:
@@ -106,12 +106,24 @@ def read(path: Path, name: str = "") -> Any:
     name = name or str(path)
     try:
         return load(path.read_text())
+    except FileNotFoundError as error:
+        raise no_file(path, name=name) from error
     except OSError as error:
         raise UserError(f"cannot be read ({error.strerror})", where=name) from error
     except ContentError as error:
         raise UserError(error, where=name) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"is not YAML: {' '.join(str(error).split())}", where=name) from error
+
+
+def no_file(path: Path, shipped: Iterable[Path] = (), name: str = "") -> UserError:
+    """Return the mistake of a missing YAML file, with the nearest name of a file in its folder or
+    of a `shipped` one. Sentences call it `name`, or else `path`."""
+    here = f"{Path.cwd()}/"
+    known: dict[str, str] = {}
+    for each in (*shipped, *path.parent.glob("*.yaml")):
+        known |= dict.fromkeys((each.stem, each.name), str(each).removeprefix(here))
+    return UserError("there is no such file", where=name or path, do=nearest(path.name, known))
 
 
 def read_mapping(path: Path, what: str) -> dict[str, Any]:

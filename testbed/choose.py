@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.errors import UserError
+from schemas.errors import UserError, nearest, unknown
 from testbed.sites import kinds, open_site
 from testbed.sites.contract import Node, Site, State, Testbed
 
@@ -18,17 +18,16 @@ def choose(name: str | None = None) -> tuple[Site, str]:
     """Return the testbed called `name`, or without a name the only testbed. UserError: there is no
     testbed, none of that name, or more than one and no name."""
     found = existing()
-    names = ", ".join(sorted({each for _, each in found}))
+    names = sorted({each for _, each in found})
     if name is not None:
         for site, each in found:
             if each == name:
                 return site, each
-        others = f"there are: {names}" if found else "there is none; `hotbed up SPEC` makes one"
-        raise UserError(f"there is no testbed {name!r}; {others}")
+        raise unknown("testbed", name, names, do="" if found else "`hotbed up SPEC` makes one")
     if not found:
         raise UserError("there is no testbed", do="`hotbed up SPEC` makes one")
     if len(found) > 1:
-        raise UserError(f"there is more than one testbed ({names})", do="say which one")
+        raise UserError(f"there is more than one testbed ({', '.join(names)})", do="say which one")
     return found[0]
 
 
@@ -73,13 +72,15 @@ def select(testbed: Testbed, text: str) -> tuple[Node, ...]:
     for word in filter(None, (part.strip() for part in text.split(","))):
         found = _named(testbed.nodes, word)
         if not found:
-            names = ", ".join(node.name for node in testbed.nodes)
-            groups = ", ".join(dict.fromkeys(node.group for node in testbed.nodes))
-            roles = ", ".join(sorted({role for node in testbed.nodes for role in node.roles}))
+            names = [node.name for node in testbed.nodes]
+            groups = list(dict.fromkeys(node.group for node in testbed.nodes))
+            roles = sorted({role for node in testbed.nodes for role in node.roles})
             raise UserError(
                 f"has no node, group or role {word!r}",
                 where=f"testbed {testbed.name}",
-                allowed=f"nodes {names}; groups {groups}; roles {roles}",
+                allowed=f"nodes {', '.join(names)}; groups {', '.join(groups)}; "
+                f"roles {', '.join(roles)}",
+                do=nearest(word, [*names, *groups, *roles]),
             )
         chosen |= found
     if not chosen:

@@ -37,7 +37,7 @@ from analysis.core.load import (
 from analysis.core.papers import SHORT_NAMES, Paper, Part, paper
 from schemas.claim import SHARE, ClaimResult, realness
 from schemas.durable import make_folder, write_file
-from schemas.errors import UserError
+from schemas.errors import UserError, nearest, unknown
 
 Progress = Callable[[str, float], None]
 
@@ -152,7 +152,8 @@ def _unknown(artifacts: Path, name: str) -> UserError:
         "no such campaign",
         where=artifacts / name,
         allowed=f"{runs}papers: {', '.join(SHORT_NAMES)}",
-        do="run it first with `hotbed run`, or name another",
+        do=nearest(name, [*there, *SHORT_NAMES])
+        or "run it first with `hotbed run`, or name another",
     )
 
 
@@ -269,10 +270,8 @@ def build(
     if only is not None:
         entries = [one for one in entries if only in (one[1].id, one[1].id.rstrip("abcd"))]
         if not entries:
-            known = ", ".join(entry.id for entry in chosen.figures)
-            raise UserError(
-                f"{chosen.short} has no such figure", where=f"figure {only}", allowed=known
-            )
+            known = [entry.id for entry in chosen.figures]
+            raise unknown("figure", only, known, where=chosen.short)
     its = dict(zip(map(id, chosen.parts), evidence, strict=True))
     figures = []
     for index, (part, entry) in enumerate(entries):

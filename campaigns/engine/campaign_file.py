@@ -8,9 +8,9 @@ from pathlib import Path
 
 from campaigns.papers.registry import schema_of
 from schemas.campaign import Campaign
-from schemas.errors import UserError
+from schemas.errors import UserError, unknown
 from schemas.mistakes import Place, mistake
-from schemas.yaml_file import read_mapping
+from schemas.yaml_file import no_file, read_mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = Path(__file__).resolve().parents[1] / "files"
@@ -34,14 +34,11 @@ def find_campaign(name: str) -> Path:
     if path.suffix in {".yaml", ".yml"} or "/" in name:
         if path.is_file():
             return path
-        raise UserError("there is no such campaign file", where=name)
+        raise no_file(path, FILES.glob("*.yaml"))
     ours = FILES / f"{name}.yaml"
     if ours.is_file():
         return ours
-    raise UserError(
-        f"there is no campaign {name!r}",
-        allowed=f"{', '.join(campaign_names())}, or give the path of a YAML file",
-    )
+    raise unknown("campaign", name, campaign_names(), more=", or give the path of a YAML file")
 
 
 def load_campaign(path: Path) -> Campaign:

@@ -45,7 +45,7 @@ from controllers.registry import available, code_of, find, refuse_unoffered
 from schemas.campaign import Campaign
 from schemas.cells import CellParameters
 from schemas.durable import write_file
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError, UserError, unknown
 from schemas.mistakes import mistake
 from schemas.run import Provenance
 from testbed import closure
@@ -256,13 +256,11 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
     try:
         return Campaign.model_validate(body)
     except ValidationError as error:
-        known = ", ".join(
+        known = [
             name for name in get_args(Campaign.model_fields["ground"].annotation) if name != "fake"
-        )
-        if ground not in known.split(", "):
-            raise UserError(
-                "there is no such ground", where=f"--ground {ground}", allowed=known
-            ) from error
+        ]
+        if ground not in known:
+            raise unknown("ground", ground, known, where="--ground") from error
         raise mistake(error, Campaign).error(f"--ground {ground}") from error
 
 

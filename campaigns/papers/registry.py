@@ -17,7 +17,7 @@ from schemas.campaign import (
     ReplayCampaign,
 )
 from schemas.campaign import Kind as KindName
-from schemas.errors import UserError
+from schemas.errors import unknown
 
 if TYPE_CHECKING:
     from campaigns.engine.kind import Kind
@@ -57,9 +57,7 @@ def schema_of(data: Mapping[str, object], file: Path) -> type[Campaign]:
         known = {one.value: one.schema for one in KINDS if one.key == key}
         found = known.get(str(data[key]))
         if found is None:
-            raise UserError(
-                f"{file}: {key}: there is no {data[key]!r}; there is {', '.join(known)}."
-            )
+            raise unknown(key, str(data[key]), known, where=file)
         return found
     return Campaign
 

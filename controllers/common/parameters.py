@@ -16,7 +16,7 @@ from dataclasses import MISSING, Field, asdict, field, fields
 from typing import Any, TypeVar
 
 from controllers.common.numbers import finite
-from schemas.errors import UserError, not_allowed
+from schemas.errors import UserError, not_allowed, unknown
 from schemas.numbers import plain
 
 _T = TypeVar("_T")
@@ -59,10 +59,7 @@ def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
     values: dict[str, object] = {}
     for name, value in given.items():
         if name not in known:
-            allowed = ", ".join(sorted(known)) or "none"
-            raise UserError(
-                f"unknown parameter {name!r}", where=f"controller {controller}", allowed=allowed
-            )
+            raise unknown("parameter", name, sorted(known), where=f"controller {controller}")
         values[name] = _checked(controller, known[name], value)
     for name, declared in known.items():
         missing = declared.default is MISSING and declared.default_factory is MISSING

@@ -16,7 +16,7 @@ import typer
 from hotbed.options import option
 from hotbed.output import JsonFlag, emit, new_table
 from schemas.durable import make_folder, write_file
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError, unknown
 
 PROC_STAT = Path("/proc/stat")
 NOTED = 0.02
@@ -35,11 +35,11 @@ def verb(
     """Measure Hotbed's own overhead and speed; written to artifacts/bench/ too."""
     scripts = sorted(BENCHES.glob("bench_*.py"))
     if only is not None:
-        known = ", ".join(script.stem.removeprefix("bench_") for script in scripts)
+        known = [script.stem.removeprefix("bench_") for script in scripts]
         name = f"bench_{only}"
         scripts = [s for s in scripts if s.stem == name or s.stem.startswith(f"{name}_")]
         if not scripts:
-            raise UserError(f"there is no bench {only}", allowed=known)
+            raise unknown("bench", only, known, where="--only")
     folder = artifacts / "bench"
     make_folder(folder)  # fail before minutes of measuring
     results: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, ge
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from schemas.errors import UserError, not_allowed
+from schemas.errors import UserError, not_allowed, unknown
 from schemas.sizes import counts_of, size_name
 from schemas.yaml_file import plain_message
 
@@ -134,9 +134,7 @@ class Cells(Generic[C]):
         values = {name: value for name, value in values.items() if value is not None}
         for name in values:
             if name not in self.names:
-                raise UserError(
-                    f"unknown parameter {name!r}", where=where, allowed=", ".join(self.names)
-                )
+                raise unknown("parameter", name, self.names, where=where)
         try:
             model = self.model_of(values)
             own = self._own(model, values)

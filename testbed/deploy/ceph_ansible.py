@@ -12,7 +12,6 @@ sources, for machines that do not reach opendev.org.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import re
@@ -31,7 +30,7 @@ from typing import Any
 
 import yaml
 
-from schemas.errors import HotbedError, RemoteError, UserError
+from schemas.errors import HotbedError, RemoteError, UserError, nearest
 from schemas.locks import held
 from testbed.checks import CheckResult
 from testbed.deploy import foreign
@@ -294,11 +293,10 @@ def check_names(deployer: CephAnsibleDeployer, known: Collection[str]) -> None:
                 do="leave it out",
             )
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 1)
             raise UserError(
                 f"{name} is no variable of ceph-ansible's roles",
                 where=where,
-                do=f"write {near[0]} if you mean that" if near else "leave it out",
+                do=nearest(name, sorted(known)) or "leave it out",
             )
 
 

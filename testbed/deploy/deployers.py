@@ -10,7 +10,7 @@ import json
 from pydantic import ValidationError
 
 from schemas.durable import write_file
-from schemas.errors import UserError
+from schemas.errors import UserError, unknown
 from testbed.checks import CheckResult
 from testbed.deploy.contract import Deployer
 from testbed.deploy.playbook import LOG, ansible_folder
@@ -50,7 +50,7 @@ def deployer(kind: str) -> Deployer:
         from testbed.deploy.cephadm import Cephadm
 
         return Cephadm()
-    raise UserError(f"there is no deployer {kind!r}", allowed=", ".join(KINDS))
+    raise unknown("deployer", kind, KINDS)
 
 
 def choose(spec: TestbedSpec) -> Deployer:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from schemas.errors import StoreError, UserError
+from schemas.errors import StoreError, UserError, unknown
 from testbed.agent.contract import Agent
 from testbed.client import agent_client
 from testbed.sites.contract import Testbed
@@ -133,9 +133,12 @@ class NfsEnforcement:
         nodes = {node.name for node in self.testbed.nodes}
         for name in names:
             if name not in nodes:
-                raise UserError(
-                    f"there is no node {name!r} in testbed {self.testbed.name}; hosts of the "
-                    f"topology must be called as its nodes: {', '.join(sorted(nodes))}"
+                raise unknown(
+                    "node",
+                    name,
+                    sorted(nodes),
+                    where=f"testbed {self.testbed.name}",
+                    do="hosts of the topology must be called as its nodes",
                 )
 
 

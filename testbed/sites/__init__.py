@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from schemas.errors import UserError
+from schemas.errors import unknown
 from testbed.sites.contract import Site
 
 __all__ = ["code_of", "kinds", "names_in_files", "open_site", "options_that_name_nobody"]
@@ -51,7 +51,7 @@ def open_site(kind: str = "local", options: Mapping[str, object] | None = None) 
     """Return the site of this kind. UserError: there is no such kind, or an option is unknown to
     the site."""
     if kind not in _SITES:
-        raise UserError(f"unknown kind of site {kind!r}", allowed=", ".join(kinds()))
+        raise unknown("kind of site", kind, kinds())
     return _SITES[kind](options or {})
 
 

@@ -23,7 +23,7 @@ from pydantic import (
 
 from schemas.errors import UserError
 from schemas.mistakes import mistake
-from schemas.yaml_file import read_mapping
+from schemas.yaml_file import no_file, read_mapping
 from testbed.spec.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
 from testbed.spec.stores import (
     STORES,
@@ -39,6 +39,7 @@ from testbed.spec.stores import (
 )
 from testbed.stores.nfs.wire import ETHERNET_MTU
 
+SPECS = Path(__file__).resolve().parents[1] / "specs"
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
 Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs", "object", "proxy", "storage"]
 
@@ -206,6 +207,7 @@ __all__ = [
     "TwoChoiceSpec",
     "explain",
     "load_spec",
+    "no_spec",
     "renamed",
     "with_suite",
 ]
@@ -409,6 +411,8 @@ def explain(error: ValidationError, where: str, model: type[BaseModel] | None = 
 def load_spec(path: Path) -> TestbedSpec:
     """Read and validate a spec file. UserError: the file is missing, is not YAML or does not fit
     the schema; one sentence."""
+    if not path.exists():
+        raise no_spec(path)
     data = read_mapping(path, "a spec is a mapping with name, groups and store")
     _read_profile(data.get("store"), path)
     _locate(data.get("site"), path.parent)
@@ -416,6 +420,11 @@ def load_spec(path: Path) -> TestbedSpec:
         return TestbedSpec.model_validate(data)
     except ValidationError as error:
         raise explain(error, str(path)) from error
+
+
+def no_spec(path: Path) -> UserError:
+    """Return the mistake of a missing spec file, with the nearest name of Hotbed's and others."""
+    return no_file(path, SPECS.glob("*.yaml"))
 
 
 FILE_OPTIONS = ("inventory", "key", "known_hosts")

@@ -119,7 +119,7 @@ def test_unknown_campaigns_and_figures_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with raises(UserError, where="dlr-full", allowed="campaigns with runs: dlr-quick"):
         build(tmp_path, "dlr-full")
-    with raises(UserError, where="figure 2", allowed="1a"):
+    with raises(UserError, "no figure '2'", allowed="1a"):
         build(tmp_path, "dlr-quick", only="2")
 
 

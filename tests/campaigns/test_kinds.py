@@ -48,10 +48,9 @@ def cells(name: str) -> Cells[Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kind_that_there_is_not_is_one_sentence(name, tmp_path):
     file = written(tmp_path, TINY[name], **{name: "best"})
-    with pytest.raises(UserError) as raised:
-        load_campaign(file)
     there = ", ".join(one.value for one in KINDS if one.key == name)
-    assert str(raised.value) == f"{file}: {name}: there is no 'best'; there is {there}."
+    with raises(UserError, f"no {name} 'best'", where=str(file), allowed=there):
+        load_campaign(file)
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)

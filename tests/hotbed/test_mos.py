@@ -92,7 +92,7 @@ def test_the_controller_takes_what_is_written_for_it(tmp_path):
     assert not none.exists()
     ended = hotbed("plan", none)
     assert isinstance(ended.exception, UserError)
-    assert "none.yaml: cannot be read" in str(ended.exception)
+    assert "none.yaml: there is no such file" in str(ended.exception)
 
 
 @pytest.mark.slow

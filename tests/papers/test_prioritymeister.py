@@ -475,5 +475,5 @@ def test_a_report_has_every_figure(tmp_path: Path) -> None:
     written = json.loads(made.claims_path.read_text())
     assert {one["id"] for one in written} == {one.id for one in (*CLAIMS, *STATEMENTS, *TAIL_LOCAL)}
     assert "Simulated" in made.path.read_text()
-    with raises(UserError, "no such figure", where="12"):
+    with raises(UserError, "no figure '12'", where="pm"):
         build(tmp_path, "pm", only="12")

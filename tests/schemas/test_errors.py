@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import UserError, sentence
+from schemas.errors import UserError, nearest, not_allowed, sentence, unknown
 from schemas.names import UnsafeNameError
 
 CLAUSES = st.text(alphabet="ab1'`/-=()\n\t .,;:", max_size=30)
@@ -56,3 +56,19 @@ def test_any_parts_make_one_line_with_one_end(what, where, allowed, do):
 def test_fields_survive_another_process(error):
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_the_nearest_known_name():
+    known = ["dlr-quick", "ursa-quick", "A"]
+    assert nearest("dlr-quik", known) == nearest("DLR-quick", known) == "did you mean dlr-quick?"
+    assert nearest("a", known) == "did you mean A?"
+    assert not nearest("moon", known) and not nearest("", []) and not nearest("", known)
+    assert nearest("dlr.yml", {"dlr.yaml": "specs/dlr.yaml"}) == "did you mean specs/dlr.yaml?"
+    error = unknown("campaign", "ursa-quik", known, where="a", more=", or a file", do="look around")
+    assert (error.what, error.where) == ("there is no campaign 'ursa-quik'", "a")
+    assert error.allowed == "dlr-quick, ursa-quick, A, or a file"
+    assert error.do == "did you mean ursa-quick? Look around"
+    assert unknown("campaign", "moon", [], do="look around").allowed == "none"
+    assert unknown("campaign", "moon", known, do="look around").do == "look around"
+    assert not_allowed("--op", "sequ", "seq, rand").do == "did you mean seq?"
+    assert not not_allowed("--blocks", 0, "1 to 1000").do

@@ -105,7 +105,7 @@ CASES: list[tuple[Mapping[str, Any], str]] = [
     ({"store": {"kind": "swift", "pools": []}}, f"store.pools: {NO_KEY}kind, layout"),
     ({"store": {"pools": {}}}, f"store.pools: a mapping{NOT}a list"),
     ({"store": {"pools": [{"name": "a", "size": 11}]}}, f"store.pools.0.size: 11{NOT}a number of"),
-    ({"plain": {"kind": "cepf"}}, f"plain.kind: 'cepf'{NOT}'ceph', 'swift'"),
+    ({"plain": {"kind": "cepf"}}, f"plain.kind: 'cepf'{NOT}'ceph', 'swift'; did you mean ceph?"),
     ({"plain": {}}, "plain.kind: is missing"),
     ({"plain": {"kind": "swift", "layouts": "x"}}, f"plain.layouts: {NO_KEY}kind, layout; did you"),
     ({"node_type": 4}, f"node_type: 4{NOT}a text or a mapping (key: value)"),

@@ -41,8 +41,8 @@ def test_only_one_needs_no_name(site):
     with raises(UserError, "first, second"):
         choose.choose()
     assert choose.choose("second") == (site, "second")
-    with raises(UserError, "'third'"):
-        choose.choose("third")
+    with raises(UserError, "'secnd'", allowed="first, second", do="did you mean second?"):
+        choose.choose("secnd")
 
 
 def test_a_failed_one_can_be_looked_at_but_not_used(site, monkeypatch):
@@ -76,3 +76,5 @@ def test_nodes_by_name_group_and_role(site, text, names):
 def test_nodes_that_are_not(site, text, said):
     with raises(UserError, said):
         choose.select(site.provision(SPEC), text)
+    with raises(UserError, allowed="osd2", do="did you mean admin?"):
+        choose.select(site.provision(SPEC), "admn")

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from types import MappingProxyType
 
-from schemas.errors import RemoteError, UserError
+from schemas.errors import RemoteError, UserError, unknown
 from schemas.locks import machine_lock
 from testbed import reach
 from testbed.sites import keys
@@ -289,8 +289,7 @@ class LocalSite:
     def _with_snapshot(self, name: str, label: str) -> LocalRecord:
         known = self._known(name)
         if label not in known.snapshots:
-            there = ", ".join(known.snapshots) or "none"
-            raise UserError(f"no snapshot {label!r}", where=f"testbed {name}", allowed=there)
+            raise unknown("snapshot", label, known.snapshots, where=f"testbed {name}")
         return known
 
     def _drop_layers(self, known: LocalRecord) -> None:
@@ -300,9 +299,7 @@ class LocalSite:
     def _member(self, name: str, node: str) -> PlannedNode:
         members = {member.name: member for member in self._known(name).members()}
         if node not in members:
-            raise UserError(
-                f"has no node {node!r}", where=f"testbed {name}", allowed=", ".join(members)
-            )
+            raise unknown("node", node, members, where=f"testbed {name}")
         return members[node]
 
     @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from schemas.durable import write_file
-from schemas.errors import UserError, not_allowed
+from schemas.errors import UserError, not_allowed, unknown
 from schemas.mistakes import mistake
 from testbed.simulated.cosperf.machines import CLASSES, ObjectClass, local
 from testbed.stores.microstores import Resources
@@ -141,11 +141,8 @@ def references() -> tuple[str, ...]:
 def place(name: str) -> Path:
     """Return the file of the points with this name. UserError: there is no such file."""
     if name not in references():
-        raise UserError(
-            f"there is no profile {name!r}",
-            allowed=", ".join(references()) or "none so far",
-            do="add one from your own runs with `hotbed mos profile RUNS --keep NAME`",
-        )
+        add = "add one from your own runs with `hotbed mos profile RUNS --keep NAME`"
+        raise unknown("profile", name, references(), do=add)
     files = (folder / f"{name}.json" for folder in folders())
     return next(file for file in files if file.is_file())
 
