@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from testbed.terminal import is_quiet
+
 if TYPE_CHECKING:
     from testbed.client import AgentClient
     from testbed.sites.contract import Testbed
@@ -44,4 +46,5 @@ def agent_alone(testbed: str | None, *, whole: bool = True) -> Iterator[AgentCli
 
 
 def _say(text: str) -> None:
-    typer.echo(f"hotbed: {text}", err=True)
+    if not is_quiet():
+        typer.echo(f"hotbed: {text}", err=True)

@@ -1,8 +1,5 @@
-"""The command `hotbed`: finds the verbs, and turns errors into one sentence and an exit code.
-
-Exit codes: 0 done; 1 failed; 2 user error; 75 a lease ended a campaign before its last cell; 130
-Ctrl-C; 143 terminated.
-"""
+"""The command `hotbed`: finds the verbs, and turns errors into one sentence and an exit code (see
+`hotbed.exit_codes`)."""
 
 from __future__ import annotations
 
@@ -13,40 +10,83 @@ import signal
 import sys
 from functools import cache
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 import hotbed.verbs
+from hotbed import logs
 from hotbed.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_USER
 from schemas.errors import HotbedError, UserError, sentence_of
 from testbed.closure import ROOT
 from testbed.terminal import cleaned
 
+PANELS = {
+    "Start a testbed": "doctor up deploy extend down snapshot new",
+    "Run experiments": "reproduce run compare scale control calibrate bench",
+    "Look at testbeds and results": "list status top ssh exec report validate variation",
+    "Share results": "bundle verify rerun reference",
+    "Papers": "cosbench mos pm swift twochoice ursa",
+}
+"""Verbs of `hotbed --help` by what a person wants to do."""
+
 
 @cache
 def build() -> typer.Typer:
-    """Return the application with every verb of `hotbed.verbs`, in alphabetical order."""
+    """Return the application with every verb of `hotbed.verbs`, in the order of `PANELS`."""
     app = typer.Typer(
         name="hotbed",
-        help="Evaluate storage controllers on real testbeds.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="Exit codes: docs/exit-codes.md.",
     )
-
-    @app.callback()
-    def hotbed_command() -> None:
-        """Evaluate storage controllers on real testbeds."""
-
-    for name in sorted(module.name for module in pkgutil.iter_modules(hotbed.verbs.__path__)):
+    app.callback()(_hotbed)
+    panels = {verb: panel for panel, verbs in PANELS.items() for verb in verbs.split()}
+    found = {module.name for module in pkgutil.iter_modules(hotbed.verbs.__path__)}
+    for name in [*panels, *sorted(found - set(panels))]:
         module = importlib.import_module(f"hotbed.verbs.{name}")
+        panel = panels.get(name)
         if hasattr(module, "group"):
-            app.add_typer(module.group, name=name)
+            app.add_typer(module.group, name=name, rich_help_panel=panel)
         else:
-            app.command(name, context_settings=getattr(module, "CONTEXT", None))(module.verb)
+            settings = getattr(module, "CONTEXT", None)
+            app.command(name, context_settings=settings, rich_help_panel=panel)(module.verb)
     return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"hotbed {version('hotbed')}")
+        raise typer.Exit
+
+
+def _hotbed(
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            metavar="",
+            show_default=False,
+            help="Show the programs that are started, and tracebacks; -vv: all that libraries log.",
+        ),
+    ] = 0,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show results and errors, no progress.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Evaluate storage controllers on real testbeds."""
+    if quiet and verbose:
+        raise UserError("-q and -v contradict each other", do="give one of them")
+    logs.configure(verbose, quiet=quiet)
 
 
 @cache
@@ -115,6 +155,7 @@ def _flush() -> None:
 
 
 def _say(error: HotbedError) -> None:
+    logs.LOG.info("traceback of the error", exc_info=error)
     print(f"hotbed: {_with_hint(error)}", file=sys.stderr)
 
 

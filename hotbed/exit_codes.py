@@ -1,4 +1,4 @@
-"""Meaning of the command's exit codes, and the exit code of a campaign."""
+"""Meaning of the command's exit codes (docs/exit-codes.md), and the exit code of a campaign."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from testbed.terminal import is_quiet
+
 if TYPE_CHECKING:
     from campaigns.engine.display import CampaignResult
 
+EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_USER = 2
 EXIT_MISSED = 3
-"""The command did its work, but missed a goal: a node stays hot, an SLO or SLA is not met."""
 EXIT_NOT_COMPARED = 4
-"""`hotbed rerun` ran the campaign, but no result could be compared with the bundle."""
-EXIT_LEASE = 75
-"""A lease ended a campaign before its last cell (EX_TEMPFAIL of sysexits.h: try again later)."""
+EXIT_LEASE = 75  # EX_TEMPFAIL of sysexits.h: try again later
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+MEANINGS = {
+    EXIT_DONE: "Done.",
+    EXIT_FAILED: "Failed: a run is missing, a check found a difference, or a step did not succeed.",
+    EXIT_USER: "Mistake in the command, in a file or in a name; nothing was started.",
+    EXIT_MISSED: "Done, but a goal is missed: a node stays hot, an SLO or SLA is not met.",
+    EXIT_NOT_COMPARED: "`hotbed rerun` ran, but no result could be compared with the bundle.",
+    EXIT_LEASE: "The lease ended before the campaign's last cell; the same command resumes.",
+    EXIT_INTERRUPTED: "Ctrl-C; most commands resume if repeated, and say so.",
+    EXIT_TERMINATED: "Terminated by SIGTERM.",
+}
 
 
 @contextmanager
@@ -31,9 +41,14 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        again = shlex.join(["hotbed", *sys.argv[1:]])
+        again = this_command()
         typer.echo(f"hotbed: interrupted; the same command resumes: {again}", err=True)
         raise
+
+
+def this_command() -> str:
+    """Return the command line of this process."""
+    return shlex.join(["hotbed", *sys.argv[1:]])
 
 
 def stopped(result: CampaignResult) -> int | None:
@@ -45,6 +60,8 @@ def stopped(result: CampaignResult) -> int | None:
 
 def end_with(result: CampaignResult) -> None:
     """Exit with the exit code of `result`; return if it is 0."""
+    if is_quiet() and not result.ok:
+        typer.echo(f"hotbed: {result.sentence}", err=True)
     code = stopped(result)
     if code is not None:
         raise typer.Exit(code)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from hotbed import completion
 from schemas.errors import UserError
 from schemas.numbers import number
 from schemas.yaml_file import read
@@ -37,7 +38,12 @@ ExtendLeaseOption = Annotated[
     ),
 ]
 OtherTestbedOption = Annotated[
-    str | None, typer.Option("--testbed", help="Name of the testbed; by default the spec's name.")
+    str | None,
+    typer.Option(
+        "--testbed",
+        help="Name of the testbed; by default the spec's name.",
+        autocompletion=completion.testbeds,
+    ),
 ]
 
 MostGibOption = Annotated[

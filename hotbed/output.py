@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from testbed.terminal import console
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from rich.console import Console
     from rich.table import Table
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -58,7 +60,31 @@ def emit(
     if isinstance(view, str):
         print(view)
     elif view is not None:
-        console().print(view)
+        shown = console()
+        shown.print(_fitting(view, shown) if sys.stdout.isatty() else view)
+
+
+def _fitting(view: Any, shown: Console) -> Any:
+    """Return `view` with every table that is too wide for the terminal as one list a row."""
+    from rich.console import Group
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    if isinstance(view, Group):
+        return Group(*(_fitting(each, shown) for each in view.renderables))
+    least = Measurement.get(shown, shown.options.update(width=10_000), view).minimum
+    if not isinstance(view, Table) or least <= shown.width:
+        return view
+    lists: list[Any] = [view.title] if view.title else []
+    for row in zip(*(column.cells for column in view.columns), strict=True):
+        made = Table.grid(padding=(0, 2))
+        made.add_column()
+        made.add_column(overflow="fold")
+        for column, cell in zip(view.columns, row, strict=True):
+            if cell:
+                made.add_row(column.header, cell)
+        lists += [made, ""]
+    return Group(*lists, *([view.caption] if view.caption else []))
 
 
 def new_table(*columns: str, title: str = "", caption: str = "", numbers: int = 99) -> Table:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from testbed.terminal import console
+from testbed.terminal import console, is_quiet
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Progress
@@ -21,7 +21,9 @@ _QUIET_S = 5.0  # seconds between two lines of a log
 @contextmanager
 def progress(title: str) -> Iterator[Progress]:
     """Yield a `testbed.sites.contract.Progress` that is shown while the block runs."""
-    if sys.stderr.isatty():
+    if is_quiet():
+        yield lambda phase, share: None
+    elif sys.stderr.isatty():
         with _bar(title) as report:
             yield report
     elif has_widgets():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed import completion
 from hotbed.output import new_table
 from schemas.errors import HotbedError
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Cost, Status, Testbed
 
 TestbedOption = Annotated[
-    str | None, typer.Option("--testbed", help="Optional if there is only one.")
+    str | None,
+    typer.Option(
+        "--testbed", help="Optional if there is only one.", autocompletion=completion.testbeds
+    ),
 ]
 
 

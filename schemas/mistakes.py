@@ -142,9 +142,9 @@ def _words(chosen: _PydanticMistake, here: Sequence[_PydanticMistake]) -> tuple[
         said = str(chosen.detail["msg"])
         own = said.removeprefix("Value error, ")
         return (own if own != said else said[:1].lower() + said[1:]), "", ""
-    words = re.findall(r"'([^']*)'", " ".join(allowed))  # those of literals
+    literals = re.findall(r"'([^']*)'", " ".join(allowed))
     value = chosen.detail.get("ctx", {}).get("tag", chosen.detail["input"])
-    return _shown(chosen), " or ".join(dict.fromkeys(allowed)), nearest(str(value), words)
+    return _shown(chosen), " or ".join(dict.fromkeys(allowed)), nearest(str(value), literals)
 
 
 def _allowed(detail: ErrorDetails) -> str | None:

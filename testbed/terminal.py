@@ -7,6 +7,7 @@ Square brackets are text, never markup: a coloured cell is a `rich.text.Text`.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -45,6 +46,11 @@ def cleaned() -> Iterator[None]:
     out, err = (cast(TextIO, _Cleaned(stream)) for stream in (sys.stdout, sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):
         yield
+
+
+def is_quiet() -> bool:
+    """Return True if only results and errors are wanted (``hotbed -q``)."""
+    return logging.getLogger("hotbed").level > logging.WARNING
 
 
 def console(*, stderr: bool = False, **options: Any) -> Console:

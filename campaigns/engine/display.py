@@ -16,7 +16,7 @@ from schemas.errors import UserError
 from schemas.run import Run, Summary
 from testbed.html import table
 from testbed.spec.quantities import format_s
-from testbed.terminal import console
+from testbed.terminal import console, is_quiet
 
 if TYPE_CHECKING:
     from campaigns.engine.plan import Cell, Plan
@@ -190,7 +190,9 @@ def _described(cell: Cell, outcome: Outcome) -> str:
 
 
 def suitable() -> Progress:
-    """Return a bar on a terminal, lines elsewhere."""
+    """Return a bar on a terminal, lines elsewhere; nothing is shown if it is to be quiet."""
+    if is_quiet():
+        return Progress()
     return Bar() if sys.stderr.isatty() else Lines()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from hotbed import completion
 from hotbed.options import argument, named, names, option
 from hotbed.output import JsonFlag, emit
 
@@ -17,7 +18,8 @@ def verb(
         str,
         argument(
             "A campaign (dlr-quick), a comparison (compare-sim), or a paper: all its "
-            "campaigns (dlr)."
+            "campaigns (dlr).",
+            autocompletion=completion.reports,
         ),
     ],
     artifacts: Annotated[Path, option("Where the runs are.")] = Path("artifacts"),

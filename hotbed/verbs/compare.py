@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed import completion
 from hotbed.exit_codes import end_with, stopped
 from hotbed.options import (
     ControllersDirOption,
@@ -30,11 +31,17 @@ if TYPE_CHECKING:
 def verb(
     *,
     controllers: Annotated[
-        list[str] | None, option("Names, separated by commas; by default all that can run.")
+        list[str] | None,
+        option(
+            "Names, separated by commas; by default all that can run.",
+            autocompletion=completion.controllers,
+        ),
     ] = None,
     controllers_dir: ControllersDirOption = None,
     ground: Annotated[str, option("sim (modelled, no testbed needed), local, or another.")] = "sim",
-    baseline: Annotated[str, option("The baseline; it always runs.")] = "default",
+    baseline: Annotated[
+        str, option("The baseline; it always runs.", autocompletion=completion.controllers)
+    ] = "default",
     scenario: Annotated[
         list[str] | None, option("heterogeneity (the default), interference, none, mix, spread.")
     ] = None,

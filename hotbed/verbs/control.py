@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed import completion
 from hotbed.alone import agent_alone
 from hotbed.options import argument, from_file, name_values, named, option, quantity
 from hotbed.output import JsonFlag, emit, new_table
@@ -51,7 +52,9 @@ def list_(controllers_dir: ControllersDir = None, as_json: JsonFlag = False) -> 
 
 @group.command()
 def start(
-    name: Annotated[str, argument("The controller, such as dlr.")],
+    name: Annotated[
+        str, argument("The controller, such as dlr.", autocompletion=completion.controllers)
+    ],
     *,
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE; may be repeated.")
@@ -101,7 +104,10 @@ def start(
 
 @group.command()
 def stop(
-    name: Annotated[str | None, argument("Optional if there is only one.")] = None,
+    name: Annotated[
+        str | None,
+        argument("Optional if there is only one.", autocompletion=completion.controllers),
+    ] = None,
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -124,7 +130,7 @@ def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
 
 @group.command()
 def log(
-    name: Annotated[str, argument("The controller.")],
+    name: Annotated[str, argument("The controller.", autocompletion=completion.controllers)],
     out: Annotated[Path | None, option("New file for the whole journal.")] = None,
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,

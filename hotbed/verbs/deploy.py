@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from hotbed import completion
 from hotbed.alone import alone
 from hotbed.exit_codes import resumable
 from hotbed.options import argument, named, option
@@ -13,7 +14,9 @@ from schemas.errors import UserError
 
 
 def verb(
-    testbed: Annotated[str | None, argument("Optional if there is only one.")] = None,
+    testbed: Annotated[
+        str | None, argument("Optional if there is only one.", autocompletion=completion.testbeds)
+    ] = None,
     remove: Annotated[bool, named("--remove", "Remove the store and its data.")] = False,
     packages: Annotated[
         bool, named("--packages", "With --remove: remove the packages as well.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from hotbed import completion
 from hotbed.alone import alone_on
 from hotbed.options import argument, named
 from hotbed.output import JsonFlag, emit
@@ -11,7 +12,9 @@ from schemas.errors import HotbedError, UserError
 
 
 def verb(
-    name: Annotated[str | None, argument("Optional if there is only one.")] = None,
+    name: Annotated[
+        str | None, argument("Optional if there is only one.", autocompletion=completion.testbeds)
+    ] = None,
     everything: Annotated[
         bool, named("--all", "Remove every testbed, and leftovers of crashed ones.")
     ] = False,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from hotbed import completion
 from hotbed.options import argument
 from hotbed.output import JsonFlag, emit
 from schemas.errors import UserError
 
 
 def verb(
-    name: Annotated[str, argument("The testbed's name.")],
+    name: Annotated[str, argument("The testbed's name.", autocompletion=completion.testbeds)],
     hours: Annotated[float, argument("Additional hours.")],
     as_json: JsonFlag = False,
 ) -> None:

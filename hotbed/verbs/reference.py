@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed import completion
 from hotbed.options import argument, option
 from hotbed.output import JsonFlag, emit, new_table
 from schemas.shown import line
@@ -26,7 +27,11 @@ SHOWN = 10  # differences of one figure that are printed
 @group.command()
 def add(
     campaign: Annotated[
-        str, argument("A campaign (ursa-quick), or a paper for all its campaigns on one ground.")
+        str,
+        argument(
+            "A campaign (ursa-quick), or a paper for all its campaigns on one ground.",
+            autocompletion=completion.reports,
+        ),
     ],
     ground: Annotated[str | None, option("Ground of the runs, if there are several.")] = None,
     artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
@@ -73,7 +78,10 @@ def _added(made: Added) -> object:
 
 @group.command()
 def check(
-    paper: Annotated[str | None, argument("A paper, such as ursa; all by default.")] = None,
+    paper: Annotated[
+        str | None,
+        argument("A paper, such as ursa; all by default.", autocompletion=completion.papers),
+    ] = None,
     folder: FolderOption = FOLDER,
     as_json: JsonFlag = False,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from hotbed import completion
 from hotbed.options import argument, named, option
 from hotbed.output import JsonFlag, emit, new_table
 from schemas.errors import UserError
@@ -22,10 +23,14 @@ def verb(
         str,
         argument(
             "A paper (dlr: all its campaigns on a real ground; dlr-sim: the simulated "
-            "ones; ursa, pm, twochoice, mos: all of its) or a campaign (dlr-quick)."
+            "ones; ursa, pm, twochoice, mos: all of its) or a campaign (dlr-quick).",
+            autocompletion=completion.reports,
         ),
     ],
-    figure: Annotated[str | None, option("Draw only this figure, such as 6a or 6.")] = None,
+    figure: Annotated[
+        str | None,
+        option("Draw only this figure, such as 6a or 6.", autocompletion=completion.figures),
+    ] = None,
     ground: Annotated[
         str | None, option("Ground of the runs; needed if there are several.")
     ] = None,

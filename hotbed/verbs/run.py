@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed import completion
 from hotbed.claims import claims
-from hotbed.exit_codes import end_with
+from hotbed.exit_codes import end_with, this_command
 from hotbed.options import (
     ControllersDirOption,
     DryRunOption,
@@ -24,18 +26,26 @@ from hotbed.options import (
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
 
+if TYPE_CHECKING:
+    from campaigns.engine.display import CampaignResult
+
 
 def verb(
     campaign: Annotated[
         str,
         argument(
             "A campaign of campaigns/files (such as dlr-quick, ursa-quick, "
-            "twochoice-quick, pm-quick, mos-quick, mos-sim-quick) or a YAML file."
+            "twochoice-quick, pm-quick, mos-quick, mos-sim-quick) or a YAML file.",
+            autocompletion=completion.campaigns,
         ),
     ],
     *,
     figure: Annotated[
-        str | None, option("Only the cells that feed this figure, such as 6 or 8a.")
+        str | None,
+        option(
+            "Only the cells that feed this figure, such as 6 or 8a.",
+            autocompletion=completion.figures,
+        ),
     ] = None,
     dry_run: DryRunOption = False,
     testbed: OtherTestbedOption = None,
@@ -94,5 +104,19 @@ def verb(
         emit(report.as_json(), as_json, lambda: dry_run_table(report))
         return
     result = session.run(request, in_process=not notebook, workers=helpers)
-    emit({"ok": result.ok, "sentence": result.sentence, "result": result}, as_json, lambda: None)
+    following = next_of(result, artifacts)
+    facts = {"ok": result.ok, "sentence": result.sentence, "result": result} | following
+    emit(facts, as_json, lambda: "Next: {next}\nReport: {report}".format(**following))
     end_with(result)
+
+
+def next_of(result: CampaignResult, artifacts: Path) -> dict[str, str]:
+    """Return the command that follows (``next``), and the path of the report that it writes: the
+    same command if it resumes."""
+    command = this_command()
+    if result.ok:
+        where = (
+            "" if artifacts == Path("artifacts") else f" --artifacts {shlex.quote(str(artifacts))}"
+        )
+        command = f"hotbed report {result.campaign}{where}"
+    return {"next": command, "report": str((artifacts / result.campaign / "report.html").resolve())}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed import completion
 from hotbed.exit_codes import end_with, stopped
 from hotbed.options import (
     ControllersDirOption,
@@ -35,7 +36,10 @@ def verb(
     move: Annotated[
         list[str] | None, option("Seconds between moves of the hotspots, such as 5,60,600.")
     ] = None,
-    controllers: Annotated[list[str] | None, option("Names, separated by commas; or all.")] = None,
+    controllers: Annotated[
+        list[str] | None,
+        option("Names, separated by commas; or all.", autocompletion=completion.controllers),
+    ] = None,
     controllers_dir: ControllersDirOption = None,
     op: Annotated[list[str] | None, option("rand (the default), seq, write.")] = None,
     blocks: Annotated[int | None, option("Repetitions of every cell.")] = None,

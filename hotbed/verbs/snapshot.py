@@ -23,7 +23,7 @@ group = typer.Typer(no_args_is_help=True, help="Take snapshots of all nodes and 
 
 
 @group.command()
-def save(label: Label, testbed: TestbedOption = None) -> None:
+def save(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
     """Stop the store, freeze nodes and disks as LABEL, and start all again; refused while the
     store is steered or loaded."""
     from hotbed.progress import progress
@@ -33,11 +33,11 @@ def save(label: Label, testbed: TestbedOption = None) -> None:
     site, name = _choose(testbed)
     with alone_on(site.folder(name), name), progress(f"save {label}") as report:
         save_snapshot(site, ready(site, name), label, report)
-    print(f"saved: {label}")
+    emit({"saved": label, "testbed": name}, as_json, lambda: f"saved: {label}")
 
 
 @group.command()
-def restore(label: Label, testbed: TestbedOption = None) -> None:
+def restore(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
     """Put every node and disk back to LABEL and wait until the store is healthy; what was
     written since is lost."""
     from hotbed.progress import progress
@@ -47,16 +47,16 @@ def restore(label: Label, testbed: TestbedOption = None) -> None:
     held = alone_on(site.folder(name), name)
     with held, resumable(), progress(f"restore {label}") as report:
         restore_snapshot(site, name, label, report)
-    print(f"restored: {label}")
+    emit({"restored": label, "testbed": name}, as_json, lambda: f"restored: {label}")
 
 
 @group.command()
-def delete(label: Label, testbed: TestbedOption = None) -> None:
+def delete(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
     """Delete the snapshot LABEL; the testbed stays as it is."""
     site, name = _choose(testbed)
     with alone_on(site.folder(name), name):
         site.delete_snapshot(name, label)
-    print(f"deleted: {label}")
+    emit({"deleted": label, "testbed": name}, as_json, lambda: f"deleted: {label}")
 
 
 @group.command("list")

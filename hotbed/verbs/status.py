@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from hotbed import completion
 from hotbed.options import argument
 from hotbed.output import JsonFlag, emit
 from schemas.errors import HotbedError
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def verb(
-    name: Annotated[str | None, argument("Only this testbed.")] = None, as_json: JsonFlag = False
+    name: Annotated[
+        str | None, argument("Only this testbed.", autocompletion=completion.testbeds)
+    ] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Show every testbed, or one with its nodes."""
     from hotbed.views import lease_facts, microstores_of, status_view, testbeds_table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from hotbed import completion
 from hotbed.options import argument, option
 from hotbed.output import JsonFlag, emit, new_table
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 def verb(
     campaign: Annotated[
-        str, argument("A campaign with runs that repeats its cells, such as dlr-variation.")
+        str,
+        argument(
+            "A campaign with runs that repeats its cells, such as dlr-variation.",
+            autocompletion=completion.reports,
+        ),
     ],
     metric: Annotated[
         str,
