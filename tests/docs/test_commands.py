@@ -64,17 +64,26 @@ def _commands(code: Code) -> Iterator[list[str]]:
 
 def _verb(words: list[str]) -> tuple[str, Any, list[str]]:
     """Return the verb's name and command, and the words behind it. Return no command if the words
-    name only a group or stop at dots."""
+    name only a group, or stop at dots or a placeholder."""
     command = cli.command(cli.build())
     name: list[str] = []
     while hasattr(command, "commands"):
-        if not words or words[0] in {"...", "…"}:
+        while words and words[0].startswith("-"):
+            assert words[0] in _names(command), f"hotbed has no option {words[0]}"
+            words = words[1:]
+        if not words or STANDS_FOR.fullmatch(words[0]):
             return " ".join(name), None, []
         for alternative in words[0].split("|"):
             assert alternative in command.commands, f"there is no hotbed {' '.join(words)}"
         name.append(words[0])
         command, words = command.commands[words[0].split("|")[0]], words[1:]
     return " ".join(name), command, words
+
+
+def _names(command: Any) -> set[str]:
+    """Return the names of a command's options, without those with values."""
+    flags = (one for one in command.params if getattr(one, "is_flag", False) or one.count)
+    return {"--help", *(name for one in flags for name in [*one.opts, *one.secondary_opts])}
 
 
 def _parsed(command: Any, words: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -152,7 +161,7 @@ def test_every_make_target_is_in_the_makefile(page: Page) -> None:
 @cache
 def _options() -> set[str]:
     """Return the options of all verbs and of the data plane's programs."""
-    found: set[str] = set(OF_OTHERS)
+    found: set[str] = {"--help", *OF_OTHERS}
     commands = [cli.command(cli.build())]
     while commands:
         command = commands.pop()
