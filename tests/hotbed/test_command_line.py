@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _usual_logging():
+    logging.captureWarnings(False)  # pytest replaces the printer of warnings in each test
     yield
     logs.configure()
 
