@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -141,8 +142,9 @@ def _known(paper: str) -> str:
 
 def _about(file: Path) -> str:
     """Return the beginning of the comment that a campaign file begins with."""
-    comment = re.match(r"(?:#.*\n)*", file.read_text())
-    text = " ".join((comment[0] if comment else "").replace("#", "").split())
+    lines = itertools.takewhile(lambda line: line[:1] == "#", file.read_text().splitlines())
+    own = (line for line in lines if "yaml-language-server:" not in line)
+    text = " ".join(" ".join(own).replace("#", "").split())
     return re.split(r"[.:;?](?:\s|$)|\s\(", text)[0]
 
 

@@ -30,7 +30,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _usual_logging():
-    logging.captureWarnings(False)  # pytest replaces the printer of warnings in each test
     yield
     logs.configure()
 
@@ -173,6 +172,7 @@ def test_one_configuration_of_logging(capsys):
         logging.getLogger("some.library").debug("other")
         lines = capsys.readouterr().err.splitlines()
         assert " ".join(line.rpartition(" ")[2] for line in lines) == shown
+    logging.captureWarnings(False)  # pytest replaces the printer of warnings in each test
     logs.configure()
     warnings.showwarning("old", UserWarning, "x.py", 1)
     assert "py.warnings: WARNING: x.py:1: UserWarning: old" in capsys.readouterr().err

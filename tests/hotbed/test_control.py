@@ -109,7 +109,7 @@ def test_start_sends_typed_parameters_also_from_a_file(capsys, agent, tmp_path):
     [
         ("[1, 2]", [], "a mapping"),
         ("util_low: 0.5\nutil_low: 0.6\n", [], "'util_low' of line 1 is there again in line 2"),
-        (None, [], "No such"),
+        (None, [], "no such file"),
         ("", ["-p", "theta_i"], "write NAME=VALUE"),
         ("", ["-p", "theta_i=9"], "allowed: 0 to 1"),
         ("", ["--signal", "mood"], "allowed: node, osd, op_r_latency"),
