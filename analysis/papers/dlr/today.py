@@ -179,9 +179,9 @@ def ranked(evidence: Evidence, view: View) -> DrawnPanel | None:
     return DrawnPanel(panel, blocks, f"{view.title} ({view.baseline} = 0, n = {blocks})", lines)
 
 
-_BELOW = (
-    "bars: 95 % intervals over paired blocks; filled: a difference is shown; hollow: none is; red: "
-    "what a closed network of the measured disks gives at most, by any choice of primaries "
+_BELOW = "bars: 95 % intervals over paired blocks; filled: a difference is shown; hollow: none is"
+_RED = (
+    "; red: what a closed network of the measured disks gives at most, by any choice of primaries "
     "(dashed) and by any placement (dotted)"
 )
 
@@ -193,7 +193,8 @@ def draw(
     shown = [found for view in views if (found := ranked(evidence, view)) is not None]
     if not shown:
         return Missing("runs of a controller and of the baseline in one block")
-    return draw_panels(shown, min(2, len(shown)), (title, _BELOW), folder, name)
+    below = _BELOW + _RED * any(one.lines for one in shown)
+    return draw_panels(shown, min(2, len(shown)), (title, below), folder, name)
 
 
 def _figures(releases: Sequence[str], end: str = "", more: str = "") -> Iterator[FigureEntry]:
@@ -250,7 +251,15 @@ PARTS = (
     ),
     Part(
         (),
-        (_figure("large", "dlr-today-1000", "1,000 OSDs, 250 hot", [View("1,000 OSDs", {})]),),
+        (
+            _figure(
+                "large",
+                "dlr-today-1000",
+                "Random reads on 1,000 OSDs, 250 of them hot (simulated)",
+                [View("1,000 OSDs", {})],
+                more=" --model testbed/simulated/reef.yaml",
+            ),
+        ),
         simulated=True,
         sized=True,
         tabulate=tabulate,
