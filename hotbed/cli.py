@@ -28,7 +28,7 @@ PANELS = {
     "Share results": "bundle verify rerun reference",
     "Papers": "cosbench mos pm swift twochoice ursa",
 }
-"""Verbs of `hotbed --help` by what a person wants to do."""
+"""Verbs of `hotbed --help` by what a person wants to do; a new verb is added here."""
 
 
 @cache

@@ -81,13 +81,7 @@ def not_allowed(where: object, value: object, allowed: object) -> UserError:
 
 
 def unknown(
-    what: str,
-    name: str,
-    known: Iterable[str],
-    *,
-    where: object = "",
-    more: str = "",
-    do: str = "",
+    what: str, name: str, known: Iterable[str], *, where: object = "", more: str = "", do: str = ""
 ) -> UserError:
     """Return the mistake of a `name` that no `what` (such as ``campaign``) has. The sentence lists
     the `known` names, followed by `more`, and asks for the nearest of them before `do`."""

@@ -39,9 +39,7 @@ def verb(
     ] = None,
     controllers_dir: ControllersDirOption = None,
     ground: Annotated[str, option("sim (modelled, no testbed needed), local, or another.")] = "sim",
-    baseline: Annotated[
-        str, option("The baseline; it always runs.", autocompletion=completion.controllers)
-    ] = "default",
+    baseline: Annotated[str, option("The baseline; it always runs.")] = "default",
     scenario: Annotated[
         list[str] | None, option("heterogeneity (the default), interference, none, mix, spread.")
     ] = None,

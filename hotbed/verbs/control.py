@@ -104,10 +104,7 @@ def start(
 
 @group.command()
 def stop(
-    name: Annotated[
-        str | None,
-        argument("Optional if there is only one.", autocompletion=completion.controllers),
-    ] = None,
+    name: Annotated[str | None, argument("Optional if there is only one.")] = None,
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
 ) -> None:

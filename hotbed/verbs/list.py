@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,34 +15,34 @@ from hotbed import completion
 from hotbed.options import ControllersDirOption, argument, option
 from hotbed.output import JsonFlag, emit, new_table
 from hotbed.verbs import status
+from schemas.errors import unknown
 
 group = typer.Typer(no_args_is_help=True, help="List campaigns, figures, controllers and more.")
 
 PaperArgument = Annotated[
-    str | None,
-    argument("Only this paper's, such as dlr.", autocompletion=completion.papers),
+    str | None, argument("Only this paper's, such as dlr.", autocompletion=completion.papers)
 ]
 
 
 @group.command()
 def campaigns(paper: PaperArgument = None, as_json: JsonFlag = False) -> None:
     """List the campaigns that `hotbed run` takes."""
-    from campaigns.engine.campaign_file import FILES, load_campaign
+    from campaigns.engine.campaign_file import FILES, campaign_names, load_campaign
     from campaigns.engine.plan import raw_cells
     from campaigns.validate import figures_of
 
+    found = [
+        name for name in campaign_names() if paper is None or f"{name}-".startswith(f"{paper}-")
+    ]
+    if not found:
+        raise unknown("paper", str(paper), completion.papers(""))
     rows = []
-    for name in sorted(completion.campaigns(f"{_known(paper)}-" if paper else "")):
-        file = FILES / f"{name}.yaml"
+    for file in (FILES / f"{name}.yaml" for name in found):
         made = load_campaign(file)
-        cells = (
-            sum(1 for _ in raw_cells(made, grid)) * grid.repetitions * grid.repeats
-            for grid in made.grids
-        )
-        facts = {"campaign": name, "ground": made.ground, "cells": sum(cells)}
-        facts |= {"figures": figures_of(made), "about": _about(file), "spec": made.spec}
-        rows.append(facts | {"file": str(file)})
-    _emit(rows, as_json, "campaign ground cells figures about")
+        blocks = [(grid.repetitions * grid.repeats, raw_cells(made, grid)) for grid in made.grids]
+        count = sum(times * len(list(cells)) for times, cells in blocks)
+        rows.append((made.name, made.ground, count, figures_of(made), _about(file), str(file)))
+    _emit("campaign ground cells figures about", rows, as_json, "file")
 
 
 @group.command()
@@ -51,12 +51,11 @@ def papers(as_json: JsonFlag = False) -> None:
     from analysis.core.papers import SHORT_NAMES
     from analysis.core.papers import paper as paper_of
 
-    rows = []
-    for made in map(paper_of, SHORT_NAMES):
-        claims = sum(len(part.claims) for part in made.parts)
-        facts = {"paper": made.short, "title": made.title, "figures": len(made.figures)}
-        rows.append(facts | {"claims": claims})
-    _emit(rows, as_json, "paper title figures claims")
+    rows = [
+        (made.short, made.title, len(made.figures), sum(len(part.claims) for part in made.parts))
+        for made in map(paper_of, SHORT_NAMES)
+    ]
+    _emit("paper title figures claims", rows, as_json)
 
 
 @group.command()
@@ -65,13 +64,12 @@ def figures(paper: PaperArgument = None, as_json: JsonFlag = False) -> None:
     from analysis.core.papers import SHORT_NAMES
     from analysis.core.papers import paper as paper_of
 
-    rows = []
-    for made in map(paper_of, SHORT_NAMES if paper is None else (paper,)):
-        commands = made.commands(simulated=False)
-        for entry in made.figures:
-            facts = {"paper": made.short, "figure": entry.id, "title": entry.title}
-            rows.append(facts | {"command": commands[entry.id], "caption": entry.caption})
-    _emit(rows, as_json, "paper figure title command")
+    rows = [
+        (made.short, one.id, one.title, made.commands(simulated=False)[one.id], one.caption)
+        for made in map(paper_of, SHORT_NAMES if paper is None else (paper,))
+        for one in made.figures
+    ]
+    _emit("paper figure title command", rows, as_json, "caption")
 
 
 @group.command()
@@ -79,13 +77,11 @@ def controllers(controllers_dir: ControllersDirOption = None, as_json: JsonFlag 
     """List the controllers; `hotbed control list` also shows the values of parameters."""
     from controllers.registry import available
 
-    found = available(() if controllers_dir is None else (controllers_dir,))
     rows = []
-    for name, one in sorted(found.items()):
+    for name, one in sorted(available((controllers_dir,) if controllers_dir else ()).items()):
         about = ast.get_docstring(ast.parse((one.folder / "policy.py").read_bytes())) or ""
-        first = " ".join(about.partition("\n\n")[0].split())
-        rows.append({"controller": name, "about": first, "folder": str(one.folder)})
-    _emit(rows, as_json, "controller about")
+        rows.append((name, " ".join(about.partition("\n\n")[0].split()), str(one.folder)))
+    _emit("controller about", rows, as_json, "folder")
 
 
 @group.command()
@@ -95,12 +91,10 @@ def specs(as_json: JsonFlag = False) -> None:
 
     rows = []
     for file in sorted(SPECS.glob("*.yaml")):
-        made = load_spec(file)
-        nodes = sum(each.count for each in made.groups)
-        facts = {"spec": file.stem, "site": made.site.kind, "nodes": nodes}
+        made, shown = load_spec(file), str(file).removeprefix(f"{Path.cwd()}/")
         store = "" if made.store is None else made.store.kind
-        rows.append(facts | {"store": store, "file": str(file).removeprefix(f"{Path.cwd()}/")})
-    _emit(rows, as_json, "spec site nodes store file")
+        rows.append((file.stem, made.site.kind, len(made.node_names()), store, shown))
+    _emit("spec site nodes store file", rows, as_json)
 
 
 @group.command()
@@ -112,17 +106,17 @@ def runs(
     from campaigns.engine.store import RunStore
     from schemas.durable import read_json
 
-    rows: list[dict[str, Any]] = []
+    rows = []
     for file in sorted(artifacts.glob("*/campaign.json")):
         body, report = read_json(file), file.with_name("report.html")
-        found = [run for run in RunStore(file.parent).runs() if run.status == "done"]
+        ended = {
+            run.run_id: run.ended_at for run in RunStore(file.parent).runs() if run.status == "done"
+        }
         planned = {cell["run_id"] for cell in body["cells"]}
-        done = len(planned & {run.run_id for run in found})
-        last = max((run.ended_at for run in found), default="")
-        facts = {"campaign": file.parent.name, "ground": body["campaign"]["ground"]}
-        facts |= {"done": done, "cells": len(planned), "last run": last}
-        rows.append(facts | {"report": str(report) if report.exists() else ""})
-    _emit(rows, as_json, "campaign ground done cells last+run report")
+        progress = (len(planned & set(ended)), len(planned), max(ended.values(), default=""))
+        path = str(report) if report.exists() else ""
+        rows.append((file.parent.name, body["campaign"]["ground"], *progress, path))
+    _emit("campaign ground done cells last_run report", rows, as_json)
 
 
 @group.command()
@@ -131,34 +125,25 @@ def testbeds(as_json: JsonFlag = False) -> None:
     status.verb(None, as_json)
 
 
-def _known(paper: str) -> str:
-    """Return the name of a paper. UserError: there is no such paper."""
-    from schemas.errors import unknown
-
-    if paper not in completion.papers(""):
-        raise unknown("paper", paper, completion.papers(""))
-    return paper
-
-
 def _about(file: Path) -> str:
     """Return the beginning of the comment that a campaign file begins with."""
     lines = itertools.takewhile(lambda line: line[:1] == "#", file.read_text().splitlines())
-    own = (line for line in lines if "yaml-language-server:" not in line)
-    text = " ".join(" ".join(own).replace("#", "").split())
-    return re.split(r"[.:;?](?:\s|$)|\s\(", text)[0]
+    own = (line.strip("# ") for line in lines if "yaml-language-server:" not in line)
+    return re.split(r"[.:;?](?:\s|$)|\s\(", " ".join(own))[0]
 
 
-def _emit(rows: Sequence[Mapping[str, Any]], as_json: bool, columns: str) -> None:
-    """Print rows; the table has the columns, the JSON all facts."""
-    names = [each.replace("+", " ") for each in columns.split()]
+def _emit(columns: str, rows: Iterable[tuple[object, ...]], as_json: bool, more: str = "") -> None:
+    """Print rows: a table with the columns, or JSON, which has `more` of them."""
+    names = f"{columns} {more}".split()
+    facts = [dict(zip(names, row, strict=True)) for row in rows]
 
     def table() -> object:
-        if not rows:
+        if not facts:
             return "nothing yet; `hotbed run CAMPAIGN` makes runs"
-        made = new_table(*names)
-        for row in rows:
-            cells = (row[name] for name in names)
+        made = new_table(*(name.replace("_", " ") for name in columns.split()))
+        for row in facts:
+            cells = (row[name] for name in columns.split())
             made.add_row(*(", ".join(one) if isinstance(one, list) else str(one) for one in cells))
         return made
 
-    emit(list(rows), as_json, table)
+    emit(facts, as_json, table)

@@ -78,10 +78,7 @@ def _added(made: Added) -> object:
 
 @group.command()
 def check(
-    paper: Annotated[
-        str | None,
-        argument("A paper, such as ursa; all by default.", autocompletion=completion.papers),
-    ] = None,
+    paper: Annotated[str | None, argument("A paper, such as ursa; all by default.")] = None,
     folder: FolderOption = FOLDER,
     as_json: JsonFlag = False,
 ) -> None:

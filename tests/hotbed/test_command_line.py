@@ -39,6 +39,16 @@ def test_every_verb_is_in_one_group():
     assert sorted(grouped) == sorted(cli.command(cli.build()).commands)
 
 
+def test_every_verb_that_reports_takes_json():
+    def without(command: Any, name: str) -> list[str]:
+        if hasattr(command, "commands"):
+            below = command.commands.items()
+            return [one for key, each in below for one in without(each, f"{name} {key}".strip())]
+        return [] if any("--json" in one.opts for one in command.params) else [name]
+
+    assert without(cli.command(cli.build()), "") == ["ssh"]  # it becomes the node's shell
+
+
 def test_the_version(capsys):
     code, out, _ = run(capsys, "--version")
     assert code == 0
@@ -50,6 +60,7 @@ def test_the_version(capsys):
     [
         ("campaigns", "campaign", "dlr-quick"),
         ("campaigns ursa", "campaign", "ursa-quick"),
+        ("campaigns dlr-today", "campaign", "dlr-today-goals"),
         ("papers", "paper", "pm"),
         ("figures ursa", "figure", "7"),
         ("controllers", "controller", "dlr-pg"),
