@@ -324,7 +324,7 @@ def test_a_report_needs_no_runs_and_marks_what_is_stale(root: Path, tmp_path: Pa
     assert figure.entry.caption != drawn["3"].entry.caption
     assert all(one.note for one in old.claims)
     assert figure.path and figure.path.read_bytes() != drawn["3"].path.read_bytes()
-    with raises(UserError, where="root/ursa/12"):
+    with raises(UserError, "'12'", where="ursa", allowed="1, 3"):
         report(root, "ursa", tmp_path / "none", lambda entries: NOW, only="12")
 
 

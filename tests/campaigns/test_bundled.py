@@ -223,7 +223,7 @@ def test_a_mistake_is_one_sentence(tmp_path):
     bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
     with raises(UserError, "other"):
         again(bundle, "other", tmp_path / "new")
-    with raises(UserError, where="--spec nowhere.yaml"):
+    with raises(UserError, where="--spec: nowhere.yaml"):
         again(bundle, "tiny", tmp_path / "new", spec=Path("nowhere.yaml"))
     for text in ("- a\n", "{", "a: [\n"):
         (bundle / "campaigns" / "tiny.yaml").write_text(text)

@@ -39,7 +39,8 @@ def marked(tmp_path: Path) -> Path:
 @pytest.fixture
 def archive(tmp_path: Path, marked: Path) -> Path:
     """Write a bundle of a simulated campaign with an untrusted controller and notebook."""
-    files = contents(tmp_path, "shy", notebook="../notebooks/strange.ipynb")
+    notebook = "../notebooks/strange.ipynb"
+    files = contents(tmp_path, "shy", notebook=notebook, time_scale=0.5)  # longer than a read
     files |= {
         "notebooks/strange.ipynb": b"{}",
         "controllers/shy/policy.py": spy(marked).encode(),

@@ -390,7 +390,7 @@ def test_kept_points_are_a_profile_of_cells(
     local = reference("local")
     monkeypatch.setattr(points_module, "FILES", tmp_path)
     cell = {"experiment": "load", "setup": "mos-pp", "profile": "mine"}
-    with raises(UserError, "no profile 'mine'", allowed="none so far", do="--keep NAME"):
+    with raises(UserError, "no profile 'mine'", allowed="none", do="--keep NAME"):
         own(MOS.of(**cell))
     path = keep(local, "mine")
     assert reference("mine") == local.model_copy(update={"name": "mine"})

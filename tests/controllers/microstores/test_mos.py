@@ -257,7 +257,7 @@ def test_whatever_comes_moves_are_bounded(cycle, times, p):
         ({"bands": {"small": [0, 1]}}, "two microstores or more"),
         ({"bands": {"small": [0, 1], "large": [1, "x"]}}, "[LOW, HIGH]"),
         ({"bands": {"small": [5, 1], "large": [1, None]}}, "LOW must be from 0"),
-        ({"bands": {"small": [0, 1], "large": [1, None]}, "fad": 1}, "unknown parameter 'fad'"),
+        ({"bands": {"small": [0, 1], "large": [1, None]}, "fad": 1}, "no parameter 'fad'"),
     ],
 )
 def test_bad_detectors_are_reported(data, words):
