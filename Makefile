@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 CONCURRENT := ./cosbench/... ./enforcer ./internal/apps ./internal/http1 ./internal/reactor ./nfsproxy \
     ./twochoice/server
 
-.PHONY: help setup reproduce test test-unit test-go test-slow test-local test-openstack test-ceph-ansible golden soak lint bench lock clean
+.PHONY: help setup docs reproduce test test-unit test-go test-slow test-local test-openstack test-ceph-ansible golden soak lint bench lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
@@ -26,6 +26,10 @@ help: ## list the targets
 
 setup: ## Debian packages, .venv from the lock file, Go, the data plane; quick when nothing changed
 	@tools/setup.sh
+
+docs: setup ## the documentation as a site: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo build/site/index.html
 
 reproduce: setup ## set up, then DLR against its baselines on a real Ceph: claims table and report
 	@$(SUDO) $(BIN)/hotbed reproduce

@@ -1,17 +1,22 @@
-"""Draw the picture in docs/architecture.md from the code's own imports, as Mermaid.
+"""Draw the picture in docs/architecture.md from the code's own imports, as SVG.
 
 Run it as: python -m tools.architecture
 
 Arrows are imports between rooms, thick where they are many.
 """
 
-import re
+import textwrap
 from collections import Counter
 from pathlib import Path
 
 import grimp
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
+PICTURE = Path(__file__).resolve().parents[1] / "docs" / "rooms.svg"
+WIDTH = 700
+HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">
+<style>text {{font: 14px sans-serif}} .s {{font-size: 12px; fill: #555}} .b {{font-weight: bold}}
+rect {{fill: #eceff1; stroke: #607d8b}} path {{fill: none; stroke: #607d8b}}
+path.tip {{fill: #607d8b}}</style>"""
 
 ROOMS = {
     "hotbed": "command line and web view, one verb a file",
@@ -42,22 +47,34 @@ def packages_of(graph: grimp.ImportGraph, room: str) -> str:
 
 
 def drawing() -> str:
-    """Return the picture as a block of Markdown."""
+    """Return the picture: rooms from top to bottom, imports as arcs on their right."""
     graph = grimp.build_graph(*ROOMS, cache_dir=None)
     between: Counter[tuple[str, str]] = Counter()
     for module in graph.modules:
         for imported in graph.find_modules_directly_imported_by(module):
             between[module.partition(".")[0], imported.partition(".")[0]] += 1
-    lines = ["```mermaid", "flowchart TD"]
+    boxes, ends, y = [], {}, 10
     for room, about in ROOMS.items():
-        packages = packages_of(graph, room)
-        lines.append(f'{room}["<b>{room}/</b> {about}{"<br>" if packages else ""}{packages}"]')
+        lines = textwrap.wrap(packages_of(graph, room), 105)
+        height = 34 + 16 * len(lines)
+        ends[room] = y + height // 2
+        boxes.append(f'<rect x="10" y="{y}" width="{WIDTH}" height="{height}" rx="6"/>')
+        boxes.append(f'<text x="22" y="{y + 22}"><tspan class="b">{room}/</tspan> {about}</text>')
+        for number, line in enumerate(lines, 1):
+            boxes.append(f'<text class="s" x="22" y="{y + 22 + 16 * number}">{line}</text>')
+        y += height + 14
+    order, x = list(ROOMS), WIDTH + 10
+    arcs = []
     for (room, other), imports in sorted(between.items()):
         if room != other:
-            lines.append(f"{room}{'-->' if imports < MANY else '==>'}{other}")
-    return "\n".join([*lines, "```\n"])
+            start, end = ends[room] + 5, ends[other] - 5
+            away = x + 34 * (order.index(other) - order.index(room))
+            wide = 3 if imports >= MANY else 1
+            path = f"M{x},{start} C{away},{start} {away},{end} {x + 9},{end}"
+            arcs.append(f'<path d="{path}" stroke-width="{wide}"/>')
+            arcs.append(f'<path class="tip" d="M{x},{end} l10,-4 v8 z"/>')
+    return "\n".join([HEAD.format(width=x + 190, height=y), *boxes, *arcs, "</svg>\n"])
 
 
 if __name__ == "__main__":
-    page = PAGE.read_text()
-    PAGE.write_text(re.sub(r"^```mermaid\n.*?^```\n", drawing(), page, flags=re.M | re.S))
+    PICTURE.write_text(drawing())

@@ -99,6 +99,8 @@ audit() { # the locked packages
         --vulnerability-service osv --disable-pip --require-hashes --requirement requirements.lock
 }
 
+site() { NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict --site-dir "$work/site"; }
+
 check "ruff check" ruff check .
 check "ruff format" ruff format --check .
 check "import-linter" lint-imports --no-logo --no-cache
@@ -119,6 +121,8 @@ set -m
     check "go programs" programs_without_test_servers
     check "staticcheck" staticcheck
     check "govulncheck" govulncheck
+    check "reference pages" python -m tools.reference --check
+    check "docs site" site
 } &
 wait
 [ ! -e "$work/failed" ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.docs.pages import ROOT, pages
-from tools.architecture import drawing
+from tools.architecture import PICTURE, drawing
 
 PAGE = "docs/architecture.md"
 
 
 def test_the_picture_is_what_the_code_gives() -> None:
-    page = (ROOT / PAGE).read_text()
-    assert drawing() in page, "draw it again: python -m tools.architecture"
+    assert PICTURE.read_text() == drawing(), "draw it again: python -m tools.architecture"
+    assert f"({PICTURE.name})" in (ROOT / PAGE).read_text()
 
 
 def test_every_paper_is_two_links_from_the_readme() -> None:
