@@ -28,7 +28,7 @@ setup: ## Debian packages, .venv from the lock file, Go, the data plane; quick w
 	@tools/setup.sh
 
 docs: setup ## the documentation as a site: build/site/index.html
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo build/site/index.html
 
 reproduce: setup ## set up, then DLR against its baselines on a real Ceph: claims table and report

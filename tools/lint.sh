@@ -99,7 +99,7 @@ audit() { # the locked packages
         --vulnerability-service osv --disable-pip --require-hashes --requirement requirements.lock
 }
 
-site() { NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict --site-dir "$work/site"; }
+site() { NO_MKDOCS_2_WARNING=1 mkdocs build --strict --site-dir "$work/site"; }
 
 check "ruff check" ruff check .
 check "ruff format" ruff format --check .

@@ -5,6 +5,7 @@ Run it as: python -m tools.reference. With --check it writes nothing, and fails 
 
 import importlib
 import inspect
+import json
 import re
 import sys
 import types
@@ -155,7 +156,7 @@ def models(*wanted: type[BaseModel], base: type[BaseModel] | None = None) -> Ite
 
 def command_line() -> Iterator[str]:
     """Yield the verbs with their arguments and options."""
-    yield "`hotbed VERB --help` prints the same in the terminal.\n"
+    yield "The option `-h` of a verb prints the same in the terminal.\n"
     waiting = [("hotbed", cli.command(cli.build()))]
     while waiting:
         name, command = waiting.pop(0)
@@ -287,6 +288,27 @@ def figures() -> Iterator[str]:
         yield table(("claim", "figure", "statement", "rule", "paper's value"), claims)
 
 
+def gallery() -> Iterator[str]:
+    """Yield the pictures of the recorded figures, with their origin."""
+    yield (
+        "Figures of recorded runs, as `hotbed report NAME --reference` draws them. Black diamonds "
+        "are the paper's values.\n"
+    )
+    for short in SHORT_NAMES:
+        made, folder = paper(short), f"artifacts/reference/{short}"
+        pictures = {one.id: f"{folder}/{one.id}/{short}-fig{one.id}.png" for one in made.figures}
+        drawn = [one for one in made.figures if (ROOT / pictures[one.id]).is_file()]
+        yield from [f"## {made.title}\n"] * bool(drawn)
+        for one in drawn:
+            facts = json.loads((ROOT / folder / one.id / "reference.json").read_text())
+            commits = ", ".join(commit[:8] for commit in facts["commits"])
+            yield f"### {short} {one.id}: {one.title}\n\n![{one.title}](../{pictures[one.id]})\n"
+            yield (
+                f"{facts['runs']} runs of {', '.join(facts['campaigns'])} on the ground "
+                f"{facts['ground']}, {facts['ended_at'][:10]}, commit {commits}.\n"
+            )
+
+
 def controllers() -> Iterator[str]:
     """Yield the built-in controllers with their needs and parameters."""
     yield "`hotbed control list` also lists those of `--controllers-dir`.\n"
@@ -322,6 +344,7 @@ PAGES: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "campaigns": ("All campaigns", all_campaigns),
     "figures": ("All figures and claims", figures),
     "controllers": ("All controllers", controllers),
+    "gallery": ("Gallery", gallery),
 }
 
 
