@@ -19,7 +19,7 @@ FILE_OR_COMMANDS = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHOWN = {
-    "first-figure": ["fig6-seq", "dlr-6a", "report.html", "replayed"],
+    "first-figure": ["DLR raises sequential read", "report.html", "dlr: all"],
     "controller": ["passed", "my-controller"],
     "paper": ["ursa-", "report.html"],
     "artefact": ["APPENDIX.md", "compare-sim"],
