@@ -42,7 +42,8 @@ Change = Callable[[JsonSchemaValue], JsonSchemaValue]
 def description(model: type[BaseModel], field: str) -> str:
     """Return the description of a field in the docstrings of a model and its bases; empty if they
     do not name it."""
-    parts = [part for one in model.__mro__[:-1] for part in _parts(one.__doc__ or "")]
+    ours = [one for one in model.__mro__[:-1] if one is not BaseModel]
+    parts = [part for one in ours for part in _parts(one.__doc__ or "")]
     entry = re.compile(rf"(?:`\w+`, )*`{field}`(?:, `\w+`)*: ")
     entries = [part[found.end() :] for part in parts if (found := entry.match(part))]
     text = entries[0] if entries else " ".join(part for part in parts if f"`{field}`" in part)

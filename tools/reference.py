@@ -35,6 +35,7 @@ from testbed.sites.inventory.hosts import InventoryOptions, ShortFile
 from testbed.spec import TestbedSpec, quantities
 from testbed.stores import contract, microstores
 from testbed.stores.ceph.store import Features
+from tools import json_schemas
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTE = "<!-- Generated from the code: python -m tools.reference -->\n"
@@ -120,18 +121,14 @@ def _inner(kind: Any) -> Iterator[type[BaseModel]]:
         yield from _inner(one)
 
 
-def _said(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
-    """Return a model's docstring without its section `Attributes:`, and what this section and
-    comments behind the fields say of fields, also those of its bases."""
-    text, _, section = prose(vars(model).get("__doc__")).partition("\nAttributes:\n")
-    said: dict[str, str] = {}
-    for base in model.__mro__:
-        if issubclass(base, BaseModel) and base is not BaseModel:
-            source = inspect.getsource(base)
-            said = dict(re.findall(r"^    (\w+): [^#\n]*  # (.+)$", source, re.M)) | said
-    for names, words in re.findall(r"^ {4}(\w[\w, ]*): ((?:.+\n?|\n? {5,})+)", section, re.M):
-        said |= dict.fromkeys(names.split(", "), re.split(r"\n {4}\w[\w, ]*: ", words)[0])
-    return text, said
+def _meaning(model: type[BaseModel], field: str) -> str:
+    """Return what docstrings say of a field, or else the comment behind it."""
+    behind = re.compile(rf"^    {field}: [^#\n]*  # (.+)$", re.M)
+    sources = (
+        inspect.getsource(one) for one in model.__mro__ if one.__module__ == model.__module__
+    )
+    comments = (found[1] for source in sources if (found := behind.search(source)))
+    return prose(json_schemas.description(model, field)) or next(comments, "")
 
 
 def models(*wanted: type[BaseModel], base: type[BaseModel] | None = None) -> Iterator[str]:
@@ -139,14 +136,14 @@ def models(*wanted: type[BaseModel], base: type[BaseModel] | None = None) -> Ite
     that differ from those of `base`."""
     waiting = list(wanted)
     for model in waiting:  # grows
-        text, said = _said(model)
+        said = json_schemas._parts(vars(model).get("__doc__") or "")
+        text = prose(" ".join(part for part in said if not part.startswith("`")))
         rows = []
         for name, item in model.model_fields.items():
             old = base and base.model_fields.get(name)
             if not old or (old.annotation, old.default) != (item.annotation, item.default):
-                meaning = item.description or said.get(name, "")
                 values = allowed(item.annotation, item.metadata)
-                rows.append((f"`{name}`", values, _default(item), meaning))
+                rows.append((f"`{name}`", values, _default(item), _meaning(model, name)))
                 waiting += [one for one in _inner(item.annotation) if one not in waiting]
         if issubclass(model, SizedCell):
             rows.append(("`size`", model.allowed("size"), "none", ""))

@@ -45,7 +45,7 @@ class Shown(BaseModel):
 
 def test_a_model_is_shown_with_values_defaults_and_meanings() -> None:
     text = "\n".join(models(Shown))
-    assert "| `size` | a size such as `12GiB` at least 1.0 MiB | 1.0 GiB | of it all, in a" in text
+    assert "| `size` | a size such as `12GiB` at least 1.0 MiB | 1.0 GiB | Of it all, in a" in text
     assert "| `inner` | [Inner](#inner) | none |" in text
     assert "| `rest` | list of mapping of names to any value | required | what is left |" in text
     assert "\\<name>" in text
