@@ -243,14 +243,21 @@ def _checked(bench: RadosBench, unit: UnitResult, max_s: float) -> BenchOutput:
     return output
 
 
-def sending_s(series: Sequence[RadosSample], concurrency: int) -> float:
-    """Return the end of the last second of a pass in which requests were sent, seconds.
+def sending_s(series: Sequence[RadosSample], asked_s: float) -> float:
+    """Return the end of the last second of a pass in which requests were sent, of `asked_s` seconds
+    or until every object was read.
 
     At its end, rados bench waits for the requests in flight and counts this as measured time.
     Behind a busy disk it waited up to six seconds, in which next to nothing finished. The papers
     measured for minutes; here a benchmark may last 17 s, and the wait would choose the winner."""
-    sent = [s.t_s for s in series if s.iops > 0 and s.in_flight >= concurrency - 1]
-    return max(sent, default=series[-1].t_s)
+    finished = before = sent = 0.0
+    started = 0
+    for sample in series:
+        finished += sample.iops * (sample.t_s - before)
+        before = sample.t_s
+        if sample.t_s <= math.ceil(asked_s) + 0.5 and round(finished) + sample.in_flight > started:
+            started, sent = round(finished) + sample.in_flight, sample.t_s
+    return sent
 
 
 def stitch(bench: RadosBench, passes: list[tuple[BenchOutput, UnitResult]]) -> BenchResult:
@@ -258,7 +265,7 @@ def stitch(bench: RadosBench, passes: list[tuple[BenchOutput, UnitResult]]) -> B
     the wait for the last requests of each."""
     series: list[RadosSample] = []
     segments: list[Segment] = []
-    offset = finished = 0.0
+    offset, finished, left_s = 0.0, 0.0, bench.duration_s
     operations, latency_total, incorrect = 0, 0.0, 0
     for output, unit in passes:
         assert output.seconds is not None and output.operations is not None
@@ -266,7 +273,8 @@ def stitch(bench: RadosBench, passes: list[tuple[BenchOutput, UnitResult]]) -> B
         wall = output.started_wall
         began = unit.started_at if wall is None else wall
         found = samples(output, bench.object_size)
-        seconds, before = sending_s(found, bench.concurrency), 0.0
+        seconds, before = sending_s(found, left_s), 0.0
+        left_s -= output.seconds
         segments.append(Segment(began, offset, seconds))
         for sample in found:
             if sample.t_s > seconds:
