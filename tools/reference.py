@@ -288,7 +288,7 @@ def figures() -> Iterator[str]:
 def gallery() -> Iterator[str]:
     """Yield the pictures of the recorded figures, with their origin."""
     yield (
-        "Figures of recorded runs, as `hotbed report NAME --reference` draws them. Black diamonds "
+        "Figures of recorded runs, as `hotbed report NAME --reference` draws them. Diamonds "
         "are the paper's values.\n"
     )
     for short in SHORT_NAMES:
