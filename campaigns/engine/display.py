@@ -190,7 +190,7 @@ def _described(cell: Cell, outcome: Outcome) -> str:
 
 
 def suitable() -> Progress:
-    """Return a bar on a terminal, lines elsewhere; nothing is shown if it is to be quiet."""
+    """Return a bar on a terminal, lines elsewhere, and nothing under ``hotbed -q``."""
     if is_quiet():
         return Progress()
     return Bar() if sys.stderr.isatty() else Lines()

@@ -20,10 +20,10 @@ def test_the_page_of_environment_variables_is_complete() -> None:
     text = "".join(path.read_text() for path in [*paths, ROOT / "tools" / "setup.sh"])
     page = (ROOT / "docs" / "reference-environment.md").read_text()
     name = re.compile(r"HOTBED_[A-Z_]*[A-Z]")
-    read, told = (
+    read, documented = (
         {x for x in name.findall(one) if not INTERNAL.fullmatch(x)} for one in (text, page)
     )
-    assert read == told
+    assert read == documented
 
 
 class Inner(BaseModel):
