@@ -18,14 +18,26 @@ unexport PYTHONDONTWRITEBYTECODE
 CONCURRENT := ./cosbench/... ./enforcer ./internal/apps ./internal/http1 ./internal/reactor ./nfsproxy \
     ./twochoice/server
 
-.PHONY: help setup docs reproduce test test-unit test-go test-slow test-local test-openstack test-ceph-ansible golden soak lint bench lock clean
+.PHONY: help try setup notebook docs reproduce test test-unit test-go test-slow test-local test-openstack test-ceph-ansible golden soak lint bench lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
 	    printf '  make %-17s %s\n' "$$target" "$$text"; done
 
+try: ## a first figure, simulated: no root, no Debian packages, two minutes from a fresh clone
+	@tools/setup.sh sim
+	@$(BIN)/hotbed try
+
 setup: ## Debian packages, .venv from the lock file, Go, the data plane; quick when nothing changed
 	@tools/setup.sh
+
+# Nothing is fetched from the internet: no news, no updates, no list of extensions.
+notebook: ## JupyterLab on this machine; no root, no Debian packages
+	@tools/setup.sh notebook
+	@$(BIN)/jupyter lab --ip=127.0.0.1 $(if $(SUDO),,--allow-root) --ServerApp.root_dir=. \
+	    --LabApp.default_url=/lab/tree/notebooks/compare_controllers.ipynb \
+	    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=None \
+	    --LabApp.extension_manager=readonly
 
 docs: setup ## the documentation as a site: build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -23,7 +23,7 @@ from testbed.terminal import cleaned
 
 PANELS = {
     "Start a testbed": "doctor up deploy extend down snapshot new",
-    "Run experiments": "reproduce run compare scale control calibrate bench",
+    "Run experiments": "try reproduce run compare scale control calibrate bench",
     "Look at testbeds and results": "list status top ssh exec report validate variation",
     "Share results": "bundle verify rerun reference",
     "Papers": "cosbench mos pm swift twochoice ursa",
@@ -96,6 +96,7 @@ def command(app: typer.Typer) -> Any:
 
 
 _CHAMELEON = {"blazarclient", "chi", "keystoneauth1", "openstack", "zunclient"}
+_EXTRA = "run pip install 'hotbed[chameleon]'"
 _CLONE = (
     "This Hotbed was installed from its wheel, which holds no Go programs: clone Hotbed, run `make "
     "setup` there, and use the clone's .venv/bin/hotbed."
@@ -129,10 +130,14 @@ def _run(arguments: list[str] | None) -> None:
         _say(error)
         raise SystemExit(EXIT_FAILED) from None
     except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in _CHAMELEON:
+        name, lacking = str(error.name).partition(".")[0], f"the package {error.name} is missing"
+        if name in _CHAMELEON:
+            lacking, do = f"{lacking}, which the site chameleon needs", _EXTRA
+        elif (ROOT / "Makefile").is_file() and not (ROOT / name).exists():
+            do = "run `make setup`, as `make try` installs only a part"
+        else:
             raise
-        lacking = f"the package {error.name} is missing, which the site chameleon needs"
-        _say(UserError(lacking, do="run pip install 'hotbed[chameleon]'"))
+        _say(UserError(lacking, do=do))
         raise SystemExit(EXIT_USER) from None
     except OSError as error:
         _say(HotbedError(sentence_of(error)))

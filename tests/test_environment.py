@@ -39,9 +39,9 @@ def _requirements(project: dict[str, Any]) -> dict[str, Requirement]:
     return found
 
 
-def _locked(root: Path) -> dict[str, list[Version]]:
+def _locked(root: Path, name: str = "requirements.lock") -> dict[str, list[Version]]:
     pinned: dict[str, list[Version]] = {}
-    for line in (root / "requirements.lock").read_text().splitlines():
+    for line in (root / name).read_text().splitlines():
         if match := re.match(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", line):
             pinned.setdefault(canonicalize_name(match[1]), []).append(Version(match[2]))
     return pinned
@@ -97,8 +97,15 @@ def test_lock_satisfies_pyproject(project: dict[str, Any], root: Path) -> None:
             assert version in requirement.specifier, f"{name} {version}: run `make lock`"
 
 
+def test_a_simulation_has_the_versions_of_the_whole_environment(root: Path) -> None:
+    part, whole = (_locked(root, name) for name in ("tools/sim.lock", "requirements.lock"))
+    assert part
+    assert part.items() <= whole.items(), "run `make lock`"
+
+
 LOCKS = [
     "requirements.lock",
+    "tools/sim.lock",
     "tools/bootstrap.lock",
     "tools/go.lock",
     "playbooks/roles/swift/files/requirements.lock",

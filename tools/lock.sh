@@ -19,6 +19,7 @@ compile() { # compile OUTPUT INPUT [OPTION...]
 }
 
 compile requirements.lock pyproject.toml --all-extras "$@"
+compile tools/sim.lock tools/sim.in --constraint requirements.lock
 compile tools/bootstrap.lock tools/bootstrap.in "$@"
 compile tools/go.lock tools/go.in "$@"
 swift=playbooks/roles/swift/files/requirements

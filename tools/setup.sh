@@ -1,6 +1,10 @@
 #!/usr/bin/env bash
 # Everything Hotbed needs on a Debian machine, in .venv of this clone. Quick when nothing changed.
 #
+#   setup.sh           Debian packages (root or sudo), all Python distributions, the data plane
+#   setup.sh notebook  the same without Debian packages, on any Linux
+#   setup.sh sim       only what `hotbed try` needs, on any Linux; a complete environment is kept
+#
 # A step is skipped when its stamp holds the hash of its inputs. A stamp is taken away before its
 # step starts and written after it has ended, so that an interrupted set-up heals on the next call.
 set -euo pipefail
@@ -12,6 +16,8 @@ packages_file=tools/debian-packages.txt
 # What the environment itself offers (a python3, a go) must not pass for the machine's.
 PATH=$(printf '%s' ":$PATH:" | sed "s|:$PWD/$venv/bin:|:|g; s|^:||; s|:\$||")
 min_python=3.11
+mode=${1:-all}
+case $mode in all) target=setup ;; sim) target=try ;; *) target=$mode ;; esac
 
 die() {
     echo "setup: $*" >&2
@@ -27,13 +33,13 @@ if [ "$kernel" = Darwin ]; then
 elif [ "$kernel" != Linux ]; then
     die "$kernel is not supported; run this on Debian 12 or newer (a virtual machine will do)"
 fi
-if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+if [ "$mode" = all ] && ! { command -v dpkg-query && command -v apt-get; } >/dev/null; then
     die "this is not Debian or Ubuntu (no dpkg and apt-get); run it on Debian 12 or newer, or install" \
         "the tools listed in $packages_file by hand and use environment.yml for Python"
 fi
 
 log=.setup.log # what the last step printed
-trap 'printf "\nsetup: interrupted; run make setup again to continue\n" >&2; exit 130' INT TERM
+trap 'printf "\nsetup: interrupted; run make %s again to continue\n" "$target" >&2; exit 130' INT TERM
 
 # One set-up at a time in a clone. What a step starts inherits the lock: when this process is killed,
 # the next set-up waits until its orphans are gone.
@@ -64,7 +70,7 @@ step() {
     if [ "$status" -ne 0 ]; then
         echo failed
         tail -n 30 "$log" | sed 's/^/    /' >&2
-        die "\"$title\" failed (above: the end of its output); mend the cause and call make setup again"
+        die "\"$title\" failed (above: the end of its output); mend the cause and call make $target again"
     fi
     worked=$((worked + 1))
     awk -v a="$start" '{ printf "%6.1f s\n", $1 - a }' /proc/uptime
@@ -117,7 +123,8 @@ install_packages() {
     as_root "${environment[@]}" apt-get install "${options[@]}" "$@" 9<&-
 }
 
-missing=$(missing_packages | tr '\n' ' ')
+missing=""
+if [ "$mode" = all ]; then missing=$(missing_packages | tr '\n' ' '); fi
 if [ -n "$missing" ]; then
     if [ "$(id -u)" != 0 ]; then
         command -v sudo >/dev/null ||
@@ -155,7 +162,8 @@ base_hash=$(hash_of "$(pwd -P)" "$min_python" <<<tools/bootstrap.lock)
 if ! fresh base "$base_hash" || ! [ -x $venv/bin/uv ] || ! $venv/bin/python -c '' 2>/dev/null; then
     python=$(find_python) ||
         die "Python $min_python or newer with its venv module is needed, and $(python3 --version 2>&1 || true)" \
-            "is what there is: install it (Ubuntu 22.04: apt-get install python3.11 python3.11-venv)"
+            "is what there is: install it (Debian: apt-get install python3-venv;" \
+            "Ubuntu 22.04: apt-get install python3.11 python3.11-venv)"
     stamped base "$base_hash" "Python environment ($($python -c 'import platform as p; print(p.python_version())'))" make_venv "$python"
 fi
 uv=$venv/bin/uv
@@ -196,6 +204,10 @@ install_project() {
 }
 
 locked_hash=$(printf '%s\n' "${locks[@]}" | hash_of "$base_hash")
+if [ "$mode" = sim ] && ! fresh locked "$locked_hash"; then
+    locks[0]=tools/sim.lock
+    locked_hash=$(printf '%s\n' "${locks[@]}" | hash_of "$base_hash")
+fi
 if ! fresh locked "$locked_hash"; then
     reinstall=no
     if [ -f $stamps/locked.started ]; then reinstall=yes; fi # cut off midway: trust no file of it
@@ -223,6 +235,11 @@ sources_of() {
 }
 
 commands=(dataplane/cmd/*/ dataplane/tests/cmd/*/)
+programs=dataplane # name of the stamp
+if [ "$mode" = sim ]; then
+    commands=(dataplane/cmd/hotbedsim/)
+    programs=simulator
+fi
 
 build_dataplane() {
     mkdir -p dataplane/bin
@@ -247,8 +264,10 @@ all_built() {
 
 dataplane_hash=$(find dataplane -name bin -prune -o -type f ! -name '*_test.go' -print |
     hash_of "$go" "$("$go" env GOVERSION)" "$(cat testbed/closure.py)")
-if ! fresh dataplane "$dataplane_hash" || ! all_built; then
-    stamped dataplane "$dataplane_hash" "data plane (Go)" build_dataplane
+if ! { fresh dataplane "$dataplane_hash" || fresh $programs "$dataplane_hash"; } || ! all_built; then
+    stamped $programs "$dataplane_hash" "$programs (Go)" build_dataplane
 fi
 
-if [ "$worked" -gt 0 ]; then echo "Set up: the command is $venv/bin/hotbed"; fi
+if [ "$worked" -gt 0 ]; then
+    echo "Set up. To use the command hotbed in your shell: source $venv/bin/activate"
+fi

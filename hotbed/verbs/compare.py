@@ -26,6 +26,7 @@ from hotbed.views import dry_run_table
 
 if TYPE_CHECKING:
     from analysis.comparison.build import Ranking
+    from campaigns.comparison import Compared
 
 
 def verb(
@@ -97,13 +98,7 @@ def verb(
         emit(report.as_json(), as_json, lambda: dry_run_table(report))
         return
     made = comparison.compare(ask, workers=helpers)
-    result = made.result
-    if stopped(result) is not None:
-        emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
-        end_with(result)
-    from analysis.comparison.build import build
-
-    ranking = build(made.folder, made.comparison, out)
+    result, ranking = made.result, ranked(made, out, as_json)
     facts = {
         "ok": result.ok,
         "sentence": result.sentence,
@@ -114,7 +109,7 @@ def verb(
         "claims_json": ranking.claims_path.resolve(),
         "runs": made.folder,
     }
-    emit(facts, as_json, lambda: _table(ranking))
+    emit(facts, as_json, lambda: ranking_table(ranking))
     if not as_json:
         for why in made.comparison.left_out.values():
             print(f"Left out: {why}.")
@@ -124,10 +119,20 @@ def verb(
         raise typer.Exit(1)
 
 
+def ranked(made: Compared, out: Path | None, as_json: bool) -> Ranking:
+    """Rank the finished runs of a comparison; end the command if the engine was stopped."""
+    if stopped(made.result) is not None:
+        emit({"ok": False, "sentence": made.result.sentence}, as_json, lambda: None)
+        end_with(made.result)
+    from analysis.comparison.build import build
+
+    return build(made.folder, made.comparison, out)
+
+
 _COLOURS = {"better": "green", "worse": "red", "inconclusive": "yellow", "failed": "red"}
 
 
-def _table(ranking: Ranking) -> object:
+def ranking_table(ranking: Ranking) -> object:
     """Return the ranking for a terminal; columns with one value appear once, above."""
     from rich.text import Text
 
