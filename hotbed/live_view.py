@@ -1,4 +1,4 @@
-"""`hotbed top` in a notebook: a widget that follows the testbed, or plain text."""
+"""`hotbed top` in a notebook: a part of the page that follows the testbed, or plain text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from hotbed.progress import has_widgets
 from schemas.errors import HotbedError
+from testbed.html import in_kernel, live
 from testbed.terminal import console
 
 if TYPE_CHECKING:
@@ -27,11 +27,10 @@ _PAGE = '<pre style="font-family:monospace;line-height:1.2;white-space:pre">{cod
 
 
 def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1.0) -> LiveView:
-    """Return a live view of a deployed testbed, with samples every `interval_s`. In a notebook with
-    widgets it follows the testbed for `seconds`, so that a forgotten notebook does not load a
-    testbed for days; a button stops and resumes it. Elsewhere it is one sample, and
-    `LiveView.watch` prints more. The first sample is taken at once. HotbedError: the testbed cannot
-    be sampled."""
+    """Return a live view of a deployed testbed, with samples every `interval_s`. In a notebook it
+    follows the testbed for `seconds`, so that a forgotten notebook does not load a testbed for
+    days; `LiveView.stop` ends it. Elsewhere it is one sample, and `LiveView.watch` prints more.
+    The first sample is taken at once. HotbedError: the testbed cannot be sampled."""
     from testbed.client import agent_client
 
     client = agent_client(testbed)
@@ -42,7 +41,7 @@ def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1
 
     view = LiveView(looks, most=max(1, round(seconds / interval_s)))
     view.look()
-    if has_widgets():
+    if in_kernel():
         view.follow()
     return view
 
@@ -58,9 +57,7 @@ class LiveView:
         self._problem: str | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        self._widget: Any = None
-        self._page: Any = None
-        self._button: Any = None
+        self._pages: list[Callable[[str], None]] = []
 
     @property
     def following(self) -> bool:
@@ -110,28 +107,15 @@ class LiveView:
         """The last sample as coloured HTML."""
         return self._drawn(html=True)
 
-    def widget(self) -> Any:
-        """Return the view as an ipywidgets widget, with a button to stop and resume following."""
-        if self._widget is None:
-            import ipywidgets  # type: ignore[import-untyped]
-
-            self._page = ipywidgets.HTML()
-            self._button = ipywidgets.Button()
-            self._button.on_click(lambda _: self.stop() if self.following else self.follow())
-            self._widget = ipywidgets.VBox([self._page, self._button])
-            self._show()
-        return self._widget
-
     def __repr__(self) -> str:
         return self.text
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """Return the widget for Jupyter if a frontend can show it, and the current sample for
-        readers of the saved notebook."""
-        bundle: dict[str, Any] = {"text/plain": self.text, "text/html": self.html}
-        if has_widgets():
-            bundle = {**self.widget()._repr_mimebundle_(), **bundle}
-        return bundle
+    def _ipython_display_(self) -> None:
+        """Show the view in the running cell and update it there; print it outside of notebooks."""
+        if in_kernel():
+            self._pages.append(live(self.html))
+        else:
+            print(self.text)
 
     def _follow(self) -> None:
         try:
@@ -151,9 +135,8 @@ class LiveView:
         self._show()
 
     def _show(self) -> None:
-        if self._widget is not None:
-            self._page.value = self.html
-            self._button.description = "stop" if self.following else "follow"
+        for update in self._pages:
+            update(self.html)
 
     def _drawn(self, *, html: bool) -> str:
         from rich.text import Text

@@ -3,13 +3,13 @@ lines, on standard error."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from testbed.html import bar, in_kernel, live
 from testbed.terminal import console, is_quiet
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def progress(title: str) -> Iterator[Progress]:
     elif sys.stderr.isatty():
         with _bar(title) as report:
             yield report
-    elif has_widgets():
-        yield _widget(title)
+    elif in_kernel():
+        yield _in_page(title)
     else:
         yield _lines(title)
 
@@ -43,27 +43,21 @@ def _bar(title: str) -> Iterator[Progress]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=1.0, phase="", left="")
+    with Progress(*columns, console=console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=1.0, phase="", left="")
         clock = _TimeLeft()
 
         def report(phase: str, share: float) -> None:
-            bar.update(task, completed=share, phase=phase, left=clock.left(phase, share))
+            shown.update(task, completed=share, phase=phase, left=clock.left(phase, share))
 
         yield report
 
 
-def _widget(title: str) -> Progress:
-    import ipywidgets  # type: ignore[import-untyped]
-
-    bar = ipywidgets.FloatProgress(max=1.0, description=title, style={"description_width": "auto"})
-    label = ipywidgets.Label()
-    clock = _TimeLeft()
-    show(ipywidgets.HBox([bar, label]))
+def _in_page(title: str) -> Progress:
+    clock, show = _TimeLeft(), live()
 
     def report(phase: str, share: float) -> None:
-        bar.value = share
-        label.value = f"{phase} {clock.left(phase, share)}".rstrip()
+        show(bar(share, f"{title}: {phase} {clock.left(phase, share)}".rstrip()))
 
     return report
 
@@ -98,21 +92,3 @@ class _TimeLeft:
         if not 0.05 < share < 1.0:
             return ""
         return f"({(now - self._start) * (1 - share) / share:.0f} s left)"
-
-
-def has_widgets() -> bool:
-    """Return True if this runs in a notebook's kernel with ipywidgets installed."""
-    shell = sys.modules.get("IPython")
-    running: Any = None if shell is None else shell.get_ipython()
-    return (
-        getattr(running, "kernel", None) is not None
-        and importlib.util.find_spec("ipywidgets") is not None
-    )
-
-
-def show(what: object) -> None:
-    """Display an object in the running notebook cell."""
-    import IPython.display
-
-    display: Any = IPython.display.display
-    display(what)

@@ -1,9 +1,14 @@
-"""Tables for Jupyter, with every text escaped."""
+"""Tables and progress for Jupyter, with every text escaped.
+
+All of it is plain HTML, not widgets: it is drawn without the internet, and in exported pages too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from typing import Any
 
 MOST_ROWS = 200
 COLOURS = {"done": "#1a7f37", "failed": "#cf222e", "spoiled": "#9a6700", "interrupted": "#57606a"}
@@ -47,3 +52,25 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
 
 def _cells(tag: str, texts: Iterable[str]) -> str:
     return "".join(f"<{tag} {_LEFT}>{escape(text)}</{tag}>" for text in texts)
+
+
+def in_kernel() -> bool:
+    """Return True if this runs in a notebook's kernel."""
+    shell = sys.modules.get("IPython")
+    running: Any = None if shell is None else shell.get_ipython()
+    return getattr(running, "kernel", None) is not None
+
+
+def live(html: str = "") -> Callable[[str], None]:
+    """Show `html` in the running notebook cell; return a function that replaces it."""
+    import IPython.display
+
+    shown: Any = IPython.display.HTML
+    display: Any = IPython.display.display
+    handle = display(shown(html), display_id=True)
+    return lambda text: handle.update(shown(text))
+
+
+def bar(share: float, text: str) -> str:
+    """Return a bar and a text in one line."""
+    return f'<progress value="{share:.3f}"></progress> {escape(text)}'

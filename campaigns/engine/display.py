@@ -14,7 +14,7 @@ from campaigns.engine.store import RESULTS, RunStore, read_run
 from schemas.cells import cells_of
 from schemas.errors import UserError
 from schemas.run import Run, Summary
-from testbed.html import table
+from testbed.html import bar, in_kernel, live, table
 from testbed.spec.quantities import format_s
 from testbed.terminal import console, is_quiet
 
@@ -118,18 +118,41 @@ class Lines(Progress):
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
         self._done, self._total = done, len(plan.cells)
-        self.message(_opening(plan, done, left_s))
+        self.step(_opening(plan, done, left_s))
 
     def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
         self._done += outcome.status == "done"
         said = _described(cell, outcome)
-        self.message(f"[{self._done}/{self._total}] {said}; {format_s(left_s)} left")
+        self.step(f"[{self._done}/{self._total}] {said}; {format_s(left_s)} left")
 
     def message(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    def step(self, text: str) -> None:
+        """Show what was done last."""
+        self.message(text)
+
     def end(self, result: CampaignResult) -> None:
-        self.message(f"{result.sentence} ({format_s(result.seconds)})")
+        self.step(f"{result.sentence} ({format_s(result.seconds)})")
+
+
+class InPage(Lines):
+    """A bar in a notebook's page, updated in place; messages and attempts that failed stay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._show = live()
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        super().cell_ended(cell, outcome, left_s)
+        if outcome.status != "done":
+            self.message(_described(cell, outcome))
+
+    def message(self, text: str) -> None:
+        print(text, flush=True)  # standard error would be red
+
+    def step(self, text: str) -> None:
+        self._show(bar(self._done / max(1, self._total), text))
 
 
 class Bar(Progress):
@@ -190,9 +213,12 @@ def _described(cell: Cell, outcome: Outcome) -> str:
 
 
 def suitable() -> Progress:
-    """Return a bar on a terminal, lines elsewhere, and nothing under ``hotbed -q``."""
+    """Return a bar on a terminal or in a notebook, lines elsewhere, and nothing under ``hotbed
+    -q``."""
     if is_quiet():
         return Progress()
+    if in_kernel():
+        return InPage()
     return Bar() if sys.stderr.isatty() else Lines()
 
 

@@ -15,7 +15,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+import hotbed.progress as progress_module
+from campaigns.engine import display
 from campaigns.engine.display import Bar
+from campaigns.engine.job import Outcome
 from hotbed import cli, contained, output
 from hotbed.progress import progress
 from schemas.errors import UserError
@@ -67,6 +70,23 @@ def test_nothing_printed_acts_on_the_terminal(say, monkeypatch, capsys):
     assert not speaks(printed)
     assert "evil" in printed
     assert "[/red]" in printed.replace("\n", "")  # brackets are no markup
+
+
+def test_progress_in_a_notebook_is_one_line_of_html(monkeypatch, capsys):
+    shown: list[str] = []
+    for module in (display, progress_module):
+        monkeypatch.setattr(module, "in_kernel", lambda: True)
+        monkeypatch.setattr(module, "live", lambda: shown.append)
+    campaign = display.suitable()
+    cells: Any = [SimpleNamespace(block=0, parameters=SimpleNamespace(label=lambda: "<b>"))] * 2
+    campaign.begin(SimpleNamespace(campaign=SimpleNamespace(name="c"), cells=cells), 0, 9.0)  # type: ignore[arg-type]
+    campaign.cell_ended(cells[0], Outcome("done", seconds=1.0), 9.0)
+    campaign.cell_ended(cells[1], Outcome("failed", "it broke", 1.0), 0.0)
+    assert "&lt;b&gt;" in shown[-2] and 'value="0.500"' in shown[-2]
+    assert "it broke" in capsys.readouterr().out  # it stays
+    with progress("work") as report:
+        report("half", 0.5)
+    assert "work: half" in shown[-1]
 
 
 def test_bars_on_a_terminal_hold_no_sequence_but_their_own(monkeypatch, capsys):
