@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from campaigns.papers.prioritymeister.topology import Topology
 from campaigns.papers.registry import KINDS, kind_named
 from controllers.registry import available, create
 from hotbed import cli
+from hotbed.verbs.doctor import recorded
 from schemas import claim, run
 from schemas.campaign import Campaign
 from schemas.cells import SizedCell, cells_of
@@ -333,6 +335,37 @@ def controllers() -> Iterator[str]:
         yield table(("parameter", "values", "default", "meaning"), rows)
 
 
+def badges() -> str:
+    """Return the picture of README.md: what the recorded runs tested."""
+    shown_badges = []
+    for each in recorded(ROOT / "artifacts" / "reference"):
+        runs, *others = each.found.split(", ")
+        stores = " and ".join(one.capitalize() for one in others if not one.startswith("paper "))
+        system = re.sub(r"nodes with |GNU/Linux | \(.*", "", each.what)
+        shown_badges.append((system, f"{stores}: {runs.split(' in ')[0]}"))
+    effects = Counter(
+        one["effect"]
+        for path in ROOT.glob("artifacts/reference/*/*/claims.json")
+        for one in json.loads(path.read_text())
+    )
+    counts = (f"{effects[name]} {name}" for name in ("confirmed", "inconclusive", "contradicted"))
+    shown_badges.append(("claims of references", ", ".join(counts)))
+    drawn = ""
+    for y, (label, value) in enumerate(shown_badges):
+        left = 0.0
+        for text, colour in ((label, "#5b6672"), (value, "#1a6f8f")):
+            width = 6.4 * len(text) + 12
+            drawn += (
+                f'<rect x="{left:g}" y="{24 * y}" width="{width:g}" height="20" fill="{colour}"/>'
+                f'<text x="{left + 6:g}" y="{24 * y + 14}" textLength="{width - 12:g}">{text}'
+                "</text>\n"
+            )
+            left += width
+    style = 'font-family="DejaVu Sans, Verdana, sans-serif" font-size="11" fill="#fff"'
+    size = f'width="520" height="{24 * len(shown_badges) - 4}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n{drawn}</svg>\n'
+
+
 PAGES: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "cli": ("Command line", command_line),
     "yaml": ("YAML files", yaml_files),
@@ -347,10 +380,11 @@ PAGES: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
 
 def main(arguments: Sequence[str]) -> int:
     """Write the pages, or with --check compare them."""
-    old = []
+    old, files = [], {ROOT / "docs" / "figures" / "tested.svg": badges()}
     for name, (title, page) in PAGES.items():
-        path = ROOT / "docs" / f"reference-{name}.md"
         text = re.sub(r"\n{3,}", "\n\n", "\n".join([NOTE, f"# {title}\n", *page()])).strip() + "\n"
+        files[ROOT / "docs" / f"reference-{name}.md"] = text
+    for path, text in files.items():
         if "--check" not in arguments:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
