@@ -134,7 +134,7 @@ def _run(arguments: list[str] | None) -> None:
         if name in _CHAMELEON:
             lacking, do = f"{lacking}, which the site chameleon needs", _EXTRA
         elif (ROOT / "Makefile").is_file() and not (ROOT / name).exists():
-            do = "run `make setup`, as `make try` installs only a part"
+            do = "run `make setup`, or `tools/setup.sh notebook` without root"
         else:
             raise
         _say(UserError(lacking, do=do))
