@@ -31,12 +31,14 @@ try: ## a first figure, simulated: no root, no Debian packages, two minutes from
 setup: ## Debian packages, .venv from the lock file, Go, the data plane; quick when nothing changed
 	@tools/setup.sh
 
-# Nothing is fetched from the internet: no news, no updates, no list of extensions.
-notebook: ## JupyterLab on this machine; no root, no Debian packages
+# JupyterLab looks for no news, updates or extensions on the internet, and does not ask whether it may.
+LAB_SETTINGS := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
+notebook: ## JupyterLab on this machine, in a browser; no root, no Debian packages
 	@tools/setup.sh notebook
+	@mkdir -p .venv/share/jupyter/lab/settings
+	@echo '$(LAB_SETTINGS)' >.venv/share/jupyter/lab/settings/overrides.json
 	@$(BIN)/jupyter lab --ip=127.0.0.1 $(if $(SUDO),,--allow-root) --ServerApp.root_dir=. \
 	    --LabApp.default_url=/lab/tree/notebooks/compare_controllers.ipynb \
-	    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LabApp.news_url=None \
 	    --LabApp.extension_manager=readonly
 
 docs: setup ## the documentation as a site: build/site/index.html

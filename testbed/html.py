@@ -33,8 +33,11 @@ def table(
         status: colours the border, see `COLOURS`.
     """
     shown = list(rows)
-    border = f' style="border-left: 4px solid {COLOURS[status]}"' if status in COLOURS else ""
-    caption = f"<caption {_LEFT}><b>{escape(title)}</b>{escape(note)}</caption>"
+    border = f' style="border-left: 4px solid {COLOURS[status]}; padding-left: 6px"' if status in COLOURS else ""
+    words = f"<b>{escape(title)}</b>{escape(note)}"
+    if not shown and not any(columns):
+        return f"<p{border}>{words}</p>"
+    caption = f"<caption {_LEFT}>{words}</caption>"
     head = f"<thead><tr>{_cells('th', columns)}</tr></thead>"
     body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in shown[:MOST_ROWS])
     more = len(shown) - MOST_ROWS
