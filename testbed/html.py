@@ -33,7 +33,9 @@ def table(
         status: colours the border, see `COLOURS`.
     """
     shown = list(rows)
-    border = f' style="border-left: 4px solid {COLOURS[status]}; padding-left: 6px"' if status in COLOURS else ""
+    border = ""
+    if status in COLOURS:
+        border = f' style="border-left: 4px solid {COLOURS[status]}; padding-left: 6px"'
     words = f"<b>{escape(title)}</b>{escape(note)}"
     if not shown and not any(columns):
         return f"<p{border}>{words}</p>"
