@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,8 +107,8 @@ class Paper:
 
 
 def _number(entry: FigureEntry) -> float:
-    digits = "".join(letter for letter in entry.id.partition("-")[0] if letter.isdigit())
-    return int(digits) if digits else float("inf")
+    digits = re.match(r"\d+", entry.id)
+    return int(digits[0]) if digits else float("inf")
 
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -46,9 +47,7 @@ def test_each_claim_and_figure_is_declared_once_in_the_papers_order(one: Paper) 
     alike = ("statement", "figure", "paper_value", "unit", "kind", "rule", "stated", "baseline")
     for claim in (claim for part in one.parts for claim in part.claims):
         assert all(getattr(claim, f) == getattr(shared[claim.id], f) for f in alike), claim.id
-    numbers = [
-        int("".join(c for c in name.partition("-")[0] if c.isdigit()) or 99) for name in figures
-    ]
+    numbers = [int(re.sub(r"\D.*", "", name) or 99) for name in figures]
     assert len(one.parts) == 1 or numbers == sorted(numbers)
 
 

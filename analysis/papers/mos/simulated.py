@@ -389,7 +389,7 @@ _PAPER: tuple[Claim, ...] = (
     *(
         _claim(
             f"average-{tenant.lower()}",
-            "Table 3",
+            "table3",
             f"On average over all stages MOS++ achieves {100 * (value - 1):.3g} % more for "
             f"workload {tenant}",
             over_mos(tenant),
@@ -433,7 +433,7 @@ _PAPER: tuple[Claim, ...] = (
 _STATEMENTS: tuple[Claim, ...] = (
     _claim(
         "most",
-        "Table 3",
+        "table3",
         "With the same resources MOS++ achieves up to 18.8 % more than MOS (section 10; average of "
         "the tenant that gains most)",
         extreme([(f"workload {x}", over_mos(x)) for x in TENANTS], "largest", complete=True),
@@ -441,7 +441,7 @@ _STATEMENTS: tuple[Claim, ...] = (
     ),
     _claim(
         "cores",
-        "Table 3",
+        "table3",
         "The 50 machines have 456 cores",
         _of_run(MOS, _cores),
         value=456.0,
@@ -580,7 +580,7 @@ _STATEMENTS: tuple[Claim, ...] = (
     ),
     unreachable(
         "levels",
-        "Table 3",
+        "table3",
         "Averages of 4444, 3828 QPS and 2, 1.6 GB/s with MOS",
         "the paper's text states no loads, on which they depend",
         prefix="mos-sim",
@@ -637,7 +637,7 @@ _BEYOND: tuple[Claim, ...] = (
         baseline="mos-pp-own-runs",
     ),
     *(
-        _beyond(name, "Table 3", f"{words}, MOS++ is ahead of MOS", over_mos(**setting))
+        _beyond(name, "table3", f"{words}, MOS++ is ahead of MOS", over_mos(**setting))
         for name, words, setting in (
             ("local", "With a model of this project's own measurements", {"profile": "local"}),
             ("costs", "If reconfigurations take ten times as long", {"cost_factor": 10.0}),
@@ -645,7 +645,7 @@ _BEYOND: tuple[Claim, ...] = (
     ),
     _beyond(
         "static",
-        "Table 3",
+        "table3",
         "MOS++ is ahead of a static division into equal microstores",
         over_mos(baseline=STATIC),
         baseline=STATIC,
