@@ -229,8 +229,8 @@ def _decided(step: Mapping[str, Any]) -> str:
         return ""
     made = after["decision"]
     return (
-        f"would: {len(made['swaps'])} swaps, {len(made['moves'])} moves, cost {made['cost']:g} "
-        f"for {len(made['hot'])} hot OSDs"
+        f"would: {len(made['swaps'])} swaps, {len(made['moves'])} moves over a distance of "
+        f"{made['cost']:g} for {len(made['hot'])} hot OSDs"
     )
 
 
@@ -245,4 +245,5 @@ def _actions(actions: list[Mapping[str, Any]]) -> str:
     for action in actions:
         if action["action"] != "SetPrimaryAffinity":
             counts[action["action"]] = counts.get(action["action"], 0) + 1
-    return " ".join(words[:8] + [f"{count} {name}" for name, count in counts.items()])
+    shown = ["affinity", *words[:8]] if words else []
+    return " ".join(shown + [f"{count} {name}" for name, count in counts.items()])

@@ -14,6 +14,7 @@ from hotbed.exit_codes import EXIT_MISSED
 from hotbed.options import argument, named, option, quantity
 from hotbed.output import JsonFlag, emit, new_table
 from hotbed.views import TestbedOption
+from testbed.spec.quantities import format_si
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -67,8 +68,8 @@ def _reader(
     )
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    view = new_table(*heads)
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:
+    view = new_table(*heads, caption=caption)
     for row in rows:
         view.add_row(*row)
     return view
@@ -149,7 +150,7 @@ def stats(
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.3g} %"
+    return "" if share is None else f"{float(f'{100 * share:.3g}'):,g} %"
 
 
 @traces.command()
@@ -318,14 +319,15 @@ def place(
 def _plan_table(plan: PriorityPlan) -> Table:
     rows: list[Sequence[str]] = []
     for workload in plan.workloads:
-        total = (f"{workload.bound:.4g} s", f"{workload.slo:.4g} s")
+        total = (format_si(workload.bound, "s"), format_si(workload.slo, "s"))
         rows.append((workload.name, "", "", "", "", *total, "yes" if workload.met else "no"))
         for stage in workload.stages:
             level = "" if stage.level is None else str(stage.level)
-            cells = (stage.stage, str(stage.priority), level, _pairs(stage.pairs))
-            rows.append(("", *cells, f"{stage.bound:.4g} s", "", ""))
+            pairs = _pairs(stage.pairs, storage=stage.stage == "storage")
+            cells = (stage.stage, str(stage.priority), level, pairs)
+            rows.append(("", *cells, format_si(stage.bound, "s"), "", ""))
     heads = ("workload", "stage", "priority", "level", "rate, burst", "bound", "SLO", "met")
-    return _table(heads, rows)
+    return _table(heads, rows, _OF_STORAGE)
 
 
 @group.command()
@@ -365,16 +367,25 @@ def _parameters_table(made: EnforcerParameters) -> Table:
     for device, enforcer in made.storage.items():
         for one in enforcer["workloads"]:
             first = str(one.get("priority", one.get("slo", one["weight"])))
-            rows.append((device, one["name"], first, _pairs(one.get("pairs", ()))))
+            pairs = _pairs(one.get("pairs", ()), storage=True)
+            rows.append((device, one["name"], first, pairs))
     for host in made.network.hosts.values():
         for flow in host.flows:
             first = f"level {flow.level}, DSCP {flow.dscp}" if flow.dscp else ""
             rows.append((host.queue, flow.workload, first, _pairs(flow.pairs)))
-    return _table(("where", "workload", "first", "rate, burst"), rows)
+    return _table(("where", "workload", "first", "rate, burst"), rows, _OF_STORAGE)
 
 
-def _pairs(pairs: Iterable[Sequence[float]]) -> str:
-    return "; ".join(f"{rate:.4g}, {burst:.4g}" for rate, burst in pairs)
+_OF_STORAGE = "storage: rates are shares of the device's time, bursts are its time"
+
+
+def _pairs(pairs: Iterable[Sequence[float]], *, storage: bool = False) -> str:
+    return "; ".join(
+        f"{_percent(rate)}, {format_si(burst, 's')}"
+        if storage
+        else f"{format_si(rate, 'B/s')}, {format_si(burst, 'B')}"
+        for rate, burst in pairs
+    )
 
 
 @group.command()
@@ -439,14 +450,17 @@ def _results_table(found: Results) -> Table:
     for one in found.workloads:
         whole, latency, bound, held = one.whole, one.whole.latency, "", ""
         if one.bound is not None:
-            bound = _ms(one.bound.blocking_s)
+            bound = format_si(one.bound.blocking_s, "s")
             held = {True: "yes", False: "NO", None: one.bound.why_not or ""}[one.bound.held]
         rows.append(
             (
                 one.name,
                 str(whole.requests),
-                *(_ms(t) for t in (latency.p50, latency.p99, latency.p99_9, latency.max)),
-                "" if one.slo_s is None else _ms(one.slo_s),
+                *(
+                    format_si(t, "s")
+                    for t in (latency.p50, latency.p99, latency.p99_9, latency.max)
+                ),
+                "" if one.slo_s is None else format_si(one.slo_s, "s"),
                 "" if whole.slo_misses is None else str(whole.slo_misses),
                 bound,
                 held,
@@ -454,10 +468,6 @@ def _results_table(found: Results) -> Table:
         )
     heads = ("workload", "requests", "p50", "p99", "p99.9", "longest", "SLO", "missed")
     return _table((*heads, "bound", "held"), rows)
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:.4g} ms"
 
 
 @group.command()

@@ -25,6 +25,7 @@ _BITS_PER_S = {"": 1} | {
 }
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "m": 60.0, "min": 60.0}
 _SECONDS |= {"h": 3600.0, "d": 86400.0}
+_SI = {1000.0**power: prefix for power, prefix in enumerate(("", "k", "M", "G", "T"))}
 _LETTERS = string.ascii_letters + "µ/"
 
 
@@ -78,6 +79,18 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def format_si(value: float, unit: str) -> str:
+    """Return an amount for people, with three digits and an SI prefix: ``172 MB/s``, ``4.2 ms``."""
+    if not math.isfinite(value):
+        return "unlimited"
+    shown = float(f"{value:.3g}")
+    if unit == "s" and shown >= 90:
+        return format_s(value)
+    prefixes = {1.0: "", 1e-3: "m", 1e-6: "µ"} if unit == "s" else _SI
+    factor = max((each for each in prefixes if each <= abs(shown)), default=1.0)
+    return f"{shown / factor:.3g} {prefixes[factor]}{unit}"
 
 
 def format_s(seconds: float) -> str:

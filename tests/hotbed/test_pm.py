@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,11 @@ def test_plan_prints_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:
     assert sorted(storage) == [1, 2, 3]
     queues = {queue["queue"]: queue["load"] for queue in found["queues"]}
     assert {"s0:ssd", "c0->switch", "switch->s0", "s0->switch", "switch->c2"} <= set(queues)
+    shown = Runner().run(["pm", "plan", str(tmp_path / "topology.yaml")]).stdout
+    cells = [cell.strip() for cell in re.split(r"  +|;", shown)]
+    bare = [cell for cell in cells if re.fullmatch(r"[\d.e+-]+(, [\d.e+-]+)*", cell)]
+    assert set(bare) <= {str(number) for number in range(8)}  # priorities and levels
+    assert "kB/s, " in shown and " %, " in shown and "200 ms" in shown
 
 
 def test_a_missed_slo_is_an_exit_code(tmp_path: Path) -> None:

@@ -504,7 +504,7 @@ def test_parameters_that_grow_are_in_curve_table_and_claims(tmp_path: Path) -> N
     (stops,) = made.tables
     by_name = {row["controller"]: row for row in stops.as_json()}
     assert by_name["dlr-pg"]["parameters"] == "max_swaps 8 an OSD"
-    assert by_name["dlr-pg"]["helps"] == "everywhere, 100 to 1,000"
+    assert by_name["dlr-pg"]["helps"] == "everywhere, 100 OSDs to 1,000 OSDs"
     assert by_name["dlr"]["parameters"] == "–"
     claims = {claim.id: claim for claim in made.claims}
     for osds in (100, 1000):

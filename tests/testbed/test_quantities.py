@@ -62,6 +62,13 @@ def test_what_is_no_decimal_number_is_refused(kind, text, why):
         KINDS[kind][0](text)
 
 
+def test_amounts_for_people_have_a_prefix_and_a_unit():
+    amounts = [(1.72e8, "B/s"), (999.7, "B"), (0, "B"), (0.00421, "s"), (42, "s"), (185, "s")]
+    shown = ["172 MB/s", "1 kB", "0 B", "4.21 ms", "42 s", "3 min 05 s"]
+    assert [quantities.format_si(*each) for each in amounts] == shown
+    assert quantities.format_si(float("inf"), "s") == "unlimited"
+
+
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), True, None])
 def test_values_of_yaml_that_are_no_quantity(value):
     with raises(ValueError, "is not a"):

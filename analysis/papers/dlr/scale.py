@@ -65,7 +65,11 @@ def _seconds(value: float) -> str:
     return f"{value:.3g} s"
 
 
-OSDS = Axis("osds", "osds", "heterogeneity", "OSDs", "OSDs", _osds, ("hot_share", "duration_s"))
+OSDS = Axis(
+    *("osds", "osds", "heterogeneity", "OSDs", "OSDs"),
+    lambda value: f"{_osds(value)} OSDs",
+    ("hot_share", "duration_s"),
+)
 HOT = Axis(
     *("hot", "hot_share", "heterogeneity", "share of hot nodes", "Share of hot nodes"),
     _share,
@@ -535,7 +539,8 @@ def _panel(panel: Axes, axis: Axis, mine: Sequence[Curve], names: Sequence[str])
     least = min([low, *(e.low for e in ends if not np.isnan(e.low))])
     most = max([high, *(e.high for e in ends if not np.isnan(e.high))])
     panel.set_ylim(max(least, low - room / 2) - 0.02, min(most, high + room / 2) + 0.02)
-    panel.set_xticks(xs, [axis.write(x) for x in xs], rotation=35 if len(xs) > 5 else 0)
+    ticks = [axis.write(x).removesuffix(f" {axis.label}") for x in xs]
+    panel.set_xticks(xs, ticks, rotation=35 if len(xs) > 5 else 0)
     panel.minorticks_off()
     panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:+.0f} %" if value else "0")
     panel.set_xlabel(axis.label)
