@@ -13,7 +13,7 @@ from hotbed.output import JsonFlag, emit, new_table
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from controllers.microstores.problem import MicrostorePlan
     from controllers.microstores.rules import Allocation, RuleFinding
@@ -56,8 +56,8 @@ def plan(
         _write_parameters(read, parameters_out)
     found = _findings(read, division_of(made, read.pool.total))
     data = made.to_json() | {"rules": [finding.to_json() for finding in found]}
-    data |= {"bills": _bills(read, made)}
-    emit(data, as_json, lambda: _plan_table(made, found))
+    bills = _bills(read, made)
+    emit(data | {"bills": bills}, as_json, lambda: _plan_table(made, found, bills))
     if not as_json:
         for note in made.notes:
             typer.echo(note)
@@ -94,10 +94,16 @@ def rules(spec: SpecFile, as_json: JsonFlag = False) -> None:
 
 
 def _read(path: Path) -> Spec:
+    from campaigns.papers.mos.profile.document import model_of
+    from campaigns.papers.mos.profile.points import reference
     from controllers.microstores.spec import spec_from_data
     from schemas.yaml_file import read
 
-    return spec_from_data(read(path), str(path), path.parent)
+    data = read(path)
+    name = data.get("model") if isinstance(data, dict) else None
+    if isinstance(name, str) and not (Path(name).suffix or (path.parent / name).exists()):
+        data |= {"model": model_of(reference(name)).to_json()}
+    return spec_from_data(data, str(path), path.parent)
 
 
 def _write_parameters(read: Spec, path: Path) -> None:
@@ -134,17 +140,22 @@ def _bills(read: Spec, made: MicrostorePlan) -> list[dict[str, Any]] | None:
     return bills(made, read.prices, sizes)
 
 
-def _plan_table(made: MicrostorePlan, found: Sequence[RuleFinding]) -> object:
+def _plan_table(
+    made: MicrostorePlan, found: Sequence[RuleFinding], bills: Sequence[Mapping[str, Any]] | None
+) -> object:
 
     from controllers.microstores.rules import broken
 
     names = ", ".join(f"{f.rule} ({f.microstore or 'all'})" for f in broken(found))
+    unit = "pools (sum of the shares of each resource)" if bills is None else "an hour"
     table = new_table(
         *("tenant", "microstore", "proxy cores", "storage cores", "Mbit/s", "SSDs", "HDDs"),
-        *("requests/s", "needed", "SLA"),
-        caption=f"cost {made.cost:.4g} by {made.solver}; rules broken: {names or 'none'}",
+        *("requests/s", "needed requests/s", "SLA"),
+        *(() if bills is None else ("price an hour", "requests per price", "GB per price")),
+        caption=f"cost {made.cost:.4g} {unit} by {made.solver}; rules broken: {names or 'none'}",
     )
-    for share in made.shares:
+    for place, share in enumerate(made.shares):
+        bill = list(bills[place].values())[1:] if bills else []
         held = share.resources
         table.add_row(
             share.tenant,
@@ -153,6 +164,7 @@ def _plan_table(made: MicrostorePlan, found: Sequence[RuleFinding]) -> object:
             *(str(held.ssds), str(held.hdds)),
             *(f"{share.requests_s:.1f}", f"{share.needed_s:.1f}"),
             "met" if share.met else "MISSED",
+            *(f"{value:,.0f}" if value >= 1000 else f"{value:.4g}" for value in bill),
         )
     return table
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from campaigns.papers.mos.profile.document import points_of
+from campaigns.papers.mos.profile.document import model_of, points_of
 from campaigns.papers.mos.profile.fit import fit, most_of
 from controllers.microstores.performance import PiecewiseLinear
 from controllers.registry import create, find
@@ -67,6 +67,20 @@ def test_a_plan_for_people_and_for_programs(tmp_path):
     assert sum(b["price_an_hour"] for b in report["highs"]["bills"]) == pytest.approx(
         report["highs"]["cost"]
     )
+
+
+def test_a_profile_is_named_or_a_file(tmp_path):
+    named = write(tmp_path, spec() | {"model": "local"})
+    found = json.loads(hotbed("plan", named, "--json").stdout)
+    model = model_of(points_of("local")).to_json()
+    inline = write(tmp_path, spec() | {"model": model})
+    assert json.loads(hotbed("plan", inline, "--json").stdout) == found
+    shown = hotbed("plan", inline).output
+    assert "an hour by highs" in shown and "price an hour" in shown
+    error = hotbed("plan", write(tmp_path, spec() | {"model": "locl"})).exception
+    assert isinstance(error, UserError)
+    assert "local" in error.do
+    assert "pools" in hotbed("plan", write(tmp_path, _with("prices", None))).output
 
 
 def test_a_missed_sla_is_an_exit_code(tmp_path):

@@ -22,6 +22,7 @@ from campaigns.papers.mos.profile.points import (
     references,
 )
 from campaigns.papers.mos.profile.simulator import calibrated, predict, relative_error
+from controllers.microstores.performance import PiecewiseLinear
 from schemas.durable import write_file
 from schemas.errors import UserError
 
@@ -71,8 +72,7 @@ def document(points: Points, seed: int) -> dict[str, Any]:
     judge, optimiser = halves(points.runs, seed)
     most = most_of(points.runs)
     cospurf = fit(optimiser, most, f"{points.name}: {len(optimiser)} runs")
-    model = fit(points.runs, most, f"{points.name}: {len(points.runs)} runs")
-    return model.to_json() | {
+    return model_of(points).to_json() | {
         "schema": SCHEMA,
         "name": points.name,
         "about": points.about,
@@ -89,6 +89,11 @@ def document(points: Points, seed: int) -> dict[str, Any]:
             "cospurf": cross_validated(points.runs, by_cospurf, seed),
         },
     }
+
+
+def model_of(points: Points) -> PiecewiseLinear:
+    """Return the model from all runs."""
+    return fit(points.runs, most_of(points.runs), f"{points.name}: {len(points.runs)} runs")
 
 
 def write(profile: Mapping[str, Any], path: Path) -> None:
