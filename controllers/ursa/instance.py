@@ -6,7 +6,7 @@ is the primary when the instance begins (which column is primary later is `state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -56,6 +56,8 @@ class Instance:
         size: [P], bytes of each replica of the partition (`bytes` in the file), or None.
         origin: [P, l], node that sends a replica's data, from which a move's cost counts; None: its
             own. In some stores another replica sends; only `live` knows that.
+        partition_names, node_names: [P] and [N] names for people; empty: the numbers are the names.
+        load_unit: unit of loads for people, if it is known.
     """
 
     replica_node: Int32
@@ -68,6 +70,9 @@ class Instance:
     group: Int32 | None = None
     size: Float32 | None = None
     origin: Int32 | None = None
+    partition_names: Sequence[str] = ()
+    node_names: Sequence[str] = ()
+    load_unit: str = ""
 
     @property
     def partitions(self) -> int:

@@ -1,4 +1,5 @@
-"""Instances and plans as .npz files (docs/ursa.md), one sentence a mistake.
+"""Instances and plans as .npz files, plans also as CSV and JSON (docs/ursa.md), one sentence a
+mistake.
 
 Loads of several dimensions and nested fault domains are columns of the arrays that every instance
 has; names of dimensions, groups and bytes are arrays of their own.
@@ -7,13 +8,16 @@ has; names of dimensions, groups and bytes are arrays of their own.
 from __future__ import annotations
 
 import contextlib
+import csv
+import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +31,7 @@ from controllers.ursa.instance import (
     MigrationPlan,
     Racks,
     RoundBudget,
+    between,
 )
 from schemas.errors import UserError
 
@@ -150,6 +155,7 @@ OPTIONAL = ("dimension", "group", "bytes")
 DISTANCES = ("node_xy", "rack", "rack_distance")
 LIMITS = {"max_moves": "max_moves", "budget": "size", "node_budget": "node_size"}
 """Numbers in a plan's file: fields of `RoundBudget`."""
+ACTION_COLUMNS = ("action", "partition", "role", "from", "to", "cost", "bytes", "round")
 CHANGES = ("partition", "primary_load", "secondary_load")
 PLAN_ARRAYS = ("swap_partition", "swap_replica", "move_partition", "move_replica", "move_to")
 
@@ -213,7 +219,7 @@ def _flat(array: NDArray[Any]) -> NDArray[Any]:
 def save_instance(instance: Instance, path: Path) -> None:
     """Write an instance, whole or not at all; raise UserError if `path` exists or is refused."""
     refuse_existing(path)
-    _save(path, arrays_of(instance))
+    _save_arrays(path, arrays_of(instance))
 
 
 def arrays_of(instance: Instance) -> dict[str, NDArray[Any]]:
@@ -258,12 +264,16 @@ def _number(name: str, arrays: Mapping[str, NDArray[Any]], where: str) -> float 
 def save_plan(
     plan: MigrationPlan, path: Path, more: Mapping[str, NDArray[Any]] | None = None
 ) -> None:
-    """Write a plan, with `more` arrays, whole or not at all.
+    """Write a plan, with `more` arrays, whole or not at all; as CSV (its actions) or JSON (its
+    summary) if `path` ends in .csv or .json.
 
     Raises:
         UserError: `path` exists and is no plan, or cannot be written.
     """
     refuse_existing(path, plans=True)
+    if path.suffix in (".csv", ".json"):
+        _save(path, lambda file: file.write(_text(plan, path.suffix).encode()))
+        return
     arrays: dict[str, Any] = {name: getattr(plan, name) for name in (*PLAN_ARRAYS, "still_hot")}
     if "cost" in plan.summary:
         arrays["cost"] = np.float64(plan.summary["cost"])  # type: ignore[arg-type]
@@ -272,7 +282,45 @@ def save_plan(
         for name, field in LIMITS.items():
             if (limit := getattr(plan.budget, field)) is not None:
                 arrays[name] = np.float64(limit)
-    _save(path, arrays | dict(more or {}))
+    _save_arrays(path, arrays | dict(more or {}))
+
+
+def _text(plan: MigrationPlan, suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(plan.summary, indent=1) + "\n"
+    text = StringIO()
+    writer = csv.DictWriter(text, ACTION_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(cast("list[dict[str, object]]", plan.summary["actions"]))
+    return text.getvalue()
+
+
+def actions_of(instance: Instance, plan: MigrationPlan) -> list[dict[str, object]]:
+    """Return what to do, in the order of application: rows with `ACTION_COLUMNS`, by name."""
+    partitions = instance.partition_names or range(instance.partitions)
+    nodes = instance.node_names or range(instance.nodes)
+    place = instance.replica_node
+    rows: list[dict[str, object]] = []
+
+    def add(action: str, at: int, role: str, source: int, to: int, **more: float) -> None:
+        what = {"action": action, "partition": partitions[at], "role": role}
+        rows.append({**what, "from": nodes[source], "to": nodes[to], **more})
+
+    primary: dict[int, int] = {}
+    for at, column in zip(plan.swap_partition.tolist(), plan.swap_replica.tolist(), strict=True):
+        add("swap", at, "primary", place[at, primary.get(at, 0)], place[at, column], cost=0.0)
+        primary[at] = column
+    moved = plan.move_partition, plan.move_replica
+    costs = between(instance.distance, instance.sender(*moved), plan.move_to)
+    for number, (at, column, to) in enumerate(zip(*moved, plan.move_to, strict=True)):
+        more = {"cost": float(costs[number])}
+        if instance.size is not None:
+            more["bytes"] = float(instance.size[at])
+        if plan.move_round is not None:
+            more["round"] = int(plan.move_round[number])
+        role = "primary" if primary.get(int(at), 0) == column else "secondary"
+        add("move", at, role, place[at, column], to, **more)
+    return rows
 
 
 def load_changes(path: Path) -> tuple[Int32, Float32, Float32]:
@@ -359,14 +407,25 @@ def _arrays(
 def refuse_existing(path: Path, *, plans: bool = False) -> None:
     """Raise UserError if `path` exists; with `plans` an earlier plan may be replaced."""
     if path.exists():
-        if plans:
-            with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile):
-                if {f"{name}.npy" for name in PLAN_ARRAYS} <= {*zipfile.ZipFile(path).namelist()}:
-                    return
+        with contextlib.suppress(OSError, ValueError, TypeError, zipfile.BadZipFile):
+            if plans and _is_plan(path):
+                return
         raise UserError("exists: it is not overwritten", where=path, do="give another file")
 
 
-def _save(path: Path, arrays: Mapping[str, Any]) -> None:
+def _is_plan(path: Path) -> bool:
+    if path.suffix == ".csv":
+        return path.read_text().startswith(",".join(ACTION_COLUMNS))
+    if path.suffix == ".json":
+        return "actions" in json.loads(path.read_bytes())
+    return {f"{name}.npy" for name in PLAN_ARRAYS} <= {*zipfile.ZipFile(path).namelist()}
+
+
+def _save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    _save(path, lambda file: np.savez(file, **arrays))
+
+
+def _save(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -374,7 +433,7 @@ def _save(path: Path, arrays: Mapping[str, Any]) -> None:
         raise UserError(f"cannot be written: {error.strerror}", where=path) from None
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
+            write(file)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except OSError as error:

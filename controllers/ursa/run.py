@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
+
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, MigrationPlan, RoundBudget, Timer
-from controllers.ursa.io import load_instance, refuse_existing, save_instance, spread_over
+from controllers.ursa.io import (
+    actions_of,
+    load_instance,
+    refuse_existing,
+    save_instance,
+    spread_over,
+)
 from controllers.ursa.methods import Method
 from controllers.ursa.plan import Selector, checked, plan
 from controllers.ursa.state import initial_state
@@ -34,8 +42,8 @@ class PlanOptions(TypedDict, total=False):
     budget: RoundBudget | None
 
 
-def plan_file(
-    path: Path,
+def plan_read(
+    read: Callable[[], Instance],
     method: str,
     *,
     time_limit_s: float | None = None,
@@ -44,14 +52,33 @@ def plan_file(
 ) -> MigrationPlan:
     """Read an instance and plan for it; reading and compiling are not in the decision's seconds.
 
-    `spread`: the one level of fault domains that counts, 0 the outermost; None for all.
+    The summary also has the actions by name, and total load and capacity, a number or one for each
+    dimension. `spread`: the one level of fault domains that counts, 0 the outermost; None for all.
     """
     check_limit(time_limit_s)
     # Before reading and compiling, which may take longer than a wrong option is worth.
     seed, success = options.get("seed", 0), options.get("success", 1.0)
     checked(method, seed=seed, max_move_cost=options.get("max_move_cost"), success=success)
-    instance = spread_over(load_instance(path), spread)
-    return plan_instance(instance, method, time_limit_s=time_limit_s, **options)
+    instance = spread_over(read(), spread)
+    made = plan_instance(instance, method, time_limit_s=time_limit_s, **options)
+    names = instance.node_names or range(instance.nodes)
+    load = initial_state(instance).load.sum(axis=0)
+    capacity = instance.capacity.sum(axis=0, dtype=np.float64)
+    unit = f" {instance.load_unit}".rstrip()
+    made.summary.update(
+        still_hot=[names[node] for node in made.still_hot],
+        total_load=load.tolist(),
+        total_capacity=capacity.tolist(),
+        load_unit=instance.load_unit or None,
+        warnings=[
+            f"The total load, {have:.6g}{unit}, exceeds the total capacity, {room:.6g}{unit}: no "
+            "plan can relieve all nodes."
+            for have, room in zip(np.atleast_1d(load), np.atleast_1d(capacity), strict=True)
+            if have > room * (1 + 1e-9)
+        ],
+        actions=actions_of(instance, made),
+    )
+    return made
 
 
 def check_limit(time_limit_s: float | None) -> None:

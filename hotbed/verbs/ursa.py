@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed import completion
 from hotbed.exit_codes import EXIT_MISSED
-from hotbed.options import argument, named, option, quantity
+from hotbed.options import argument, name_values, named, option, quantity
 from hotbed.output import JsonFlag, emit, new_table
+from testbed.spec.quantities import format_bytes, format_si
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 SHOWN = 100
+PERCENT = ("gap", "saved", "above_joint_bound")
 
+SOURCES = "The instance: .npz, .csv, .parquet or a folder with a Ceph's dumps (docs/ursa.md)."
 Instance = Annotated[Path, argument("The instance, an .npz file (docs/ursa.md).")]
 Seed = Annotated[int, option("The same seed gives the same result.")]
 MaxMoveCost = Annotated[float | None, option("Maximum cost of a single move.")]
@@ -33,7 +42,22 @@ group = typer.Typer(
 @group.command()
 def plan(
     *,
-    instance: Instance,
+    instance: Annotated[Path | None, argument(SOURCES)] = None,
+    testbed: Annotated[
+        str | None,
+        option(
+            "Instead of an instance: the testbed with a Ceph that is measured.",
+            autocompletion=completion.testbeds,
+        ),
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            "-p",
+            help="NAME=VALUE for a Ceph, as for `hotbed control start ursa`; may be repeated.",
+        ),
+    ] = None,
     method: Annotated[
         str,
         option(
@@ -63,20 +87,23 @@ def plan(
         ),
     ] = None,
     rounds: Annotated[int, option("Maximum number of rounds, each within the budget.")] = 1,
-    out: Annotated[Path | None, option("File for the plan; an existing plan is replaced.")] = None,
+    out: Annotated[
+        Path | None, option("File for the plan: .npz, .csv or .json; an existing plan is replaced.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Decide which roles to swap and which replicas to move so that no node stays hot.
 
     Exit code 3: some nodes stay hot whatever is done; the plan is the best that was found.
     """
+    from campaigns.papers.ursa.sources import reader
     from controllers.ursa.io import refuse_existing, save_plan
-    from controllers.ursa.run import budget_of, plan_file
+    from controllers.ursa.run import budget_of, plan_read
 
     if out is not None:
         refuse_existing(out, plans=True)
-    made = plan_file(
-        instance,
+    made = plan_read(
+        reader(instance, testbed, name_values(parameter or [], "capacity=24")),
         method,
         time_limit_s=time_limit,
         seed=seed,
@@ -87,28 +114,30 @@ def plan(
     )
     if out is not None:
         save_plan(made, out)
-    emit(made.summary, as_json, lambda: _plan_table(made.summary))
+    summary: dict[str, Any] = made.summary
+    emit(summary, as_json, lambda: _plan_view(summary))
     if not as_json and out is not None:
         print(f"Written: {out.resolve()}")
     if len(made.still_hot):
         if not as_json:
-            print(_still_hot(made.still_hot.tolist()))
+            print("\n".join([_still_hot(summary["still_hot"]), *summary["warnings"]]))
         raise typer.Exit(EXIT_MISSED)
 
 
 @group.command()
 def check(
-    instance: Instance,
+    instance: Annotated[Path, argument(SOURCES)],
     plan: Annotated[Path, argument("The plan, an .npz file.")],
     spread: Spread = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Verify a plan independently: loads, fault domains, ids, cost. Exit code 1: violated."""
+    from campaigns.papers.ursa.sources import read_instance
     from controllers.ursa.check import check as verify
-    from controllers.ursa.io import load_instance, load_plan, spread_over
+    from controllers.ursa.io import load_plan, spread_over
 
     loaded, cost = load_plan(plan)
-    report = verify(spread_over(load_instance(instance), spread), loaded, cost)
+    report = verify(spread_over(read_instance(instance), spread), loaded, cost)
     emit(report, as_json, lambda: _facts_table(vars(report), skip=("violations", "still_hot")))
     if not as_json:
         for sentence in report.violations:
@@ -210,14 +239,9 @@ def _comparison(found: list[dict[str, Any]]) -> object:
         *("method", "cost", "saved", "moves", "hot_after", "lower_bound"),
         *("above_joint_bound", "seconds"),
     ]
-    table = new_table(*(name.replace("_", " ") for name in names))
+    table = new_table(*map(_words, names))
     for one in found:
-        shown = [one[name] for name in names]
-        for name in ("saved", "above_joint_bound"):
-            if one[name] is not None:
-                shown[names.index(name)] = f"{100 * one[name]:.3g} %"
-        cells = (f"{value:.6g}" if isinstance(value, float) else str(value) for value in shown)
-        table.add_row(*("-" if cell == "None" else cell for cell in cells))
+        table.add_row(*(_shown(name, one[name]) for name in names))
     return table
 
 
@@ -225,14 +249,14 @@ def _round_line(row: dict[str, Any]) -> str:
     line = (
         f"round {row['round']}: {row['changed']} loads changed, {row['hot_before']} hot, "
         f"{row['hot_after_swaps']} after {row['swaps']} swaps, {row['hot_after']} after "
-        f"{row['moves']} moves of cost {row['cost']:.6g}, decided in "
-        f"{row['decision_seconds']['total']:.3f} s"
+        f"{row['moves']} moves of cost {row['cost']:.6g} (distance), decided in "
+        f"{format_si(row['decision_seconds']['total'], 's')}"
     )
     if "scratch" in row:
         scratch = row["scratch"]
         line += (
             f" (from scratch: cost {scratch['cost']:.6g}, "
-            f"{scratch['decision_seconds']['total']:.3f} s)"
+            f"{format_si(scratch['decision_seconds']['total'], 's')})"
         )
     if not row.get("valid", True):
         line += "; violated: " + "; ".join(row["violations"])
@@ -317,35 +341,74 @@ def generate(
     emit(facts, as_json, lambda: _facts_table(facts))
 
 
-def _still_hot(nodes: list[int]) -> str:
+def _still_hot(nodes: Sequence[object]) -> str:
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
     listed = ", ".join(str(node) for node in nodes[:SHOWN])
     return f"{len(nodes)} of the nodes stay hot: {listed}{more}"
 
 
-def _plan_table(summary: dict[str, Any]) -> object:
-    apart = ("still_hot", "decision_seconds", "notes", "rounds", "hot_by_dimension")
+def _plan_view(summary: dict[str, Any]) -> object:
+    """Return the tables of facts and, if there is anything to do, of actions."""
+    from rich.console import Group
+
+    rows = summary["actions"]
+    names, more = list(dict.fromkeys(name for row in rows for name in row)), len(rows) - SHOWN
+    caption = f"and {more} more: --out with .csv or .json writes all" if more > 0 else ""
+    table = new_table(*map(_words, names), title="What to do, in this order", caption=caption)
+    for row in rows[:SHOWN]:
+        table.add_row(*(_shown(name, row[name]) if name in row else "" for name in names))
+    return Group(_plan_table(summary), *[table] * bool(rows))
+
+
+def _plan_table(summary: dict[str, Any]) -> Table:
+    apart = (
+        *("still_hot", "decision_seconds", "notes", "rounds", "hot_by_dimension", "actions"),
+        *("warnings", "load_unit", "total_load", "total_capacity"),
+    )
     facts = {name: value for name, value in summary.items() if name not in apart}
-    seconds = {f"seconds, {name}": value for name, value in summary["decision_seconds"].items()}
+    loads = {
+        name: f"{_shown(name, summary[name])} {summary['load_unit'] or ''}".rstrip()
+        for name in ("total_load", "total_capacity")
+    }
+    seconds = {f"{name}_seconds": value for name, value in summary["decision_seconds"].items()}
     hot = {
         f"hot, {name}": ", ".join(f"{count} {when.replace('_', ' ')}" for when, count in of.items())
         for name, of in summary.get("hot_by_dimension", {}).items()
     }
     rounds = {
         f"round {row['round']}": f"{row['moves']} moves, "
-        + ("" if row["bytes"] is None else f"{row['bytes']:.6g} bytes, ")
-        + f"cost {row['cost']:.6g}, {row['hot_after']} hot"
+        + ("" if row["bytes"] is None else f"{format_si(row['bytes'], 'B')}, ")
+        + f"cost {row['cost']:.6g}, {row['hot_after']} nodes hot"
         for row in summary.get("rounds", [])
     }
-    return _facts_table(facts | hot | rounds | seconds | summary["notes"])
+    return _facts_table(facts | loads | hot | rounds | seconds | summary["notes"])
 
 
-def _facts_table(facts: dict[str, Any], skip: tuple[str, ...] = ()) -> object:
+def _facts_table(facts: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Table:
 
     table = new_table("", "")
     table.show_header = False
     for name, value in facts.items():
         if name not in skip:
-            shown = f"{value:.6g}" if isinstance(value, float) else str(value)
-            table.add_row(name.replace("_", " "), "-" if value is None else shown)
+            table.add_row(_words(name), _shown(name, value))
     return table
+
+
+def _words(name: str) -> str:
+    """Return a fact's name for people."""
+    if name.endswith("seconds"):
+        return f"time {name.removesuffix('seconds').replace('_', ' ')}".rstrip()
+    words = re.sub("^hot(?=_after|_before|$)", "hot nodes", name.removesuffix("_mib"))
+    distance = name == "cost" or (name.endswith("_bound") and name not in PERCENT)
+    return words.replace("_", " ") + " (distance)" * distance
+
+
+def _shown(name: str, value: object) -> str:
+    """Return a fact's value for people, with the unit that its name implies."""
+    if not isinstance(value, float):
+        return "-" if value is None else str(value)
+    if name.endswith("seconds") or name == "bytes":
+        return format_si(value, "s" if name.endswith("seconds") else "B")
+    if name in PERCENT:
+        return f"{100 * value:.3g} %"
+    return format_bytes(value * 2**20) if name.endswith("mib") else f"{value:.6g}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from testbed.agent.contract import IOWAIT_CPUS, AgentConfig, AgentNode, osd_name
 from testbed.agent.disturb import read_state
 from testbed.agent.monitor import Counters, Monitor, Rates, over_ssh
 from testbed.stores.ceph.store import CephStore, Sensor
+from testbed.stores.contract import ACTIVITY, OSDS, PGS, observation_to_json
 
 SIGNALS = ("node", "osd", "op_r_latency")
 _NODE_SIGNALS = ("iowait", "io_pressure")
@@ -165,3 +167,12 @@ def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
         }
     finally:
         monitor.close()
+
+
+def observe(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return OSDs, PGs and their operations over a time: {seconds?: 10} -> an observation."""
+    senses = frozenset({OSDS, PGS, ACTIVITY})
+    with closing(open_store(config, None)) as store:
+        store.sense(senses)
+        time.sleep(min(3600.0, max(1.0, float(payload.get("seconds", 10.0)))))
+        return observation_to_json(store.sense(senses))

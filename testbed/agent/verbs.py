@@ -45,6 +45,7 @@ VERBS: dict[str, str] = {
     # Observation.
     "top": "testbed.agent.top:top",
     "sense": "testbed.agent.sense:sense",
+    "observe": "testbed.agent.sense:observe",
     "store-selftest": "testbed.agent.selftest:selftest",
     "recorder-start": "testbed.agent.recorder:start",
     "recorder-stop": "testbed.agent.recorder:stop",

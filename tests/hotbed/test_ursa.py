@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import shutil
+import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from ursa_cli import Arrays, answer, refused, write
+from ursa_cli import Arrays, answer, arrays, refused, write
 
 from controllers.ursa.io import load_instance
 from schemas.errors import UserError
+from testbed.agent.contract import AgentConfig
+from testbed.agent.sense import observe
+from testbed.stores.ceph import CephStore, Connection
 from tests.hotbed.runner import run
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "testbed" / "stores" / "ceph"))
+
+from fake_rados import FakeRados
 
 
 def test_plan_and_check(tmp_path, capsys):
@@ -39,7 +52,7 @@ def test_plan_and_check(tmp_path, capsys):
     assert report["cost"] == pytest.approx(summary["cost"])
     assert all(report[name] == summary[name] for name in names)
     code, text, _ = run(capsys, "ursa", "plan", path, "--method", "nearest")
-    assert (code, "hot after swaps" in text) == (0, True)
+    assert (code, "hot nodes after swaps" in text) == (0, True)
 
 
 def test_what_is_infeasible_is_reported(tmp_path, capsys):
@@ -52,6 +65,8 @@ def test_what_is_infeasible_is_reported(tmp_path, capsys):
     code, text, _ = run(capsys, "ursa", "plan", path, "--method", "nearest")
     assert code == 3
     assert "stay hot: 0, 1, 2, 3, 4, 5" in text
+    assert (summary["total_load"], summary["total_capacity"]) == (40, 6)
+    assert summary["warnings"][0] in text
     assert answer(capsys, "check", path, out)["hot_after"] == 6
     # Unless the plan lists them, nodes that stay hot are violations.
     with np.load(out) as plan:
@@ -60,6 +75,126 @@ def test_what_is_infeasible_is_reported(tmp_path, capsys):
     report = answer(capsys, "check", path, out, code=1)
     assert report["violations_total"] == 6
     assert "still hot" in report["violations"][0]
+
+
+def _tables(folder: Path, suffix: str, **changes: Any) -> Path:
+    """Write the instance of `arrays` as tables; nodes are a to f."""
+    made = arrays()
+    places = np.array(list("abcdef"))[made["replica_node"]].T
+    partitions = {"partition": ["p", "q", "r", "s"]}
+    partitions |= {f"node_{number}": column for number, column in enumerate(places, 1)}
+    partitions |= {name: made[name] for name in ("primary_load", "secondary_load")} | changes
+    nodes = {"node": list("abcdef"), "capacity": made["capacity"], "x": range(6), "y": [0] * 6}
+    for name, table in (("placement", partitions), ("nodes", nodes)):
+        frame = pd.DataFrame({head: column for head, column in table.items() if column is not None})
+        file = folder / f"{name}{suffix}"
+        frame.to_csv(file, index=False) if suffix == ".csv" else frame.to_parquet(file)
+    return folder / f"placement{suffix}"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_plan_of_tables_names_what_to_do_in_csv_and_json(suffix, tmp_path, capsys):
+    words = ("--method", "nearest", "--out")
+    as_csv, as_json = tmp_path / "plan.csv", tmp_path / "plan.json"
+    plain = answer(capsys, "plan", write(tmp_path / "a.npz"), *words, tmp_path / "plan.npz")
+    path = _tables(tmp_path, suffix)
+    named = answer(capsys, "plan", path, *words, as_json)
+    assert named["cost"] == plain["cost"] == sum(row["cost"] for row in named["actions"])
+    numbers = {letter: number for number, letter in enumerate("abcdef")}
+    assert [numbers[row["to"]] for row in named["actions"]] == [r["to"] for r in plain["actions"]]
+    move = {"action": "move", "partition": "q", "role": "secondary", "from": "a", "to": "b"}
+    assert named["actions"][-1] == move | {"cost": 1}
+    assert json.loads(as_json.read_text())["actions"] == named["actions"]
+    assert answer(capsys, "check", path, tmp_path / "plan.npz")["valid"] is True
+    for _ in range(2):
+        code, text, _ = run(capsys, "ursa", "plan", path, *words, as_csv)
+        assert code == 0
+    rows = list(csv.DictReader(as_csv.open()))
+    assert [row["partition"] for row in rows] == [row["partition"] for row in named["actions"]]
+    assert "move secondary" not in text and "What to do" in text
+    for other in (as_csv, as_json):
+        other.write_text("{}")
+        assert "not overwritten" in refused(capsys, "plan", path, *words, other)
+    path.with_stem("nodes").unlink()
+    assert f"nodes{suffix}" in refused(capsys, "plan", path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"primary_load": None}, "lacks the column primary_load"),
+        ({"node_2": ["b", "c", "d", "z"]}, "node_2 z is not in"),
+        ({"partition": ["p", "q", "p", "s"]}, "partition p is there twice"),
+        ({"primary_load": [1, 2, "x", 4]}, "primary_load[2] is nan"),
+    ],
+)
+def test_a_malformed_table_gets_one_sentence(changes, says, tmp_path, capsys):
+    assert says in refused(capsys, "plan", _tables(tmp_path, ".csv", **changes))
+
+
+CEPH = Path(__file__).parents[1] / "data" / "ceph" / "16.2.15"
+
+
+def _dumps(folder: Path) -> Path:
+    """Write dumps of a real cluster; those of its PGs are a minute apart."""
+    folder.mkdir()
+    for name in ("osd_dump.json", "osd_tree.json", "pg_dump.json"):
+        shutil.copy(CEPH / name, folder)
+    later = json.loads((CEPH / "pg_dump.json").read_text())
+    later["pg_map"] |= {"stamp": "2026-11-21T08:02:36.190803+0000"}
+    later["pg_map"] |= {"pg_stats": json.loads((CEPH / "pg_dump_pgs.json").read_text())["pg_stats"]}
+    (folder / "pg_dump_later.json").write_text(json.dumps(later))
+    return folder
+
+
+def test_a_plan_for_the_dumps_of_a_ceph(tmp_path, capsys):
+    folder = _dumps(tmp_path / "ceph")
+    rates = answer(capsys, "plan", folder, "--method", "nearest")
+    assert (rates["load_unit"], rates["hot_before"], rates["hot_after"]) == ("operations/s", 1, 0)
+    assert rates["total_load"] == pytest.approx(42 / 60, rel=0.01)
+    assert [(row["from"], row["to"]) for row in rates["actions"]] == [("osd.0", "osd.2")]
+    shutil.copy(CEPH / "pg_dump_pgs.json", folder / "pg_dump.json")
+    (folder / "pg_dump_later.json").unlink()
+    since = answer(capsys, "plan", folder, "--method", "nearest")
+    assert (since["load_unit"], since["total_load"]) == ("operations", 42)
+    assert [(row["from"], row["to"]) for row in since["actions"]] == [("osd.0", "osd.2")]
+    tight = ("--method", "nearest", "-p", "capacity=10")
+    assert answer(capsys, "plan", folder, *tight, code=3)["total_capacity"] == pytest.approx(21)
+    _, text, _ = run(capsys, "ursa", "plan", folder, *tight)
+    assert "the total load, 42 operations" in text.lower()
+
+
+def test_dumps_that_are_missing_or_strange_get_one_sentence(tmp_path, capsys):
+    folder = _dumps(tmp_path / "ceph")
+    npz = write(tmp_path / "a.npz")
+    assert "--testbed" in refused(capsys, "plan")
+    assert "for the map of a Ceph" in refused(capsys, "plan", npz, "-p", "capacity=1")
+    assert "capacty" in refused(capsys, "plan", folder, "-p", "capacty=1")
+    for text in ("garbage", "[]", "{}"):
+        (folder / "osd_tree.json").write_text(text)
+        assert "no dumps of a Ceph" in refused(capsys, "plan", folder)
+    (folder / "osd_tree.json").unlink()
+    assert "ceph osd tree --format json" in refused(capsys, "plan", folder)
+
+
+def test_a_plan_for_a_testbed_takes_what_its_agent_observes(tmp_path, capsys, monkeypatch):
+    raw = FakeRados()
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 10
+        raw.reads = {pg: 100 for pg, up in raw.maps.items() if up[0] == 0}
+
+    store = CephStore(Connection(raw), pools=["bench"])
+    monkeypatch.setattr("testbed.agent.sense.open_store", lambda config, signal: store)
+    monkeypatch.setattr("testbed.agent.sense.time", SimpleNamespace(sleep=sleep))
+    config = AgentConfig("bed", "ceph", (), ("bench",))
+    agent = SimpleNamespace(call=lambda verb, payload, timeout_s: observe(config, payload))
+    monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, name))
+    monkeypatch.setattr("testbed.client.agent_client", lambda testbed: agent)
+    made = answer(capsys, "plan", "--testbed", "bed", "--method", "nearest")
+    assert (made["load_unit"], made["hot_before"]) == ("operations/s", 1)
+    assert {(row["action"], row["from"]) for row in made["actions"]} == {("swap", "osd.0")}
+    assert raw.closed
 
 
 def test_no_file_is_overwritten(tmp_path, capsys):

@@ -214,10 +214,13 @@ class PgReader:
 
 
 def pg_stats(connection: Connection) -> dict[str, Mapping[str, Any]]:
-    """Return the primaries' last reports to the manager by PG, seconds old. Raises StoreError.
+    """Return the primaries' last reports to the manager by PG, seconds old. Raises StoreError."""
+    return parse_pg_dump(connection.mgr("pg dump", dumpcontents=["pgs"]).checked("pg dump"))
 
-    Accepts every form of `pg dump` (whole or part ``pgs``, Ceph 16 to 19)."""
-    dump = connection.mgr("pg dump", dumpcontents=["pgs"]).checked("pg dump")
+
+def parse_pg_dump(dump: Any) -> dict[str, Mapping[str, Any]]:
+    """Return the report of each PG in every form of `pg dump` (whole or part ``pgs``, Ceph 16 to
+    19)."""
     stats = dump.get("pg_map", dump)["pg_stats"] if isinstance(dump, Mapping) else dump
     return {str(item["pgid"]): item for item in stats}
 
