@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from campaigns.engine.plan import raw_cells
 from controllers.decider import declared
 from controllers.registry import Controller, no_controller
+from schemas import extensions
 from schemas.campaign import Campaign
 from schemas.cells import cells_of
-from schemas.cells.dlr import DlrCell
+from schemas.cells.dlr import DlrCell, OtherWorkload
 from schemas.errors import UserError, unknown
 from testbed.simulated import scaled
 from testbed.spec import TestbedSpec
@@ -62,7 +63,7 @@ def validate(
         ]
         for parameters in typed:
             _check_size(parameters, campaign.ground, where)
-            _check_gateway(parameters, campaign.ground, spec, where)
+            _check_op(parameters, campaign.ground, spec, where)
             if spec is not None:
                 _check_against(parameters, spec, where)
         sizes = {parameters.osds for parameters in typed if parameters.osds is not None}
@@ -151,15 +152,22 @@ def _check_size(parameters: DlrCell, ground: str, where: str) -> None:
         )
 
 
-def _check_gateway(parameters: DlrCell, ground: str, spec: TestbedSpec | None, where: str) -> None:
-    if parameters.op != "s3":
+def _check_op(parameters: DlrCell, ground: str, spec: TestbedSpec | None, where: str) -> None:
+    if parameters.op not in {"s3", "other"}:
         return
     if ground == SIZED_GROUND:
+        what = "Ceph's object gateway" if parameters.op == "s3" else "a package's workload"
         raise UserError(
-            f"s3 goes through Ceph's object gateway, which the ground {ground} has no model of",
+            f"{parameters.op} is {what}, which the ground {ground} has no model of",
             where=f"{where}: op",
             do="run the campaign on a testbed",
         )
+    if isinstance(parameters, OtherWorkload):
+        try:
+            extensions.make("workload", parameters.workload, dict(parameters.options))
+        except UserError as error:
+            raise error.at(f"{where}: options") from error
+        return
     if spec is not None and not spec.ceph().tenants:
         raise UserError(
             f"s3 needs a user of the object gateway, and the spec {spec.name!r} names none in "

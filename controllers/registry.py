@@ -1,8 +1,9 @@
 """Registry of controllers: finds a controller's folder, creates its policy, hashes its code.
 
 Built-in controllers are the folders of this package that hold a `policy.py`. Another directory of
-such folders (or one such folder) can be given in addition. A folder has the controller's name, with
-``_`` for ``-``: ``dlr-pg`` is in ``dlr_pg``.
+such folders (or one such folder) can be given in addition, and installed packages can have others
+(`schemas.extensions`). A folder has the controller's name, with ``_`` for ``-``: ``dlr-pg`` is in
+``dlr_pg``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import ModuleType
 
 from controllers import confine
 from controllers.contract import LoopPolicy
+from schemas import extensions
 from schemas.errors import UserError, unknown
 from testbed import closure
 from testbed.closure import Closure, first
@@ -44,11 +46,27 @@ class Controller:
 
 
 def available(controllers_dirs: Sequence[Path] = ()) -> dict[str, Controller]:
-    """Return every controller by name.
+    """Return every controller by name; a given one takes the place of an installed one.
 
     Raises:
-        UserError: a given directory is missing or has no controllers, or two share a name.
+        UserError: a given directory is missing or has no controllers, two share a name, or the
+            controller of an installed package is not there.
     """
+    found = _without_packages(controllers_dirs)
+    own = {name for name, one in found.items() if not one.outside}
+    for name, entry in extensions.installed("controller", own).items():
+        folder = extensions.place(entry)
+        if folder.name.replace("_", "-") != name or not (folder / "policy.py").is_file():
+            raise UserError(
+                f"{folder} is not a folder of that name with a policy.py",
+                where=f"installed controller {name}",
+                do="repair or uninstall its package",
+            )
+        found.setdefault(name, Controller(name, folder.resolve(), outside=True))
+    return found
+
+
+def _without_packages(controllers_dirs: Sequence[Path]) -> dict[str, Controller]:
     found = {c.name: c for c in _in_directory(BUILT_IN, outside=False)}
     for directory in controllers_dirs:
         if not directory.is_dir():
@@ -77,11 +95,11 @@ def _in_directory(directory: Path, *, outside: bool) -> Iterator[Controller]:
 
 def find(name: str, controllers_dirs: Sequence[Path] = ()) -> Controller:
     """Return the controller called `name`; raise UserError with the known names if absent."""
-    known = available(controllers_dirs)
-    try:
-        return known[name.replace("_", "-")]
-    except KeyError:
-        raise no_controller(name, known) from None
+    key = name.replace("_", "-")
+    found = _without_packages(controllers_dirs).get(key)  # saves each cell a look at all packages
+    if found is None and (found := (known := available(controllers_dirs)).get(key)) is None:
+        raise no_controller(name, known)
+    return found
 
 
 def no_controller(name: str, known: Iterable[str], where: str = "") -> UserError:

@@ -51,10 +51,12 @@ def testbeds(incomplete: str) -> list[str]:
 
 def controllers(incomplete: str) -> list[str]:
     """Return the built-in controllers, also after a comma."""
-    from controllers.registry import available
-
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _starting(last, available())]
+    with suppress(Exception):
+        from controllers.registry import available
+
+        return [f"{before}{comma}{name}" for name in _starting(last, available())]
+    return []
 
 
 def _campaign_files() -> dict[str, Path]:

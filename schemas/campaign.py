@@ -137,8 +137,8 @@ class Campaign(Strict):
         paper: short name of the paper: dlr, prioritymeister, twochoice, mos or ursa.
         profile: quick takes minutes, full has every figure that two cores carry, and paper has the
             paper's sizes.
-        ground: where cells run: on the modelled store (sim), on this machine (local), or on other
-            machines.
+        ground: where cells run: on the modelled store (sim), on this machine (local), on other
+            machines, or on a store or site of an installed package (other).
         spec: file of the testbed's spec, next to this file or in Hotbed's folder.
         notebook: notebook of a cell, next to this file or in Hotbed's folder.
         time_scale: factor on all of the paper's times.
@@ -160,7 +160,7 @@ class Campaign(Strict):
     name: str
     paper: str
     profile: Literal["quick", "paper", "full"]
-    ground: Literal["local", "sim", "chameleon", "inventory", "fake"]
+    ground: Literal["local", "sim", "chameleon", "inventory", "other", "fake"]
     spec: str
     notebook: str
     time_scale: float = Field(gt=0, le=10)

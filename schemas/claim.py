@@ -21,7 +21,7 @@ Size = Literal["within tolerance", "smaller", "larger", "not comparable", "not s
 
 SHARE = "share"
 """Unit of shares."""
-GROUNDS = ("chameleon", "inventory", "local", "fake", "sim", "computed")
+GROUNDS = ("chameleon", "inventory", "other", "local", "fake", "sim", "computed")
 """Grounds of runs, the most real first: the first one that ran decides a claim."""
 
 

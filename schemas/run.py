@@ -64,7 +64,7 @@ class Run(Model):
     block: int
     order: int  # place in the block's random order
     seed: int
-    ground: Literal["sim", "local", "chameleon", "inventory", "fake"]
+    ground: Literal["sim", "local", "chameleon", "inventory", "other", "fake"]
     parameters: dict[str, Any]
     time_scale: float
     status: RunStatus

@@ -194,9 +194,9 @@ def _lacks(why: str) -> Compute:
 
 def size_is_portable(ground: str, portable: bool = False) -> bool:
     """Return True if a ground vouches for sizes. The calibrated local disk does not, unless the
-    estimate is `portable` (`Measured`); the simulator never does."""
+    estimate is `portable` (`Measured`); the simulator never does, nor what Hotbed does not know."""
     parts = ground.split("+")
-    if "sim" in parts:
+    if {"sim", "other"}.intersection(parts):
         return False
     return portable or not {"local", "fake"}.intersection(parts)
 

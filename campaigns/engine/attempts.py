@@ -205,7 +205,7 @@ class AttemptRecords:
             timeout_s=timeout_s(cell.planned_s),
             started_at=utc_now(),
             limits=campaign.limits,
-            controllers_dir=_text(prepared.controllers_dir),
+            controllers_dir=_text(prepared.outside.get(cell.parameters.controller)),
             figures=list(cell.figures),
             osd_count=parameters.get("osds") or osd_count,
             stopping=cell.stopping,

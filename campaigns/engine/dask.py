@@ -39,7 +39,6 @@ from campaigns.engine.identity import INSTALL, OTHER, Recipe, Sameness, WrongWor
 from campaigns.engine.job import ERROR_FILE, Job, Outcome, utc_now, write_error
 from campaigns.engine.plan import Cell
 from campaigns.engine.store import is_full
-from controllers.registry import find
 from schemas.campaign import Campaign
 from schemas.errors import UserError, not_allowed
 from schemas.names import safe_path
@@ -347,7 +346,7 @@ class DaskExecutor:
         self._suspects: deque[_Underway] = deque()  # given up while others were under way
         self._ended: SimpleQueue[_Ended | None] = SimpleQueue()  # None: check the flags
         self._outcomes: deque[tuple[Cell, Outcome]] = deque()
-        self._packed: dict[str, _Files | None] = {}
+        self._packed: dict[str, _Files] = {}
         self._width, self._counted = 1, -math.inf
         self._seen = time.monotonic()  # when a worker was last seen
 
@@ -451,13 +450,11 @@ class DaskExecutor:
     def _controller(self, cell: Cell) -> _Files | None:
         """Return the files of an outside controller; None for one of Hotbed's, because workers have
         it."""
-        name, folder = cell.parameters.controller, self._attempts.prepared.controllers_dir
-        if folder is None:
-            return None
-        if name not in self._packed:
-            found = find(name, [folder])
-            self._packed[name] = _pack_folder(found.folder) if found.outside else None
-        return self._packed[name]
+        name = cell.parameters.controller
+        folder = self._attempts.prepared.outside.get(name)
+        if folder is not None and name not in self._packed:
+            self._packed[name] = _pack_folder(folder)
+        return self._packed.get(name)
 
     def _give_up(self, kind: str, why: str, *, fatal: bool = False) -> None:
         """End every attempt under way without a result."""

@@ -38,7 +38,8 @@ class Prepared:
         notebook: runs a cell; the campaign's file for a kind without notebooks.
         ground, facts: for kinds with a ground that must be open before planning; None if it is not
             up.
-        controllers_dir, model: absolute paths; see `campaigns.engine.session.Request`.
+        outside: folders of the campaign's controllers from outside Hotbed, by name.
+        model: absolute path; see `campaigns.engine.session.Request`.
         left_out: reasons why the campaign's optional controllers do not run, by name.
     """
 
@@ -53,7 +54,7 @@ class Prepared:
     spec_file: Path | None = None
     ground: StoreGround | None = None
     facts: Facts | None = None
-    controllers_dir: Path | None = None
+    outside: Mapping[str, Path] = field(default_factory=dict)
     model: Path | None = None
     reached: tuple[Reached, ...] = ()
     blocks: Blocks | None = None

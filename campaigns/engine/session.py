@@ -37,11 +37,13 @@ from campaigns.engine.precision import Blocks, Claims, progress, sentence, stati
 from campaigns.engine.provenance import Facts, provenance
 from campaigns.engine.store import Ledger, Reserve, RunStore, require_room
 from campaigns.grounds.cores import warnings
+from campaigns.grounds.testbed import OTHER
 from campaigns.papers.dlr.cell import StoreGround, make_cell
 from campaigns.papers.registry import kind_of
 from campaigns.validate import select, typed_cells, validate
 from controllers.decider import declared as needs_of
 from controllers.registry import available, code_of, find, refuse_unoffered
+from schemas import extensions
 from schemas.campaign import Campaign
 from schemas.cells import CellParameters
 from schemas.durable import write_file
@@ -51,7 +53,7 @@ from schemas.run import Provenance
 from testbed import closure
 from testbed.closure import Closure
 from testbed.sites import code_of as code_of_site
-from testbed.sites import open_site
+from testbed.sites import kinds, open_site
 from testbed.sites.contract import AwakeSite, Site, SiteError
 from testbed.spec import TestbedSpec, load_spec
 
@@ -95,7 +97,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         rules = campaign.lease.model_copy(update={"extend": request.extend_lease})
         campaign = campaign.model_copy(update={"lease": rules})
     ground = kind.grounds[campaign.ground]
-    cells, code_of_cell = _cells(campaign, file, request, spec, trust_code=need_ground)
+    cells, code_of_cell, outside = _cells(campaign, file, request, spec, trust_code=need_ground)
     claims = statistics_of(campaign, cells, request.claims)
     chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
     store = RunStore(request.artifacts.resolve() / campaign.name)
@@ -116,7 +118,11 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
             if need_ground:
                 raise
             opened = None
-        entries = (*ground.code(cells, site), closure.entry(notebook))
+        entries = (
+            *ground.code(cells, site),
+            *(extensions.code("store", testbed) if campaign.ground == OTHER else ()),
+            closure.entry(notebook),
+        )
         site = site if facts is None else facts.site
         versions = last_versions(store.folder) if facts is None else facts.versions
     elif isinstance(ground, Computed):
@@ -161,7 +167,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         spec_file=spec_file,
         ground=opened,
         facts=facts,
-        controllers_dir=_absolute(request.controllers_dir),
+        outside=outside,
         model=_absolute(request.model),
         left_out=left_out,
     )
@@ -206,18 +212,20 @@ def _absolute(path: Path | None) -> Path | None:
 
 def _cells(
     campaign: Campaign, file: Path, request: Request, spec: TestbedSpec | None, *, trust_code: bool
-) -> tuple[Mapping[str, list[Any]], Callable[[Any], Closure]]:
-    """Return the typed cells by grid, and a function for the code of a cell's controller."""
+) -> tuple[Mapping[str, list[Any]], Callable[[Any], Closure], Mapping[str, Path]]:
+    """Return the typed cells by grid, a function for the code of a cell's controller, and the
+    folders of controllers from outside Hotbed by name."""
     _, ground = declared(campaign)
     if not isinstance(ground, OnStore):
         entries = ground.own
-        return typed_cells(campaign, file), lambda cell: closure.first(entries(cell))
+        return typed_cells(campaign, file), lambda cell: closure.first(entries(cell)), {}
     own = request.controllers_dir
     controllers = available(() if own is None else (own,))
     cells = validate(campaign, file, controllers=controllers, spec=spec, trust_code=trust_code)
     used = {cell.controller for typed in cells.values() for cell in typed}
     code = {name: code_of(controllers[name]) for name in used}
-    return cells, lambda cell: code[cell.controller]
+    folders = {name: controllers[name].folder for name in used if controllers[name].outside}
+    return cells, lambda cell: code[cell.controller], folders
 
 
 def _found(campaign: str | Campaign, spec: Path | None) -> tuple[Path, Campaign]:
@@ -250,6 +258,8 @@ def with_spec(campaign: Campaign, spec_file: Path | None) -> Campaign:
 def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
     """Return `campaign` on another ground, with another name (``dlr-quick-sim``), so that runs of
     different grounds are in different folders. UserError: there is no such ground."""
+    if ground not in OF_SITES and ground in kinds():  # of an installed package
+        ground = OTHER
     if ground is None or ground == campaign.ground:
         return campaign
     body = campaign.model_dump() | {"ground": ground, "name": f"{campaign.name}-{ground}"}
@@ -267,8 +277,9 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
 def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
     """Return the ground of the spec's site if the campaign names another site, because a campaign
     runs on its testbed. None keeps the campaign's ground."""
-    grounds = {campaign.ground, spec.site.kind}
-    return spec.site.kind if grounds <= OF_SITES else None
+    if campaign.ground not in OF_SITES:
+        return None
+    return spec.site.kind if spec.site.kind in OF_SITES else OTHER
 
 
 def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> DryRunReport:

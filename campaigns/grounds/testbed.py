@@ -23,9 +23,10 @@ from campaigns.engine.store import RunStore
 from campaigns.grounds.cores import scales
 from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.dlr.cell import CellSetting, Services, StoreGround
+from schemas import extensions
 from schemas.errors import HotbedError, UserError
 from testbed.agent.contract import AGENT_ROOT
-from testbed.choose import choose_ready, ready
+from testbed.choose import choose, choose_ready, ready
 from testbed.client import agent_client
 from testbed.deploy import bundle
 from testbed.deploy.lifecycle import wait_healthy
@@ -37,6 +38,10 @@ from testbed.stores.contract import PRESSURE, Needs
 
 FAKE_GROUND = "HOTBED_FAKE_GROUND"
 """Environment variable for tests: a Python file with ``open_ground(testbed: str)``, which returns a
+`StoreGround`."""
+OTHER = "other"
+"""Ground of a testbed on the site of an installed package, or of a package's own store. The store
+has the testbed's name; its entry point names a function that takes the spec's file and returns the
 `StoreGround`."""
 FACTS_S = 60.0
 SERVES_S = 30.0
@@ -243,6 +248,10 @@ class LiveGround:
             from campaigns.papers.dlr.gateway import GatewayServices
 
             return GatewayServices(self.live, setting)
+        if setting.parameters.op == OTHER:
+            from campaigns.papers.dlr.other import OtherServices
+
+            return OtherServices(self.live, setting)
         from campaigns.papers.dlr.live import BenchServices, OpenLoopServices
 
         if setting.parameters.op == "open":
@@ -275,6 +284,10 @@ def open_ground(
         from campaigns.grounds.sim import open_sim
 
         return open_sim(testbed, spec, model)
+    if kind == OTHER:
+        if testbed in extensions.installed("store"):
+            return cast(StoreGround, extensions.make("store", testbed, spec))
+        site = choose(testbed)[0].kind
     return LiveGround(site or kind, testbed)
 
 
@@ -283,7 +296,7 @@ def _fake(testbed: str) -> StoreGround:
     if not file:
         raise UserError(
             "the ground fake exists only in Hotbed's own tests",
-            allowed="local, chameleon, inventory",
+            allowed="local, chameleon, inventory, other",
         )
     spec = importlib.util.spec_from_file_location("hotbed_fake_ground", Path(file))
     assert spec is not None

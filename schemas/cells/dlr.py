@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from schemas.cells.base import CellParameters, Cells
 
-Op = Literal["write", "seq", "rand", "open", "s3"]
+Op = Literal["write", "seq", "rand", "open", "s3", "other"]
 Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread", "skew", "single"]
 MixName = Literal["A", "B", "C", "D", "E"]
 Letter = Literal["A", "B", "C", "D"]
@@ -34,16 +34,18 @@ HOT_SHARE = 0.2
 
 class DlrCell(CellParameters):
     """Cell on a store. On the ground sim, `osds` overrides the spec's store size. `op`: rados
-    bench's writes, sequential or random reads, open-loop writes, or COSBench on the object gateway
-    (s3); `scenario`: disturbance of the OSD nodes by fio, or the distribution of open-loop writes;
-    `controller`: folder of the policy under test; `controller_parameters`: the policy's parameters
-    that differ from its defaults; `duration_s`: seconds of the benchmark; `signal`: measure of a
-    disk's load that DLR senses; `interval_s`: seconds between two decisions; `osds`: number of OSDs
-    on the ground sim, in place of the spec's."""
+    bench's writes, sequential or random reads, open-loop writes, COSBench on the object gateway
+    (s3), or an installed package's workload (other); `scenario`: disturbance of the OSD nodes by
+    fio, or the distribution of open-loop writes; `controller`: folder of the policy under test;
+    `controller_parameters`: the policy's parameters that differ from its defaults; `duration_s`:
+    seconds of the benchmark; `signal`: measure of a disk's load that DLR senses; `interval_s`:
+    seconds between two decisions; `osds`: number of OSDs on the ground sim, in place of the
+    spec's."""
 
     ALLOWED: ClassVar[Mapping[str, str]] = {
         "controller": "the name of a controller's folder",
         "controller_parameters": "a mapping of names to numbers, texts or booleans",
+        "options": "a mapping of names to numbers, texts or booleans",
     }
 
     op: Op
@@ -239,8 +241,26 @@ class GatewayWorkload(Disturbed):
         return [*super()._details(), f"workload {self.workload}, {self.workers} workers"]
 
 
+class OtherWorkload(Disturbed):
+    """A workload of an installed package. `workload`: COSBench's workload (s3), or the name of a
+    package's (other); `options`: options of a package's workload."""
+
+    op: Literal["other"]
+    scenario: Literal["none", "heterogeneity", "interference"] = "none"
+    workload: str
+    options: dict[str, bool | int | float | str] = Field(default_factory=dict)
+
+    def contents(self) -> str:
+        """Return the workload with its options, which decide what it reads."""
+        return f"objects of {self.workload} with {sorted(self.options.items())}"
+
+    def _details(self) -> list[str]:
+        options = [f"{key}={value}" for key, value in sorted(self.options.items())]
+        return [*super()._details(), f"workload {self.workload}", *options]
+
+
 DLR: Cells[DlrCell] = Cells(
-    *(PlainBench, Mixed, SpreadBench, OpenLoopWrites, GatewayWorkload),
+    *(PlainBench, Mixed, SpreadBench, OpenLoopWrites, GatewayWorkload, OtherWorkload),
     by=("op", "scenario"),
     idle=("hot_nodes", "move_every_s"),
 )

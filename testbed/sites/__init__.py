@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from schemas import extensions
 from schemas.errors import unknown
 from testbed.sites.contract import Site
 
@@ -37,12 +38,14 @@ _SITES: dict[str, Callable[[Mapping[str, object]], Site]] = {
 
 
 def kinds() -> tuple[str, ...]:
-    """Return every kind of site."""
-    return tuple(sorted(_SITES))
+    """Return every kind of site, those of installed packages too."""
+    return tuple(sorted((*_SITES, *extensions.installed("site", _SITES))))
 
 
 def code_of(kind: str) -> tuple[str, ...]:
     """Return entry points (`testbed.closure`) of a kind of site's code that runs in a cell."""
+    if kind not in _SITES:
+        return extensions.code("site", kind)
     programs = {"local": ("dataplane/cmd/queuedisk",)}
     return (f"testbed/sites/{kind}/__init__.py", *programs.get(kind, ()))
 
@@ -50,9 +53,12 @@ def code_of(kind: str) -> tuple[str, ...]:
 def open_site(kind: str = "local", options: Mapping[str, object] | None = None) -> Site:
     """Return the site of this kind. UserError: there is no such kind, or an option is unknown to
     the site."""
-    if kind not in _SITES:
-        raise unknown("kind of site", kind, kinds())
-    return _SITES[kind](options or {})
+    if kind in _SITES:
+        return _SITES[kind](options or {})
+    if kind not in (known := kinds()):
+        raise unknown("kind of site", kind, known)
+    made: Site = extensions.make("site", kind, options or {})
+    return made
 
 
 def options_that_name_nobody(kind: str) -> frozenset[str]:

@@ -11,7 +11,8 @@ from campaigns.engine.kind import Kind, OnStore
 from campaigns.grounds.sim import CODE as SIMULATED_CODE
 from campaigns.grounds.sim import KIND as SIM
 from campaigns.grounds.sim import SIMULATIONS
-from campaigns.grounds.testbed import open_ground
+from campaigns.grounds.testbed import OTHER, open_ground
+from schemas import extensions
 from schemas.cells.dlr import DlrCell
 from testbed import sites
 from testbed.deploy import bundle
@@ -72,7 +73,11 @@ def code(cells: Mapping[str, Sequence[Any]], site: str) -> tuple[str, ...]:
     """Return the entry points of the code of cells on a testbed."""
     gateway = any(parameters.op == "s3" for typed in cells.values() for parameters in typed)
     of_site = sites.code_of(site) if site in sites.kinds() else ()
-    return (*CODE, *(GATEWAY_CODE if gateway else ()), *of_site)
+    every = (parameters for typed in cells.values() for parameters in typed)
+    names = sorted({one.workload for one in every if one.op == "other"})
+    others = [entry for name in names for entry in extensions.code("workload", name)]
+    own = ("campaigns/papers/dlr/other.py",) if names else ()
+    return (*CODE, *(GATEWAY_CODE if gateway else ()), *own, *others, *of_site)
 
 
 _on_testbed = partial(OnStore, code=code, planned_s=planned_s)
@@ -88,7 +93,7 @@ KIND: Kind[Any] = Kind(
         ),
         **{
             name: _on_testbed(open=partial(open_ground, name))
-            for name in ("local", "chameleon", "inventory", "fake")
+            for name in ("local", "chameleon", "inventory", OTHER, "fake")
         },
     },
     options=frozenset(

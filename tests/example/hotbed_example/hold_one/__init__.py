@@ -1,0 +1,1 @@
+"""A controller: its folder is its code."""
