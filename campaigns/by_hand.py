@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -22,7 +24,7 @@ BY_HAND = "by-hand"
 
 
 def make_run(
-    cell: Mapping[str, Any],
+    cell: Mapping[str, Any] | str,
     *,
     kind: Kind = "dlr",
     ground: str = "local",
@@ -36,7 +38,8 @@ def make_run(
     """Make one run and return its folder.
 
     Args:
-        cell: the cell's parameters by name (`schemas.cells`); missing ones have their defaults.
+        cell: the cell's parameters by name (`schemas.cells`); missing ones have their defaults. A
+            text is JSON, as ``papermill -p cell`` passes it.
         kind: the kind of the cell.
         ground: a ground of the kind on which one cell can run: ``sim``, or for ``dlr`` the site of
             a testbed that is up and deployed.
@@ -65,7 +68,7 @@ def make_run(
     if run_folder:
         raise UserError("has no job.json", where=run_folder, do="leave run_folder empty by hand")
     chosen = _ground(kind, ground)
-    typed = cells_of(kind, ground).check(cell, "cell")
+    typed = cells_of(kind, ground).check(_named(cell), "cell")
     if isinstance(chosen, OnStore):
         store, facts = open_ground(ground, testbed), Facts(ground, {})
         limit_s = timeout_s(chosen.planned_s(typed, time_scale))
@@ -99,6 +102,14 @@ def make_run(
     elif store is not None:
         run_cell(None, CellContext(job, store, folder))
     return runs.commit(folder)
+
+
+def _named(cell: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    with suppress(ValueError):
+        cell = json.loads(cell) if isinstance(cell, str) else cell
+    if not isinstance(cell, Mapping):
+        raise not_allowed("cell", cell, 'parameters by name, such as {"op": "rand"}')
+    return cell
 
 
 def _ground(kind: Kind, name: str) -> OnStore | Computed[Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from campaigns.engine.own_kernel import OwnKernel
 from campaigns.engine.papermill_cell import notebook_parameters, parameter_names
 from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import RunStore, read_run
+from campaigns.papers.dlr.cell import summary_of
 from schemas.errors import UserError
 from testbed.sites import open_site
 from tests.testbed.ceph_beds import SPEC, pools_of
@@ -55,6 +58,14 @@ def test_cells_are_thin_and_hold_no_output(path, nbformat):
     assert len(tagged) == 1
     for line in tagged[0].source.splitlines():
         assert "  # type: " in line
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_says_what_one_learns_and_ends_with_exercises(path, nbformat):
+    first, *_, last = nbformat.read(path, as_version=4).cells
+    assert "**You learn**" in first.source
+    assert "**It takes**" in first.source
+    assert "xercises" in last.source.splitlines()[0]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -154,6 +165,35 @@ def test_a_campaign_runs_the_experiment_through_papermill(campaign_file, nbforma
     code = [cell for cell in executed.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
     assert "block 0, seed" in json.dumps(code[-1].outputs)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_papermill_alone_makes_the_runs_of_a_campaign(campaign_file, tmp_path, nbformat):
+    path = campaign_file(ground="sim", time_scale=0.1, grids=ONE_CELL)
+    assert run(Request(str(path), artifacts=tmp_path / "artifacts"), in_process=True).ok
+    store = RunStore(tmp_path / "artifacts" / "tiny")
+    for made in store.runs():
+        given = {"cell": json.dumps(made.parameters), "kind": made.kind, "ground": made.ground}
+        given |= {"seed": str(made.seed), "block": str(made.block), "time_scale": "0.1"}
+        options = [word for name, value in given.items() for word in ("-p", name, value)]
+        papermill = [Path(sys.executable).with_name("papermill"), EXPERIMENT, "out.ipynb"]
+        subprocess.run([*papermill, "-k", "python3", *options], cwd=tmp_path, check=True)
+        shown = outputs(nbformat.read(tmp_path / "out.ipynb", as_version=4))
+        found = re.search(r"/[^ <>]+/by-hand/\w+/attempt-1", shown)
+        assert found, shown
+        try:
+            alone = summary_of(Path(found[0]))
+        finally:
+            shutil.rmtree(Path(found[0]).parent)
+        assert alone.whole == summary_of(store.root / made.run_id / "attempt-1").whole
+
+
+@pytest.mark.parametrize("cell", ["[]", "{", "5"])
+def test_a_cell_that_is_no_mapping_is_refused(cell, tmp_path):
+    with pytest.raises(UserError) as refused:
+        by_hand.make_run(cell, ground="sim", artifacts=tmp_path)
+    assert refused.value.where == "cell"
 
 
 @pytest.mark.slow
