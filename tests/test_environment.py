@@ -1,10 +1,15 @@
-"""Agreement of the four descriptions of the environment: pyproject.toml, requirements.lock,
-environment.yml and CITATION.cff.
+"""Agreement of the descriptions of the environment (pyproject.toml, requirements.lock,
+environment.yml, CITATION.cff, trovi.json), and what works from them.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +19,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from analysis.bundle.describe import trovi
+from schemas.bundle import About
 
 CONDA_ONLY = {"python", "pip", "go"}
 
@@ -128,3 +136,66 @@ def test_citation_has_the_projects_version_and_licence(project: dict[str, Any], 
     assert str(citation["version"]) == project["version"]
     assert citation["license"] == project["license"]
     assert citation["authors"] == project["authors"]
+
+
+def test_trovi_has_the_citation(root: Path) -> None:
+    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    described = json.loads((root / "trovi.json").read_text())
+    top = next(one for one in described["@graph"] if one["@id"] == "./")
+    about = About(
+        title=citation["title"],
+        short_description=top["disambiguatingDescription"],
+        description=top["description"],
+        authors=citation["authors"],
+        keywords=citation["keywords"],
+        license=citation["license"],
+        version=str(citation["version"]),
+        date=top["datePublished"],
+    )
+    assert described == trovi(about)
+
+
+def test_hooks_before_a_commit_download_nothing(root: Path) -> None:
+    repos = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())["repos"]
+    assert [repo["repo"] for repo in repos] == ["local"]
+    for hook in repos[0]["hooks"]:
+        assert hook["language"] == "system"
+        for word in re.findall(r"(?:tools|\.venv/bin)/[\w.]+", hook["entry"]):
+            assert (root / word).is_file(), word
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_clone_has_its_go_programs_after_postbuild(root: Path, tmp_path: Path) -> None:
+    """Binder has Python and Go of environment.yml on its path."""
+    listing = ["git", "ls-files", "-coz", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=root, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if name.startswith(("dataplane/", "testbed/", "schemas/", "tools/", "postBuild")):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, tmp_path / name)
+    go = Path((root / ".venv" / ".stamps" / "go-path").read_text().strip())
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(go.parent), os.environ["PATH"]])
+    subprocess.run([tmp_path / "postBuild"], env=os.environ | {"PATH": path}, check=True)
+    program = [tmp_path / "dataplane" / "bin" / "hotbedsim", "version"]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    digest = [sys.executable, "-m", "testbed.closure", "dataplane/cmd/hotbedsim"]
+    here = subprocess.run(digest, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert here.strip() in said.split()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_conda_makes_an_environment_with_the_command(root: Path, tmp_path: Path) -> None:
+    program = next(filter(None, map(shutil.which, ("micromamba", "mamba", "conda"))), None)
+    if program is None:
+        pytest.skip("environment.yml was not solved: this machine has no conda")
+    create = [program, "env", "create", "-p", tmp_path / "env", "-f", root / "environment.yml"]
+    yes = {"CONDA_ALWAYS_YES": "true", "MAMBA_ALWAYS_YES": "true"}
+    made = subprocess.run(create, env=os.environ | yes, capture_output=True, text=True, check=False)
+    if re.search(
+        "HTTPError|ConnectionError|Could not (connect|resolve)", made.stdout + made.stderr
+    ):
+        pytest.skip("environment.yml was not solved: conda's packages cannot be reached")
+    assert made.returncode == 0, made.stdout + made.stderr
+    subprocess.run([tmp_path / "env" / "bin" / "hotbed", "--version"], check=True)

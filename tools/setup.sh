@@ -230,30 +230,12 @@ if [ "$(cat $stamps/go-path 2>/dev/null)" != "$go" ]; then
     echo "$go" >$stamps/go-path
 fi
 
-sources_of() {
-    "$venv/bin/python" -m testbed.closure "dataplane/cmd/$1"
-}
-
 commands=(dataplane/cmd/*/ dataplane/tests/cmd/*/)
 programs=dataplane # name of the stamp
 if [ "$mode" = sim ]; then
     commands=(dataplane/cmd/hotbedsim/)
     programs=simulator
 fi
-
-build_dataplane() {
-    mkdir -p dataplane/bin
-    local folder name sources
-    sources="-X hotbed/dataplane/sim/ceph.Sources=$(sources_of hotbedsim)"
-    sources="$sources -X hotbed/dataplane/nfssim.Sources=$(sources_of pmsim)"
-    sources="$sources -X hotbed/dataplane/sim/burst.Sources=$(sources_of tcsim)"
-    for folder in "${commands[@]}"; do
-        name=$(basename "$folder")
-        (cd dataplane && CGO_ENABLED=0 ../tools/go build -trimpath -ldflags "$sources" \
-            -o "bin/$name.new" "./${folder#dataplane/}")
-        mv "dataplane/bin/$name.new" "dataplane/bin/$name"
-    done
-}
 
 all_built() {
     local folder
@@ -263,9 +245,10 @@ all_built() {
 }
 
 dataplane_hash=$(find dataplane -name bin -prune -o -type f ! -name '*_test.go' -print |
-    hash_of "$go" "$("$go" env GOVERSION)" "$(cat testbed/closure.py)")
+    hash_of "$go" "$("$go" env GOVERSION)" "$(cat testbed/closure.py tools/dataplane.sh)")
 if ! { fresh dataplane "$dataplane_hash" || fresh $programs "$dataplane_hash"; } || ! all_built; then
-    stamped $programs "$dataplane_hash" "$programs (Go)" build_dataplane
+    stamped $programs "$dataplane_hash" "$programs (Go)" \
+        tools/dataplane.sh "$venv/bin/python" "$go" "${commands[@]}"
 fi
 
 if [ "$worked" -gt 0 ]; then
