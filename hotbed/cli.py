@@ -98,8 +98,8 @@ def command(app: typer.Typer) -> Any:
 _CHAMELEON = {"blazarclient", "chi", "keystoneauth1", "openstack", "zunclient"}
 _EXTRA = "run pip install 'hotbed[chameleon]'"
 _CLONE = (
-    "This Hotbed was installed from its wheel, which holds no Go programs: clone Hotbed, run `make "
-    "setup` there, and use the clone's .venv/bin/hotbed."
+    "This Hotbed was installed from a wheel that holds no Go programs: clone Hotbed, run `make "
+    "setup` there, and use the clone's .venv/bin/hotbed, or `pip install` the clone."
 )
 
 
@@ -169,7 +169,8 @@ def _with_hint(error: HotbedError) -> str:
     the place of programs that an installed Hotbed lacks."""
     wait_s = getattr(error, "retry_after_s", None)
     if wait_s is None:
-        missing = "make setup" in str(error) and not (ROOT / "Makefile").is_file()
+        missing = "make setup" in str(error) and not (ROOT / "dataplane" / "bin").is_dir()
+        missing = missing and not (ROOT / "Makefile").is_file()
         return f"{error} {_CLONE}" if missing else str(error)
     again = f"Try again in {wait_s:.0f} s." if wait_s > 0 else "Try again."
     return f"{str(error).rstrip('.')}. {again}"
