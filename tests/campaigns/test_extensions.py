@@ -36,7 +36,7 @@ TOUCH = {"op": "other", "workload": "touch", "options": {"objects": 48}}
 
 def install(folder: Path, name: str, groups: dict[str, dict[str, str]]) -> None:
     """Write the folder from which Python reads a package's entry points."""
-    info = folder / f"{name}-1.0.dist-info"
+    info = folder / f"{name.replace('-', '_')}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     lines = [
@@ -155,7 +155,7 @@ def test_a_campaign_runs_on_a_store_of_a_package(example, campaign_file, tmp_pat
     result = run(request, progress=Progress())
     assert result.ok, result.sentence
     store = RunStore(tmp_path / "artifacts" / "tiny")
-    folders = [store.root / one.run_id / "attempt-1" for one in store.runs()]
+    folders = [store.folder / one.run_id / "attempt-1" for one in store.runs()]
     assert {summary_of(folder).whole[0].throughput_mb_s for folder in folders} == {42.0}
     own = {json.loads((folder / "job.json").read_text())["controllers_dir"] for folder in folders}
     assert {str(place).rpartition("/")[2] for place in own} == {"None", "hold_one"}

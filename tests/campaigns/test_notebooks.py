@@ -186,7 +186,7 @@ def test_papermill_alone_makes_the_runs_of_a_campaign(campaign_file, tmp_path, n
             alone = summary_of(Path(found[0]))
         finally:
             shutil.rmtree(Path(found[0]).parent)
-        assert alone.whole == summary_of(store.root / made.run_id / "attempt-1").whole
+        assert alone.whole == summary_of(store.folder / made.run_id / "attempt-1").whole
 
 
 @pytest.mark.parametrize("cell", ["[]", "{", "5"])
