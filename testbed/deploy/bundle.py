@@ -19,6 +19,7 @@ PARTS = (
     "schemas/closed_network.py",
     "schemas/durable.py",
     "schemas/errors.py",
+    "schemas/extensions.py",
     "schemas/locks.py",
     "schemas/names.py",
     "schemas/numbers.py",

@@ -170,12 +170,17 @@ def test_a_campaign_runs_the_experiment_through_papermill(campaign_file, nbforma
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_papermill_alone_makes_the_runs_of_a_campaign(campaign_file, tmp_path, nbformat):
-    path = campaign_file(ground="sim", time_scale=0.1, grids=ONE_CELL)
+    settings = {"duration_s": 60, "interval_s": 10}
+    path = campaign_file(ground="sim", time_scale=0.5, parameters=settings, grids=ONE_CELL)
     assert run(Request(str(path), artifacts=tmp_path / "artifacts"), in_process=True).ok
     store = RunStore(tmp_path / "artifacts" / "tiny")
     for made in store.runs():
         given = {"cell": json.dumps(made.parameters), "kind": made.kind, "ground": made.ground}
-        given |= {"seed": str(made.seed), "block": str(made.block), "time_scale": "0.1"}
+        given |= {
+            "seed": str(made.seed),
+            "block": str(made.block),
+            "time_scale": str(made.time_scale),
+        }
         options = [word for name, value in given.items() for word in ("-p", name, value)]
         papermill = [Path(sys.executable).with_name("papermill"), EXPERIMENT, "out.ipynb"]
         subprocess.run([*papermill, "-k", "python3", *options], cwd=tmp_path, check=True)

@@ -46,8 +46,8 @@ def test_the_names_of_a_kind_are_those_of_its_models(cells):
     [
         ({"op": "seq", "rate": 5}, "x", ["rate belongs to op open"]),
         ({"op": "seq", "mix": "A"}, "x", ["mix belongs to scenario mix"]),
-        ({"op": "read"}, "x: op", ["'read'", "write, seq, rand, open, s3."]),
-        ({"scenario": "mix"}, "x", ["op is missing", "write, seq, rand, open, s3."]),
+        ({"op": "read"}, "x: op", ["'read'", "write, seq, rand, open, s3, other."]),
+        ({"scenario": "mix"}, "x", ["op is missing", "write, seq, rand, open, s3, other."]),
         ({"op": "s3", "scenario": "mix"}, "x: scenario", ["with op s3; allowed: none, hetero"]),
         ({"op": "seq", "hot_nodes": True}, "x: hot_nodes", ["True", "a whole "]),
     ],
