@@ -216,16 +216,16 @@ def _of_cells(defs: JsonSchemaValue, cells: Cells[Any], name: str) -> JsonSchema
     """Define grids with the parameters of `cells`; return the properties of a campaign with these
     parameters."""
     members = _models(*cells.members)
-    defs |= {f"{name} {key}": _value(key, cells, members) for key in cells.names}
-    values = {key: _ref(f"{name} {key}") for key in cells.names}
+    defs |= {f"{name}.{key}": _value(key, cells, members) for key in cells.names}
+    values = {key: _ref(f"{name}.{key}") for key in cells.names}
     cell = {"type": "object", "properties": values, VALUES: False}
     several = {key: {"type": "array", "minItems": 1, "items": one} for key, one in values.items()}
     own = {"vary": cell | {"properties": several, "minProperties": 1}, "fixed": cell}
     own |= {"exclude": {"type": "array", "items": cell}}
     grid = {key: one | {"description": description(Grid, key)} for key, one in own.items()}
-    defs[f"{name} grid"] = defs["Grid"] | {"properties": defs["Grid"]["properties"] | grid}
+    defs[f"{name}.grid"] = defs["Grid"] | {"properties": defs["Grid"]["properties"] | grid}
     made = {
-        "grids": {"type": "array", "minItems": 1, "items": _ref(f"{name} grid")},
+        "grids": {"type": "array", "minItems": 1, "items": _ref(f"{name}.grid")},
         "parameters": cell,
     }
     return {key: one | {"description": description(Campaign, key)} for key, one in made.items()}
