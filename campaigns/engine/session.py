@@ -258,7 +258,8 @@ def with_spec(campaign: Campaign, spec_file: Path | None) -> Campaign:
 def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
     """Return `campaign` on another ground, with another name (``dlr-quick-sim``), so that runs of
     different grounds are in different folders. UserError: there is no such ground."""
-    if ground not in OF_SITES and ground in kinds():  # of an installed package
+    grounds = get_args(Campaign.model_fields["ground"].annotation)
+    if ground not in grounds and ground in kinds():  # a site of an installed package
         ground = OTHER
     if ground is None or ground == campaign.ground:
         return campaign
@@ -266,9 +267,7 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
     try:
         return Campaign.model_validate(body)
     except ValidationError as error:
-        known = [
-            name for name in get_args(Campaign.model_fields["ground"].annotation) if name != "fake"
-        ]
+        known = [name for name in grounds if name != "fake"]
         if ground not in known:
             raise unknown("ground", ground, known, where="--ground") from error
         raise mistake(error, Campaign).error(f"--ground {ground}") from error

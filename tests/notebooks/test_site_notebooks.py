@@ -108,5 +108,5 @@ def test_a_testbed_is_looked_into(tmp_path: Path) -> None:
     assert "hotbed-fio-seq.service: Started." in made.shown
     assert "fio (4711)" in made.shown
     assert "97.3" in made.shown and "██████████" in made.shown
-    assert "<pre" in made.notebook.cells[-1].outputs[-1]["data"]["text/html"]
+    assert "<pre" in made.notebook.cells[-2].outputs[-1]["data"]["text/html"]
     assert made.peak_bytes < HUB_BYTES
