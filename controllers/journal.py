@@ -8,18 +8,21 @@ torn last line.
 
 from __future__ import annotations
 
+import collections
+import io
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from schemas.durable import append, append_line, make_folder, open_log
 from schemas.errors import UserError
-from testbed.stores.contract import Effect, Needs
+from testbed.stores.contract import REWEIGHT_BY_UTILIZATION, Effect, Needs
 
 SCHEMA = 1
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -177,47 +180,67 @@ def effect_to_json(effect: Effect) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
 class Journal:
-    """Journal that was read. `torn` is True if the last line was cut off and left out."""
+    """Journal, read line by line. Iterating yields every step and reads further ones as needed;
+    `steps` holds those that were read, as `kept` returned them. `footer` is None if the controller
+    did not end in an orderly way. `torn` is True if the last line was cut off and left out."""
 
-    header: Mapping[str, Any]
-    steps: Sequence[Mapping[str, Any]] = ()
-    footer: Mapping[str, Any] | None = None
-    torn: bool = field(default=False)
+    def __init__(
+        self,
+        lines: Iterable[str],
+        where: object,
+        kept: Callable[[dict[str, Any]], Mapping[str, Any]] = dict,
+    ) -> None:
+        """Read the header. UserError, also by iterating: `where` is no journal or is damaged."""
+        self.steps: list[Mapping[str, Any]] = []
+        self.footer: Mapping[str, Any] | None = None
+        self.torn = False
+        self._kept, self._where = kept, f"journal {where}"
+        self._further = self._parsed(lines)
+        self.header: Mapping[str, Any] = next(self._further, {})
+        if not self.header.get("header"):
+            raise UserError("has no header: it is no controller's journal", where=self._where)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        yield from self.steps
+        for data in self._further:
+            if data.get("footer"):
+                self.footer = data
+            else:
+                self.steps.append(self._kept(data))
+                yield data
+
+    def whole(self) -> Journal:
+        """Read all further steps; return the journal."""
+        collections.deque(self, maxlen=0)
+        return self
+
+    def _parsed(self, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith("\n"):
+                self.torn = True
+                return
+            try:
+                data = json.loads(line)
+            except ValueError:
+                raise UserError(f"{self._where} line {number} is not JSON: it is damaged") from None
+            if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+                raise UserError(f"{self._where} line {number} is not of schema {SCHEMA}")
+            yield data
 
 
 def read_journal(path: Path) -> Journal:
-    """Read a journal file.
-
-    Raises:
-        UserError: missing, not a journal, or damaged elsewhere than in its last line.
-    """
+    """Read a journal file. UserError: missing, not a journal, or damaged before its last line."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            return Journal(lines, path).whole()
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=f"journal {path}") from None
-    return parse_journal(text, str(path))
 
 
 def parse_journal(text: str, where: str) -> Journal:
     """Parse a journal's text; `where` names it in errors."""
-    lines = text.split("\n")
-    torn = lines.pop() != ""
-    parsed: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            data = json.loads(line)
-        except ValueError:
-            raise UserError(f"journal {where} line {number} is not JSON: it is damaged") from None
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise UserError(f"journal {where} line {number} is not of schema {SCHEMA}")
-        parsed.append(data)
-    if not parsed or not parsed[0].get("header"):
-        raise UserError("has no header: it is no controller's journal", where=f"journal {where}")
-    footer = parsed[-1] if parsed[-1].get("footer") else None
-    steps = parsed[1 : len(parsed) - (footer is not None)]
-    return Journal(header=parsed[0], steps=steps, footer=footer, torn=torn)
+    return Journal(io.StringIO(text), where).whole()
 
 
 def controller_summary(journal: Journal) -> dict[str, float]:
@@ -245,3 +268,52 @@ def controller_summary(journal: Journal) -> dict[str, float]:
         if known:
             summary[name] = float(sum(value or 0.0 for value in known))
     return summary
+
+
+def is_inert(journal: Journal) -> bool | None:
+    """Return True if a controller that reweights has changed no weight. Return None for others: no
+    reason to act is their answer, and excluding such runs would flatter them."""
+    if REWEIGHT_BY_UTILIZATION not in journal.header["needs"]["acts"]:
+        return None
+    return controller_summary(journal).get("weights_changed", 0.0) == 0.0
+
+
+def decided(journal: Journal) -> dict[str, float]:
+    """Return all decisions of `ursa`, `nearest` and `htoc`, and their prediction errors; empty for
+    others. `decided_s` is the time of the first decision on the controller's clock."""
+    states = [step["state_after"] for step in journal.steps if step["state_after"]]
+    kept = (state["decision"] for state in states if state.get("decision"))
+    decisions = [decision for decision, _ in groupby(kept)]
+    checks = [float(state["check"]["worst"] or 0.0) for state in states if state.get("check")]
+    if not decisions:
+        return {}
+    found = {
+        "decisions": float(len(decisions)),
+        "decided_s": float(decisions[0]["t_s"]),
+        "hot": float(len(decisions[0]["hot"])),
+        "still_hot": float(len(decisions[-1]["still_hot"])),
+        "swaps": float(sum(len(decision["swaps"]) for decision in decisions)),
+        "moves": float(sum(len(decision["moves"]) for decision in decisions)),
+        "first_moves": float(len(decisions[0]["moves"])),
+        "cost": float(sum(decision["cost"] for decision in decisions)),
+        "first_cost": float(decisions[0]["cost"]),
+    }
+    if decisions[0]["lower_bound"] is not None:
+        found["first_lower_bound"] = float(decisions[0]["lower_bound"])
+    if checks:
+        found["prediction_off"] = max(checks)
+    return found | _recovered(journal)
+
+
+def _recovered(journal: Journal) -> dict[str, float]:
+    """Return the times of the last moving PG and of the last action, on the same clock."""
+    acted = [float(step["t_s"]) for step in journal.steps if step["actions"]]
+    if not acted:
+        return {}
+    busy = [
+        float(step["t_s"])
+        for step in journal.steps
+        if step["t_s"] >= acted[0]
+        and ((step["observation"] or {}).get("activity") or {}).get("unclean")
+    ]
+    return {"acted_s": acted[-1], "moving_until_s": max([*busy, acted[-1]])}

@@ -82,7 +82,7 @@ def replay(
     Args:
         journal: the journal.
         controllers_dirs: folders of further controllers.
-        limit_s: seconds after which no further decision is recomputed.
+        limit_s: seconds of deciding after which no further decision is recomputed.
 
     Raises:
         UserError: the controller cannot be found or refuses the journalled parameters.
@@ -92,20 +92,19 @@ def replay(
     same_code = code_hash(controller) == header["code_hash"]
     try:
         with closing(open_decider(controller, header["parameters"], header["seed"])) as decider:
-            ends_s = time.monotonic() + limit_s
-            count, difference = _first_difference(journal, decider, ends_s)
+            count, difference = _first_difference(journal, decider, limit_s)
     except PolicyError as error:
         raise UserError(error, where=f"controller {controller.name}") from error
     return JournalReplay(header["policy"], count, difference, same_code, journal.torn)
 
 
 def _first_difference(
-    journal: Journal, decider: Decider, ends_s: float
+    journal: Journal, decider: Decider, left_s: float
 ) -> tuple[int, ReplayDifference | None]:
     """Return the number of recomputed decisions, and the last one if it differs."""
     count = 0
     state: Any = decider.initial()
-    for line in journal.steps:
+    for line in journal:
         if line["observation"] is None or line["state_before"] is None:
             continue  # sensing failed: there was no decision
         if line["state_after"] is None and not str(line["error"]).startswith(_REPEATABLE):
@@ -116,8 +115,10 @@ def _first_difference(
                 line["step"], "states before", line["state_before"], state
             )
         count += 1
+        started_s = time.monotonic()
         difference = _compare(line, *_again(decider, line))
-        if difference is not None or time.monotonic() > ends_s:
+        left_s -= time.monotonic() - started_s
+        if difference is not None or left_s < 0:
             return count, difference
         if line["state_after"] is not None:
             state = line["state_after"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
-from controllers.journal import read_journal
+from controllers.journal import Journal
 from controllers.registry import code_hash, find
 from controllers.replay import replay
 from schemas.campaign import Kind, Limits
@@ -95,7 +95,7 @@ class Job(Model):
     def record(
         self, status: RunStatus, reason: str | None, phases_s: dict[str, float] | None = None
     ) -> Run:
-        """Return a record with this status; `ended` checks a finished cell first."""
+        """Return a record with this status; `checked` checks a finished cell first."""
         return Run.model_validate(
             {
                 **self.model_dump(include=Run.model_fields.keys() & type(self).model_fields.keys()),
@@ -128,18 +128,21 @@ class Phases:
             self.seconds[name] = round(spent, 3)
 
 
-def ended(job: Job, folder: Path, why_spoiled: str | None, phases: Phases) -> Run:
-    """Return the record of a finished cell: done, spoiled, or failed. A cell fails if code other
-    than the plan's may have made it, or if a replayed decision differs."""
-    wrong = _changed(job)
-    if wrong is None and (folder / JOURNAL_FILE).exists():
-        limit_s = max(REPLAY_S, REPLAY_SHARE * sum(phases.seconds.values()))
-        with phases("replay"):
-            wrong = _unlike_its_journal(job, folder / JOURNAL_FILE, limit_s)
-    if wrong is not None:
-        return job.record("failed", wrong, phases.seconds)
-    status: RunStatus = "done" if why_spoiled is None else "spoiled"
-    return job.record(status, why_spoiled, phases.seconds)
+def checked(job: Job, folder: Path, phases: Phases) -> tuple[str | None, Journal | None]:
+    """Return why a finished cell fails: code other than the plan's may have made it, or a replayed
+    decision differs. Return its journal too, if there is one, without the PGs that were seen: each
+    line is read once and replayed, because the lines of a large store do not fit into memory."""
+    wrong, path = _changed(job), folder / JOURNAL_FILE
+    if not path.exists():
+        return wrong, None
+    limit_s = max(REPLAY_S, REPLAY_SHARE * sum(phases.seconds.values()))
+    with phases("replay"), path.open(encoding="utf-8", errors="replace") as lines:
+        journal = Journal(lines, path, _without_pgs)
+        return wrong or _unlike_its_journal(job, journal, limit_s), journal.whole()
+
+
+def _without_pgs(step: dict[str, Any]) -> dict[str, Any]:
+    return step | {"observation": (step["observation"] or {}) | {"pgs": ()}}
 
 
 def _changed(job: Job) -> str | None:
@@ -151,9 +154,8 @@ def _changed(job: Job) -> str | None:
     return None
 
 
-def _unlike_its_journal(job: Job, path: Path, limit_s: float) -> str | None:
+def _unlike_its_journal(job: Job, journal: Journal, limit_s: float) -> str | None:
     """Return a reason if the journal is of other code or a decision is not repeatable."""
-    journal = read_journal(path)
     dirs = [Path(d) for d in [job.controllers_dir] if d]
     controller = find(journal.header["policy"], dirs)
     if journal.header["code_hash"] != code_hash(controller):

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from campaigns.engine.job import Job, Phases, ended, write_run
+from campaigns.engine.job import Job, Phases, checked, write_run
+from controllers.journal import controller_summary, decided, is_inert
 from schemas.durable import write_file
-from schemas.run import Run, Summary
+from schemas.run import Run, RunStatus, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,18 +51,24 @@ def summarize(
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Write `summary.json`, and return the record for `run.json`. `found`: the summary, or its
-    numbers by name. `spoiled`: reason if the run does not count. `hosts`: the computing machines,
-    if seconds are part of the result. `settings`: the nodes' settings, as read back
+    """Write `summary.json`, and return the record for `run.json`: done, spoiled, or failed (see
+    `checked`). `found`: the summary without a controller's numbers, or all numbers by name.
+    `spoiled`: reason if the run does not count. `hosts`: the computing machines, if seconds are
+    part of the result. `settings`: the nodes' settings, as read back
     (`campaigns.engine.judge.MachineLoad`)."""
+    wrong, journal = checked(job, folder, phases)
     if not isinstance(found, Summary):
         found = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(found))
+    elif journal is not None:
+        numbers = {"controller": controller_summary(journal), "inert": is_inert(journal)}
+        found = found.model_copy(update=numbers | {"extra": found.extra | decided(journal)})
     write_file(folder / "summary.json", found.model_dump_json(indent=2) + "\n")
     if hosts is not None:
         named = {name: dict(facts) for name, facts in hosts.items()}
         computed = job.provenance.model_copy(update={"hosts": named})
         job = job.model_copy(update={"provenance": computed})
-    return ended(job.with_settings(settings or {}), folder, spoiled, phases)
+    status: RunStatus = "failed" if wrong else "spoiled" if spoiled else "done"
+    return job.with_settings(settings or {}).record(status, wrong or spoiled, phases.seconds)
 
 
 def write_samples(folder: Path, rows: Iterable[SampleRow]) -> pd.DataFrame:

@@ -13,17 +13,20 @@ from tiny_campaigns import TINY
 from campaigns.engine.display import CampaignResult, Lines
 from campaigns.engine.session import Request, run
 from campaigns.engine.store import RunStore
-from campaigns.papers.dlr.cell import summary_of
 from controllers import remote
 from controllers.journal import read_journal
 from schemas.errors import RemoteError
-from schemas.run import Run
+from schemas.run import Run, Summary
 from testbed.client import agent_client
 from testbed.deploy.roles import spec_of
 from testbed.sites.contract import Testbed
 
 ROOT = Path(__file__).resolve().parents[2]
 HOT = {"scenario": "heterogeneity", "hot_nodes": 1, "same_objects": True}
+
+
+def summary_of(run_folder: Path) -> Summary:
+    return Summary.model_validate_json((run_folder / "summary.json").read_bytes())
 
 
 def writer(folder: Path, testbed: Testbed) -> Callable[..., Path]:

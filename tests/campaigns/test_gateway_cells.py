@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from live_campaigns import summary_of
 from test_live_services import OneGround, ScriptedAgent, provisioned
 from tiny_kinds import job_with
 
 from campaigns.engine.campaign_file import FILES, load_campaign
 from campaigns.papers.dlr import gateway
-from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell, summary_of
+from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell
 from campaigns.papers.dlr.gateway import GatewayServices, mark_of, workload_of
 from campaigns.validate import validate
 from controllers.registry import available

@@ -260,6 +260,7 @@ def test_a_journal_of_other_code_fails_the_attempt(
     campaign_file, tmp_path, monkeypatch, code, status
 ):
     header = {"schema": 1, "header": True, "policy": "dlr", "parameters": {}, "seed": 1}
+    header["needs"] = {"senses": [], "acts": []}
     header["code_hash"] = code or registry.code_hash(registry.find("dlr"))
     faulty(monkeypatch, "collect", "journal.jsonl", json.dumps(header) + "\n")
     path = campaign_file(grids=ONE_CELL, retries=0)

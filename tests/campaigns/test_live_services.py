@@ -8,10 +8,12 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from live_campaigns import summary_of
 from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from tiny_kinds import job_with
 
@@ -20,8 +22,9 @@ from campaigns.engine.store import read_run
 from campaigns.grounds.live import LiveTestbed
 from campaigns.grounds.testbed import read_facts
 from campaigns.papers.dlr import live, loads
-from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell, summary_of
+from campaigns.papers.dlr.cell import CellContext, CellSetting, Services, run_cell
 from campaigns.papers.dlr.live import BenchServices, Snapshots, StoreContents
+from controllers.journal import JournalStep
 from schemas.cells.dlr import DLR
 from schemas.errors import HotbedError
 from testbed.agent.contract import UnitResult
@@ -86,13 +89,17 @@ class ScriptedAgent(RecordingAgent):
         needs = {"senses": ["pressure"], "acts": ["primary-affinity"]}
         header = {"schema": 1, "header": True, "policy": "dlr", "needs": needs}
         header["code_hash"] = "that of a test: there is no such code to replay it with"
-        step = {
-            **{"schema": 1, "step": 0, "t_s": 0.0, "wall": WALL, "error": None},
-            **{"actions": [{"action": "SetPrimaryAffinity"}], "sense_s": 0.1, "decide_s": 0.01},
-            "effects": [{"ok": True, "message": "", "seconds": 0.2, "detail": {}}],
-            "act_s": 0.2,
-        }
-        text = "".join(json.dumps(line) + "\n" for line in (header, step))
+        step = JournalStep(
+            step=0,
+            t_s=0.0,
+            wall=WALL,
+            actions=[{"action": "SetPrimaryAffinity"}],
+            effects=[{"ok": True, "message": "", "seconds": 0.2, "detail": {}}],
+            sense_s=0.1,
+            decide_s=0.01,
+            act_s=0.2,
+        )
+        text = "".join(json.dumps(one) + "\n" for one in (header, {"schema": 1, **asdict(step)}))
         return {"text": text, "offset": len(text), "size": len(text)}
 
     def on_recorder_fetch(self, given: Mapping[str, Any]) -> Any:

@@ -15,8 +15,8 @@ from campaigns.engine.campaign_file import FILES, load_campaign
 from campaigns.engine.job import Phases
 from campaigns.papers.dlr import loads
 from campaigns.papers.dlr.cell import CellSetting, _measure, in_order
-from campaigns.papers.dlr.measure import collect_writes, decided, outcome, recorded_rows
-from controllers.journal import JournalStep, JournalWriter, parse_journal
+from campaigns.papers.dlr.measure import collect_writes, outcome, recorded_rows
+from controllers.journal import JournalStep, JournalWriter, decided, parse_journal
 from schemas.cells.dlr import DLR
 from schemas.cells.dlr import OpenLoopWrites as OpenLoopCell
 from schemas.errors import HotbedError

@@ -113,6 +113,25 @@ def test_a_decision_that_does_not_come_out_again_fails_the_cell(campaign_file):
 
 
 @built
+def test_a_cell_reads_its_journal_once(campaign_file, monkeypatch):
+    opened: list[str] = []
+    opens = Path.open
+
+    def noted(path: Path, *how: Any, **more: Any) -> Any:
+        opened.append(path.name)
+        return opens(path, *how, **more)
+
+    monkeypatch.setattr(Path, "open", noted)
+    cells = grid(vary={"controller": ["dlr"], "op": ["rand"]})
+    _, (made,), folder = run(campaign_file(**SIM, parameters={}, grids=cells))
+    assert opened.count("journal.jsonl") == 1
+    summary = Summary.model_validate_json(
+        (folder / made.run_id / "attempt-1" / "summary.json").read_bytes()
+    )
+    assert summary.controller["actions"] > 0
+
+
+@built
 def test_equal_cells_give_equal_results_and_are_not_run_twice(campaign_file):
     file = campaign_file(
         **SIM, parameters={}, grids=grid(vary={"controller": ["dlr"], "op": ["seq"]})

@@ -14,7 +14,7 @@ from virtual import run_loop
 
 from controllers.decide import InProcessDecider
 from controllers.decider import ChildDecider
-from controllers.journal import JournalStep, JournalWriter, read_journal
+from controllers.journal import Journal, JournalStep, JournalWriter, read_journal
 from controllers.registry import available, create, find
 from controllers.replay import replay
 from controllers.seen import Encoder, Reader
@@ -91,6 +91,15 @@ def test_a_torn_last_line_is_left_out(tmp_path):
     assert len(journal.steps) == 11
     assert journal.footer is None
     assert replay(journal).equal
+
+
+def test_a_line_is_read_when_its_step_is_asked_for(tmp_path):
+    lines = iter(make(tmp_path, "dlr").read_text().splitlines(keepends=True))
+    journal = Journal(lines, "test", lambda step: {"step": step["step"]})
+    first = next(iter(journal))
+    assert first["observation"]
+    assert journal.steps == [{"step": 0}]
+    assert len(list(lines)) == 12  # eleven steps and the footer
 
 
 @pytest.mark.parametrize(

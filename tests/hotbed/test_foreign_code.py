@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from campaigns.bundled import RerunRequest
 from controllers import confine
 from controllers.decide import PolicyError
 from controllers.decider import ChildDecider, open_decider
-from controllers.journal import Journal
+from controllers.journal import parse_journal
 from controllers.registry import FOREIGN, available, create
 from controllers.remote import pack as pack_controller
 from controllers.replay import replay
@@ -125,8 +124,9 @@ def test_a_replay_loads_no_strangers_code_in_the_engine(tmp_path):
     write_shy(tmp_path)
     (tmp_path / "shy" / "policy.py").write_text(spy(tmp_path / "marked"))
     (tmp_path / "shy" / FOREIGN).touch()
-    header: dict[str, Any] = {"policy": "shy", "parameters": {}, "seed": 0, "code_hash": ""}
-    assert replay(Journal(header, [], False), [tmp_path]).equal
+    header = {"schema": 1, "header": True, "policy": "shy", "parameters": {}, "seed": 0}
+    journal = parse_journal(json.dumps(header | {"code_hash": ""}) + "\n", "test")
+    assert replay(journal, [tmp_path]).equal
     assert not (tmp_path / "marked").exists()
 
 

@@ -206,11 +206,6 @@ def _end(error: BaseException) -> tuple[RunStatus, str]:
     return "failed", f"{type(error).__name__}: {error}"
 
 
-def summary_of(run_folder: Path) -> Summary:
-    """Return the summary in a cell's folder."""
-    return Summary.model_validate_json((run_folder / "summary.json").read_bytes())
-
-
 def _measure(parameters: DlrCell, context: CellContext, services: Services, phases: Phases) -> None:
     """Clean the testbed, run the workload under disturbance and control, and stop everything."""
     if not isinstance(parameters, OpenLoopWrites):

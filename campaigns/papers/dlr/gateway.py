@@ -17,12 +17,10 @@ from campaigns.papers.dlr.cell import CellSetting
 from campaigns.papers.dlr.live import SLACK_S, BenchServices
 from campaigns.papers.dlr.measure import (
     disturbing_reads,
-    is_inert,
     mean_pressure,
     recorded_rows,
     steady_from_s,
 )
-from controllers.journal import controller_summary, read_journal
 from schemas.cells.dlr import GatewayWorkload
 from schemas.errors import HotbedError, UserError
 from schemas.run import OpSummary, Summary
@@ -161,7 +159,7 @@ def collect(
     """Write samples and latencies into the run's folder, and return the run's summary.
 
     Args:
-        setting: the cell; its journal must already be in its folder.
+        setting: the cell.
         archive: cosdrive's, with one measuring stage.
         recording: the recorder's samples.
         disturbance: answer of the verb disturb-log.
@@ -180,13 +178,10 @@ def collect(
     samples = write_samples(folder, rows)
     latencies = tables.latencies(archive, began)
     write_latency(folder, latencies.itertuples(index=False, name=None))
-    journal = read_journal(folder / "journal.jsonl")
     return Summary(
         whole=[total(done, archive.measured, seconds), *tables.summaries(archive)],
         steady=[steady(archive, began, steady_from_s(setting))],
         pressure_mean=mean_pressure(samples, nodes, seconds),
-        controller=controller_summary(journal),
-        inert=is_inert(journal),
         extra=disturbing_reads(disturbance),
     )
 

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any
 from campaigns.engine.write_cell import SampleRow, write_latency, write_samples
 from campaigns.papers.dlr.cell import CellSetting
 from campaigns.papers.dlr.loads import cell_of
-from controllers.journal import Journal, controller_summary, read_journal
 from schemas.cells.dlr import CONTROLLER_LEAD_INTERVALS
 from schemas.run import OpSummary, Summary
 from schemas.settling import HOLD_S, STABLE_S, settled_from
 from testbed.agent.openloop.writer import bounds_us
-from testbed.stores.contract import REWEIGHT_BY_UTILIZATION
 from workloads import collect as benchmarked
 from workloads.open_loop import OpenLoopResult
 from workloads.rados_bench import BenchResult
@@ -54,7 +52,7 @@ def collect(
     There is no `latency.parquet`, because rados bench reports no distribution.
 
     Args:
-        setting: the cell; its journal must already be in its folder.
+        setting: the cell.
         nodes: nodes with OSDs.
         result: result of the workload.
         recording: the recorder's samples.
@@ -62,13 +60,10 @@ def collect(
     """
     write_samples(setting.folder, benchmarked.rows(result, recording))
     pressure = benchmarked.pressure_mean(result, recording)
-    journal = read_journal(setting.folder / "journal.jsonl")
     return Summary(
         whole=[benchmarked.whole(result)],
         steady=[benchmarked.steady(result, steady_from_s(setting))],
         pressure_mean={node: value for node, value in pressure.items() if node in nodes},
-        controller=controller_summary(journal),
-        inert=is_inert(journal),
         extra=disturbing_reads(disturbance),
     )
 
@@ -106,17 +101,6 @@ def recorded_rows(recording: Iterable[Mapping[str, Any]], began: float) -> Itera
                     yield t_s, str(node), str(metric), float(value)
 
 
-def is_inert(journal: Journal) -> bool | None:
-    """Return True if a controller that reweights has changed no weight.
-
-    Return None for other controllers: if such a controller found no reason to act, that is its
-    answer, and excluding such runs would flatter it.
-    """
-    if REWEIGHT_BY_UTILIZATION not in journal.header["needs"]["acts"]:
-        return None
-    return controller_summary(journal).get("weights_changed", 0.0) == 0.0
-
-
 def collect_writes(
     setting: CellSetting,
     result: OpenLoopResult,
@@ -128,7 +112,7 @@ def collect_writes(
     """Write samples, latencies and requests of open-loop writes, and return the run's summary.
 
     Args:
-        setting: the cell; its journal must already be in its folder.
+        setting: the cell.
         result: the writer's result.
         recorded: the recorder's samples, see `recorded_rows`.
         nodes: nodes with OSDs.
@@ -146,15 +130,12 @@ def collect_writes(
     )
     _request_table(result).to_parquet(folder / "requests.parquet", index=False)
     (folder / "logs" / "open-loop.jsonl").write_text(result.raw)
-    journal = read_journal(folder / "journal.jsonl")
     called = called_at_s(setting)
     return Summary(
         whole=[_summary(result, 0.0, setting)],
         steady=[_summary(result, called, setting)],
         pressure_mean=mean_pressure(samples, nodes),
-        controller=controller_summary(journal),
-        inert=None,
-        extra=_load_facts(folder) | outcome(result, called) | decided(journal) | dict(extra or {}),
+        extra=_load_facts(folder) | outcome(result, called) | dict(extra or {}),
     )
 
 
@@ -189,55 +170,6 @@ def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
         if settled is not None:
             found[name] = settled - called_s
     return found
-
-
-def decided(journal: Journal) -> dict[str, float]:
-    """Return all decisions of `ursa`, `nearest` and `htoc`, and their prediction errors.
-
-    Empty for other controllers. `decided_s` is the time of the first decision on the controller's
-    clock."""
-    decisions = []
-    checks = []
-    before: Any = None
-    for step in journal.steps:
-        state = step["state_after"] or {}
-        if state.get("decision") not in (None, before):
-            before = state["decision"]
-            decisions.append(before)
-        if state.get("check"):
-            checks.append(float(state["check"]["worst"] or 0.0))
-    if not decisions:
-        return {}
-    found = {
-        "decisions": float(len(decisions)),
-        "decided_s": float(decisions[0]["t_s"]),
-        "hot": float(len(decisions[0]["hot"])),
-        "still_hot": float(len(decisions[-1]["still_hot"])),
-        "swaps": float(sum(len(decision["swaps"]) for decision in decisions)),
-        "moves": float(sum(len(decision["moves"]) for decision in decisions)),
-        "first_moves": float(len(decisions[0]["moves"])),
-        "cost": float(sum(decision["cost"] for decision in decisions)),
-        "first_cost": float(decisions[0]["cost"]),
-    }
-    if decisions[0]["lower_bound"] is not None:
-        found["first_lower_bound"] = float(decisions[0]["lower_bound"])
-    if checks:
-        found["prediction_off"] = max(checks)
-    return found | _recovered(journal)
-
-
-def _recovered(journal: Journal) -> dict[str, float]:
-    """Return the times of the last moving PG and of the last action, on the same clock."""
-    acted = [float(step["t_s"]) for step in journal.steps if step["actions"]]
-    if not acted:
-        return {}
-    busy = [
-        float(step["t_s"])
-        for step in journal.steps
-        if step["t_s"] >= acted[0]
-        and ((step["observation"] or {}).get("activity") or {}).get("unclean")
-    ]
-    return {"acted_s": acted[-1], "moving_until_s": max([*busy, acted[-1]])}
 
 
 def _load_facts(folder: Path) -> dict[str, float]:

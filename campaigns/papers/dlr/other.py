@@ -6,8 +6,7 @@ from campaigns.engine.write_cell import write_samples
 from campaigns.grounds.live import LiveTestbed
 from campaigns.papers.dlr.cell import CellSetting
 from campaigns.papers.dlr.live import BenchServices
-from campaigns.papers.dlr.measure import disturbing_reads, is_inert, mean_pressure, recorded_rows
-from controllers.journal import controller_summary, read_journal
+from campaigns.papers.dlr.measure import disturbing_reads, mean_pressure, recorded_rows
 from schemas import extensions
 from schemas.cells.dlr import OtherWorkload
 from schemas.run import OpSummary, Summary
@@ -46,12 +45,9 @@ class OtherServices(BenchServices):
         assert found is not None
         recording, log = self.fetch()
         samples = write_samples(self._setting.folder, recorded_rows(recording, self._began))
-        journal = read_journal(self._setting.folder / "journal.jsonl")
         return Summary(
             whole=[found],
             steady=[found],
             pressure_mean=mean_pressure(samples, self._nodes, found.seconds),
-            controller=controller_summary(journal),
-            inert=is_inert(journal),
             extra=disturbing_reads(log),
         )

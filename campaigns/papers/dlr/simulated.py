@@ -22,14 +22,10 @@ from campaigns.engine.judge import MachineLoad
 from campaigns.engine.write_cell import write_latency, write_samples
 from campaigns.papers.dlr import loads
 from campaigns.papers.dlr.cell import CellSetting, in_order
-from campaigns.papers.dlr.measure import (
-    collect_writes,
-    is_inert,
-    steady_from_s,
-)
+from campaigns.papers.dlr.measure import collect_writes, steady_from_s
 from controllers.decide import PolicyError
 from controllers.decider import open_decider
-from controllers.journal import JournalWriter, controller_summary, read_journal
+from controllers.journal import JournalWriter
 from controllers.loop import EXIT_STOPPED, Loop, LoopPlan
 from controllers.registry import code_hash, find, refuse_unoffered
 from controllers.saved import Saved
@@ -385,7 +381,7 @@ def collect(
     """Write `samples.parquet` and `latency.parquet`, and return the run's summary.
 
     Args:
-        setting: the cell; its journal must already be in its folder.
+        setting: the cell.
         result: result of the benchmark.
         samples: samples of the recorder and the benchmark.
         fio_s: virtual seconds of load on each node.
@@ -398,7 +394,6 @@ def collect(
     write_latency(
         folder, ((0.0, op, "bench", benchmarked.CLIENT, *bucket) for bucket in result.histogram)
     )
-    journal = read_journal(folder / "journal.jsonl")
     bench = in_own_time(as_rados_bench(result), result.in_time)
     reads = {
         f"hot_iops.{node}": result.fio_reads[node] / seconds
@@ -412,8 +407,6 @@ def collect(
         whole=[with_percentiles(benchmarked.whole(bench), result)],
         steady=[benchmarked.steady(bench, steady_from_s(setting))],
         pressure_mean=pressure_mean(samples, bench.seconds),
-        controller=controller_summary(journal),
-        inert=is_inert(journal),
         extra=reads | own,
     )
 

@@ -232,14 +232,10 @@ class _LoadedCell:
     def _controlled(self, report: dict[str, Any]) -> Numbers:
         journal = read_journal(self._folder / JOURNAL_FILE)
         report["held"] = measure.held_of(journal.steps, self._start)
-        steps = controller_summary(journal)
-        found = {"changes": steps["actions"], "failed_changes": steps["failed_actions"]}
-        found["steps"] = steps["steps"]
-        for name in ("sense_s", "decide_s", "act_s"):
-            for key in (name, f"{name}_max"):
-                if key in steps:
-                    found[key] = steps[key]
-        return found
+        found = controller_summary(journal)
+        changes = {"changes": found.pop("actions"), "failed_changes": found.pop("failed_actions")}
+        del found["failed_steps"]
+        return changes | found
 
 
 # ---- Load ----
