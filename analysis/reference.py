@@ -76,15 +76,15 @@ def add(
     name: str,
     root: Path,
     digest: Digest,
-    command: Callable[[str], str],
+    command: Callable[[Path], str],
     *,
     ground: str | None = None,
     progress: Progress = lambda phase, share: None,
 ) -> Added:
     """Write the references of all figures and claims with runs of the report `name` (see
-    `report.build`); `command` returns a campaign's command. All are written or none, and each
-    replaces an older one whole. UserError: the code of the runs is unknown, changed or of several
-    versions, `root` has newer results, or what would be stored is private or too large."""
+    `report.build`); `command` returns the command of the runs in a folder. All are written or none,
+    and each replaces an older one whole. UserError: the code of the runs is unknown, changed or of
+    several versions, `root` has newer results, or what would be stored is private or too large."""
     chosen, folders, _ = campaign_folders(artifacts, name, ground)
     loaded = [(folder.name, load_campaign(folder)) for folder in folders]
     codes = {key_of(run.run): _code_of(run) for _, its in loaded for run in its.runs}
@@ -111,7 +111,7 @@ def add(
                 paper=shelf,
                 figure=figure.id,
                 campaigns={one: _counts(its) for one, its in loaded if one in own},
-                commands=tuple(command(one) for one, _ in loaded if one in own),
+                commands=tuple(command(one) for one in folders if one.name in own),
                 code=(*_one_code(codes[key_of(run.run)] for run in found.runs), analysed),
                 created=datetime.now(UTC).isoformat(timespec="seconds"),
                 **facts_of(found.runs),

@@ -44,20 +44,40 @@ def add(
     from testbed.closure import digest
 
     with progress(f"add {campaign}") as report:
-        made = write(artifacts, campaign, folder, digest, _command, ground=ground, progress=report)
+        made = write(
+            artifacts, campaign, folder, digest, command_of, ground=ground, progress=report
+        )
     facts = {"folders": made.folders, "left_out": made.left_out, "total_bytes": made.total}
     emit(facts, as_json, lambda: _added(made))
 
 
-def _command(campaign: str) -> str:
-    """Return the command that runs a campaign; on another ground than its file's, the ground is
-    the end of its name."""
-    from campaigns.engine.campaign_file import FILES
+def command_of(campaign: Path) -> str:
+    """Return the command that made the runs in a campaign's folder. Its name is the file's, with
+    that of another spec and of another ground (`campaigns.engine.session`)."""
+    from campaigns.bundled import jobs
+    from campaigns.engine.campaign_file import campaign_names
 
-    if (FILES / f"{campaign}.yaml").is_file():
-        return f"hotbed run {campaign}"
-    file, _, ground = campaign.rpartition("-")
-    return f"hotbed run {file} --ground {ground}"
+    name = campaign.name
+    files = [file for file in campaign_names() if f"{name}-".startswith(f"{file}-")]
+    job = next(jobs(sorted(campaign.glob("*/attempt-*"))), {})
+    file = max(files, key=len, default=name)
+    more, ground = name.removeprefix(file), f"-{job.get('ground')}"
+    options = {
+        "spec": _ours(job.get("spec") or "") if more.removesuffix(ground) else "",
+        "ground": ground[1:] if more.endswith(ground) else "",
+        "model": _ours(job.get("model") or ""),
+    }
+    given = [f" --{option} {value}" for option, value in options.items() if value]
+    return f"hotbed run {file}{''.join(given)}"
+
+
+def _ours(path: str) -> str:
+    """Return a path in any clone of Hotbed relative to the clone; of another file, its name."""
+    from campaigns.engine.campaign_file import ROOT
+
+    parts = Path(path).parts[1:]
+    ends = ("/".join(parts[start:]) for start in range(len(parts)))
+    return next((end for end in ends if (ROOT / end).is_file()), Path(path).name)
 
 
 def _added(made: Added) -> object:

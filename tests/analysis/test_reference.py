@@ -20,6 +20,7 @@ from analysis.core.report import build
 from analysis.reference import Added, CheckedFigure, add, check, report
 from analysis.stored import CLAIMS, DATA, RECORD, SUMMARY, figures_of, read_record, read_runs
 from hotbed import cli
+from hotbed.verbs.reference import command_of
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 from testbed import closure
@@ -53,9 +54,7 @@ def inputs(artifacts: Path, name: str = "ursa-quick") -> Path:
 
 
 def added(artifacts: Path, name: str, root: Path) -> Added:
-    return add(
-        artifacts, name, root, lambda entries: NOW, lambda campaign: f"hotbed run {campaign}"
-    )
+    return add(artifacts, name, root, lambda entries: NOW, command_of)
 
 
 def checked(root: Path, short: str | None = None) -> dict[str, CheckedFigure]:
@@ -105,6 +104,37 @@ def test_a_reference_holds_the_figures_claims_and_runs_and_their_origin(made: Pa
     claims = [ClaimResult.model_validate(one) for one in json.loads((folder / CLAIMS).read_text())]
     report = build(made / "artifacts", "ursa-quick", only="3")
     assert claims and claims == [one for one in report.claims if one.figure == "3"]
+
+
+@pytest.mark.parametrize(
+    ("campaign", "job", "command"),
+    [
+        ("dlr-quick-sim", {"ground": "sim"}, "dlr-quick --ground sim"),
+        (
+            "dlr-today-1000",
+            {"ground": "sim", "model": "/a/testbed/simulated/reef.yaml"},
+            "dlr-today-1000 --model testbed/simulated/reef.yaml",
+        ),
+        (
+            "dlr-shapes-dlr-hdd10k-6",
+            {"ground": "local", "spec": "/a/testbed/specs/dlr-hdd10k-6.yaml"},
+            "dlr-shapes --spec testbed/specs/dlr-hdd10k-6.yaml",
+        ),
+        (
+            "dlr-shapes-mine-sim",
+            {"ground": "sim", "spec": "/home/me/mine.yaml"},
+            "dlr-shapes --spec mine.yaml --ground sim",
+        ),
+        ("mine", {"ground": "sim"}, "mine"),
+    ],
+)
+def test_a_command_gives_the_options_that_the_runs_had(
+    tmp_path: Path, campaign: str, job: dict[str, str], command: str
+) -> None:
+    attempt = tmp_path / campaign / "0123" / "attempt-1"
+    attempt.mkdir(parents=True)
+    (attempt / "job.json").write_text(json.dumps(job))
+    assert command_of(tmp_path / campaign) == f"hotbed run {command}"
 
 
 def test_a_figure_stores_only_the_runs_that_it_needs(tmp_path: Path) -> None:
