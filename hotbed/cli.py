@@ -97,10 +97,6 @@ def command(app: typer.Typer) -> Any:
 
 _CHAMELEON = {"blazarclient", "chi", "keystoneauth1", "openstack", "zunclient"}
 _EXTRA = "run pip install 'hotbed[chameleon]'"
-_CLONE = (
-    "This Hotbed was installed from a wheel that holds no Go programs: clone Hotbed, run `make "
-    "setup` there, and use the clone's .venv/bin/hotbed, or `pip install` the clone."
-)
 
 
 def _terminated(_signum: int, _frame: FrameType | None) -> None:
@@ -123,12 +119,9 @@ def _run(arguments: list[str] | None) -> None:
             command(build())(args=arguments, prog_name="hotbed")
         finally:
             _flush()
-    except UserError as error:
-        _say(error)
-        raise SystemExit(EXIT_USER) from None
     except HotbedError as error:
         _say(error)
-        raise SystemExit(EXIT_FAILED) from None
+        raise SystemExit(EXIT_USER if isinstance(error, UserError) else EXIT_FAILED) from None
     except ModuleNotFoundError as error:
         name, lacking = str(error.name).partition(".")[0], f"the package {error.name} is missing"
         if name in _CHAMELEON:
@@ -160,20 +153,13 @@ def _flush() -> None:
 
 
 def _say(error: HotbedError) -> None:
+    """Print the message, with the time of a retry if a site suggests one (`SiteError`)."""
     logs.LOG.info("traceback of the error", exc_info=error)
-    print(f"hotbed: {_with_hint(error)}", file=sys.stderr)
-
-
-def _with_hint(error: HotbedError) -> str:
-    """Return the message, with the time of a retry if a site suggests one (`SiteError`), or with
-    the place of programs that an installed Hotbed lacks."""
-    wait_s = getattr(error, "retry_after_s", None)
-    if wait_s is None:
-        missing = "make setup" in str(error) and not (ROOT / "dataplane" / "bin").is_dir()
-        missing = missing and not (ROOT / "Makefile").is_file()
-        return f"{error} {_CLONE}" if missing else str(error)
-    again = f"Try again in {wait_s:.0f} s." if wait_s > 0 else "Try again."
-    return f"{str(error).rstrip('.')}. {again}"
+    said, wait_s = str(error), getattr(error, "retry_after_s", None)
+    if wait_s is not None:
+        again = f"Try again in {wait_s:.0f} s." if wait_s > 0 else "Try again."
+        said = f"{said.rstrip('.')}. {again}"
+    print(f"hotbed: {said}", file=sys.stderr)
 
 
 if __name__ == "__main__":

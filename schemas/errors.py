@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 _SHOWN = 120
 """Number of characters of a wrong value to repeat."""
@@ -26,6 +27,15 @@ _REMEDIES = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
     errno.ENFILE: "raise the limit of open files (sysctl fs.file-max)",
 }
+
+_HERE = Path(__file__).parents[1]
+BUILD = (
+    "run `make setup`"
+    if (_HERE / "Makefile").exists() or (_HERE / "dataplane" / "bin").exists()
+    else "clone Hotbed (this wheel holds no Go programs), run `make setup` there, and use the "
+    "clone's .venv/bin/hotbed, or `pip install` the clone"
+)
+"""Remedy for a program of Hotbed that is missing or old."""
 
 
 class HotbedError(Exception):
@@ -102,7 +112,8 @@ def nearest(name: str, known: Iterable[str] | Mapping[str, str]) -> str:
 
     texts = known if isinstance(known, Mapping) else {each: each for each in known}
     by_lower = {each.lower(): text for each, text in texts.items()}
-    near = difflib.get_close_matches(name.lower(), by_lower, 1)
+    alike = {3: 0.66, 4: 0.75}.get(len(name), 0.8)  # two swapped letters are much of a short name
+    near = difflib.get_close_matches(name.lower(), by_lower, 1, alike)
     return f"did you mean {by_lower[near[0]]}?" if near else ""
 
 

@@ -6,7 +6,6 @@ for them. A block's value is the claim on the block's runs alone.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -18,11 +17,8 @@ from analysis.core.evidence import Pair, ShareOf
 from analysis.core.load import SIM, LoadedRun, load_campaign
 from analysis.core.papers import SHORT_NAMES, Part, paper
 from schemas.campaign import Campaign
-from schemas.errors import UserError
+from schemas.errors import UserError, nearest
 from schemas.precision import Statistic
-
-NEAREST = 5
-"""Number of ids that a message about an unknown one lists."""
 
 
 def statistic_of(campaign: Campaign, name: str) -> Statistic:
@@ -38,10 +34,10 @@ def statistic_of(campaign: Campaign, name: str) -> Statistic:
     ]
     found = [(part, claim) for part, claim in claims if claim.id == name]
     if not found:
-        near = difflib.get_close_matches(name, {claim.id for _, claim in claims}, NEAREST, 0.0)
         raise UserError(
             f"{short} has no claim {name!r} about such runs",
-            do=f"the nearest ids are {', '.join(near)}",
+            do=nearest(name, [claim.id for _, claim in claims])
+            or "see the claims in docs/reference-figures.md",
         )
     if found[0][1].kind == "exact":
         raise UserError(f"{name} holds by construction or not at all, and has no interval")

@@ -21,7 +21,7 @@ from pathlib import Path
 from campaigns.engine.identity import Sameness
 from campaigns.engine.provenance import Facts, calibration
 from campaigns.papers.dlr.cell import CellSetting, Services
-from schemas.errors import UserError, not_allowed
+from schemas.errors import BUILD, UserError, not_allowed
 from testbed.closure import ROOT
 from testbed.simulated import (
     MODEL_VERSION,
@@ -80,9 +80,7 @@ class SimulatedGround:
         """See `StoreGround.facts`. UserError: the simulator has not been built. StoreError: the
         simulator was built from other sources than the present ones."""
         if not PROGRAM.is_file():
-            raise UserError(
-                "the simulator is missing", where=PROGRAM, do="build it with `make setup`"
-            )
+            raise UserError("the simulator is missing", where=PROGRAM, do=BUILD)
         sources.require(PROGRAM.name)
         host = {"system": platform.system(), "machine": platform.machine()}
         parameters = effective(self.spec, self.model).canonical()

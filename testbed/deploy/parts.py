@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.errors import UserError
+from schemas.errors import BUILD, UserError
 from testbed.sites.contract import Node
 
 BINARIES = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
@@ -14,7 +14,7 @@ def binary(name: str) -> str:
     """Return the path of a program that goes to the nodes. UserError: it is not built."""
     path = BINARIES / name
     if not path.is_file():
-        raise UserError(f"{path} is missing", do="build the data plane (make setup)")
+        raise UserError("the program is missing", where=path, do=BUILD)
     return str(path)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from schemas.errors import StoreError
+from schemas.errors import BUILD, StoreError
 
 PROGRAM = Path(__file__).resolve().parents[2] / "dataplane" / "bin" / "hotbedsim"
 PROTOCOL = 1
@@ -69,8 +69,7 @@ class SimulatorProcess:
         except OSError as error:
             self._messages.close()
             raise StoreError(
-                f"the simulator {self._program} cannot be started ({error.strerror}): run "
-                "`make setup`."
+                f"the simulator {self._program} cannot be started ({error.strerror}): {BUILD}."
             ) from error
 
     @property

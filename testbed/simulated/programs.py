@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import StoreError, UserError
+from schemas.errors import BUILD, StoreError, UserError
 
 LIMIT_S = 3600.0
 """Real seconds that a simulation may take."""
@@ -41,7 +41,7 @@ def answer_of(
             )
         except OSError as error:
             raise StoreError(
-                f"the simulator {program} cannot be started ({error.strerror}): run `make setup`."
+                f"the simulator {program} cannot be started ({error.strerror}): {BUILD}."
             ) from error
 
         def stop() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from schemas.errors import StoreError
+from schemas.errors import BUILD, StoreError
 from testbed.closure import ROOT, first
 
 DATAPLANE = ROOT / "dataplane"
@@ -34,8 +34,7 @@ def check(built_from: str, program: Path) -> None:
     StoreError: it was built from other sources."""
     if built_from != digest(program.name):
         raise StoreError(
-            f"the simulator {program} was built from other sources than {DATAPLANE} holds: run "
-            "`make setup`."
+            f"the simulator {program} was built from other sources than {DATAPLANE} holds: {BUILD}."
         )
 
 
@@ -47,7 +46,5 @@ def built_from(program: Path) -> str:
             [program, "version"], capture_output=True, text=True, timeout=20, check=True
         ).stdout.split()
     except (OSError, subprocess.SubprocessError) as error:
-        raise StoreError(
-            f"the simulator {program} reports no version: run `make setup`."
-        ) from error
+        raise StoreError(f"the simulator {program} reports no version: {BUILD}.") from error
     return said[1] if len(said) > 1 else ""

@@ -296,7 +296,7 @@ def test_precision_is_checked_with_the_file(changes):
 @pytest.mark.parametrize(
     ("asks", "facts"),
     [
-        ({"claim": "ursa-all-remove"}, ["ursa-all-remove'", "ursa-all-removed,"]),
+        ({"claim": "ursa-all-remove"}, ["ursa-all-remove'", "ursa-all-removed?"]),
         ({"claim": "ursa-variables-exact"}, ["no interval"]),
         ({"claim": "ursa-live-cost-10"}, ["no claim"]),
         ({"claim": "ursa-sa-cost-least"}, ["no rule"]),

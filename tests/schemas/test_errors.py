@@ -58,6 +58,20 @@ def test_fields_survive_another_process(error):
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        *(("drl", "dlr"), ("usra", "ursa"), ("dlrpg", "dlr-pg"), ("oracel", "oracle")),
+        *(("dlr_quik", "dlr-quick"), ("moss", "mos"), ("6aa", "6a"), ("DEFUALT", "default")),
+        *(("foo-quick", ""), ("dlr-local", ""), ("mos-live", ""), ("15", ""), ("read", "")),
+    ],
+)
+def test_a_name_is_near_if_it_is_a_slip(name, near):
+    known = "dlr dlr-pg dlr-quick dlr-scale ursa ursa-live mos mos-quick oracle upmap-read default"
+    found = nearest(name, [*known.split(), "1", "6a", "10"])
+    assert found == (f"did you mean {near}?" if near else "")
+
+
 def test_the_nearest_known_name():
     known = ["dlr-quick", "ursa-quick", "A"]
     assert nearest("dlr-quik", known) == nearest("DLR-quick", known) == "did you mean dlr-quick?"

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from schemas.errors import HotbedError, UserError, not_allowed
+from schemas.errors import BUILD, HotbedError, UserError, not_allowed
 from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
 from testbed.sites.contract import Progress, silent
@@ -286,7 +286,7 @@ def _lines(text: str, where: str, path: str) -> list[str]:
 
 def _built(program: Path) -> Path:
     if not os.access(program, os.X_OK):
-        raise HotbedError(f"{program} is not built: run `make setup`.")
+        raise HotbedError(f"{program} is not built: {BUILD}.")
     return program
 
 
