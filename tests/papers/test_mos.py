@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.core.claims import Evidence, evaluate
@@ -17,7 +18,7 @@ from analysis.core.report import draw
 from analysis.papers.mos.claims import cells
 from analysis.papers.mos.figures import LOCAL, promised, windows
 from analysis.papers.mos.gateway import GATEWAY, bar_of
-from analysis.papers.mos.simulated import SERIES_FILE
+from analysis.papers.mos.simulated import CROWDED, SERIES_FILE, STAGES, WINDOW_MINUTES, within
 from analysis.papers.mos.simulated_figures import SIMULATED
 from schemas.claim import ClaimResult
 from tests.papers.mos_runs import (
@@ -309,6 +310,13 @@ def test_a_wrong_model_costs(cosperf_results: Results) -> None:
     for name, value in expected.items():
         assert cosperf_results[name].measured == pytest.approx(value, rel=0.02)
     assert cosperf_results["error-costs"].effect == "confirmed"
+
+
+@pytest.mark.parametrize("span", [CROWDED, *STAGES.values()])
+def test_no_window_of_a_span_ends_after_it(span: tuple[float, float]) -> None:
+    middles = np.arange(WINDOW_MINUTES / 2, STAGES[4][1], WINDOW_MINUTES)
+    inside = within(pd.Series(middles, middles), span)
+    assert inside.max() + WINDOW_MINUTES / 2 == span[1]
 
 
 def test_held_resources_decide_claims(cosperf_results: Results) -> None:

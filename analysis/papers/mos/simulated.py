@@ -52,8 +52,8 @@ RESOURCES = {
 
 WINDOW_MINUTES = 15.0
 STAGES = {1: (0.0, 210.0), 2: (210.0, 420.0), 3: (420.0, 630.0), 4: (630.0, 840.0)}
-CROWDED = (420.0, 500.0)
-"""Stage 3 until C and D decrease: "up until around 500 min"."""
+CROWDED = (420.0, 495.0)
+"""Stage 3 until C and D decrease, "up until around 500 min", in whole windows."""
 
 BAND = (0.65, 0.85)
 """Utilization that both algorithms leave as it is."""
