@@ -87,6 +87,13 @@ def _fitting(view: Any, shown: Console) -> Any:
     return Group(*lists, *([view.caption] if view.caption else []))
 
 
+def amount(value: float, unit: str) -> str:
+    """Return an amount for people, such as ``172 MB/s``."""
+    from testbed.spec.quantities import format_si  # here: `--help` needs no pydantic
+
+    return format_si(value, unit)
+
+
 def new_table(*columns: str, title: str = "", caption: str = "", numbers: int = 99) -> Table:
     """Return an empty table; the columns from number `numbers` (from 0) on are right-aligned."""
     from rich import box

@@ -12,9 +12,8 @@ import typer
 from hotbed.alone import alone
 from hotbed.exit_codes import EXIT_MISSED
 from hotbed.options import argument, named, option, quantity
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import JsonFlag, amount, emit, new_table
 from hotbed.views import TestbedOption
-from testbed.spec.quantities import format_si
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -319,13 +318,13 @@ def place(
 def _plan_table(plan: PriorityPlan) -> Table:
     rows: list[Sequence[str]] = []
     for workload in plan.workloads:
-        total = (format_si(workload.bound, "s"), format_si(workload.slo, "s"))
+        total = (amount(workload.bound, "s"), amount(workload.slo, "s"))
         rows.append((workload.name, "", "", "", "", *total, "yes" if workload.met else "no"))
         for stage in workload.stages:
             level = "" if stage.level is None else str(stage.level)
             pairs = _pairs(stage.pairs, storage=stage.stage == "storage")
             cells = (stage.stage, str(stage.priority), level, pairs)
-            rows.append(("", *cells, format_si(stage.bound, "s"), "", ""))
+            rows.append(("", *cells, amount(stage.bound, "s"), "", ""))
     heads = ("workload", "stage", "priority", "level", "rate, burst", "bound", "SLO", "met")
     return _table(heads, rows, _OF_STORAGE)
 
@@ -381,9 +380,9 @@ _OF_STORAGE = "storage: rates are shares of the device's time, bursts are its ti
 
 def _pairs(pairs: Iterable[Sequence[float]], *, storage: bool = False) -> str:
     return "; ".join(
-        f"{_percent(rate)}, {format_si(burst, 's')}"
+        f"{_percent(rate)}, {amount(burst, 's')}"
         if storage
-        else f"{format_si(rate, 'B/s')}, {format_si(burst, 'B')}"
+        else f"{amount(rate, 'B/s')}, {amount(burst, 'B')}"
         for rate, burst in pairs
     )
 
@@ -450,17 +449,14 @@ def _results_table(found: Results) -> Table:
     for one in found.workloads:
         whole, latency, bound, held = one.whole, one.whole.latency, "", ""
         if one.bound is not None:
-            bound = format_si(one.bound.blocking_s, "s")
+            bound = amount(one.bound.blocking_s, "s")
             held = {True: "yes", False: "NO", None: one.bound.why_not or ""}[one.bound.held]
         rows.append(
             (
                 one.name,
                 str(whole.requests),
-                *(
-                    format_si(t, "s")
-                    for t in (latency.p50, latency.p99, latency.p99_9, latency.max)
-                ),
-                "" if one.slo_s is None else format_si(one.slo_s, "s"),
+                *(amount(t, "s") for t in (latency.p50, latency.p99, latency.p99_9, latency.max)),
+                "" if one.slo_s is None else amount(one.slo_s, "s"),
                 "" if whole.slo_misses is None else str(whole.slo_misses),
                 bound,
                 held,

@@ -12,8 +12,7 @@ import typer
 from hotbed import completion
 from hotbed.exit_codes import EXIT_MISSED
 from hotbed.options import argument, name_values, named, option, quantity
-from hotbed.output import JsonFlag, emit, new_table
-from testbed.spec.quantities import format_bytes, format_si
+from hotbed.output import JsonFlag, amount, emit, new_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -250,13 +249,13 @@ def _round_line(row: dict[str, Any]) -> str:
         f"round {row['round']}: {row['changed']} loads changed, {row['hot_before']} hot, "
         f"{row['hot_after_swaps']} after {row['swaps']} swaps, {row['hot_after']} after "
         f"{row['moves']} moves of cost {row['cost']:.6g} (distance), decided in "
-        f"{format_si(row['decision_seconds']['total'], 's')}"
+        f"{amount(row['decision_seconds']['total'], 's')}"
     )
     if "scratch" in row:
         scratch = row["scratch"]
         line += (
             f" (from scratch: cost {scratch['cost']:.6g}, "
-            f"{format_si(scratch['decision_seconds']['total'], 's')})"
+            f"{amount(scratch['decision_seconds']['total'], 's')})"
         )
     if not row.get("valid", True):
         line += "; violated: " + "; ".join(row["violations"])
@@ -377,7 +376,7 @@ def _plan_table(summary: dict[str, Any]) -> Table:
     }
     rounds = {
         f"round {row['round']}": f"{row['moves']} moves, "
-        + ("" if row["bytes"] is None else f"{format_si(row['bytes'], 'B')}, ")
+        + ("" if row["bytes"] is None else f"{amount(row['bytes'], 'B')}, ")
         + f"cost {row['cost']:.6g}, {row['hot_after']} nodes hot"
         for row in summary.get("rounds", [])
     }
@@ -408,7 +407,7 @@ def _shown(name: str, value: object) -> str:
     if not isinstance(value, float):
         return "-" if value is None else str(value)
     if name.endswith("seconds") or name == "bytes":
-        return format_si(value, "s" if name.endswith("seconds") else "B")
+        return amount(value, "s" if name.endswith("seconds") else "B")
     if name in PERCENT:
         return f"{100 * value:.3g} %"
-    return format_bytes(value * 2**20) if name.endswith("mib") else f"{value:.6g}"
+    return amount(value * 2**20, "B") if name.endswith("mib") else f"{value:.6g}"
