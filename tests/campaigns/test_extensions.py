@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_campaigns import summary_of
 from test_live_services import OneGround, ScriptedAgent, provisioned
 from tiny_kinds import job_with
 
@@ -18,7 +19,7 @@ from campaigns.engine.display import Progress
 from campaigns.engine.session import Request, prepare, run
 from campaigns.engine.store import RunStore
 from campaigns.papers.dlr import live
-from campaigns.papers.dlr.cell import CellContext, CellSetting, run_cell, summary_of
+from campaigns.papers.dlr.cell import CellContext, CellSetting, run_cell
 from campaigns.papers.dlr.other import OtherServices
 from controllers.decider import declared
 from controllers.registry import available, find

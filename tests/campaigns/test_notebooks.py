@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from live_campaigns import summary_of
 from tiny_campaigns import ONE_CELL
 from tiny_kinds import job
 
@@ -31,7 +32,6 @@ from campaigns.engine.own_kernel import OwnKernel
 from campaigns.engine.papermill_cell import notebook_parameters, parameter_names
 from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import RunStore, read_run
-from campaigns.papers.dlr.cell import summary_of
 from schemas.errors import UserError
 from testbed.sites import open_site
 from tests.testbed.ceph_beds import SPEC, pools_of
