@@ -322,7 +322,7 @@ def test_the_figures_notebook_draws_from_runs(tmp_path):
     from synthetic import write_campaign
 
     write_campaign(tmp_path / "artifacts", "dlr-full", blocks=2)
-    executed = executed_in(tmp_path, "figures", artifacts=str(tmp_path / "artifacts"))
+    executed = executed_in(tmp_path, "figures", paper="dlr", artifacts=str(tmp_path / "artifacts"))
     shown = outputs(executed)
     assert "image/png" in shown
     assert "effect" in shown
