@@ -351,10 +351,13 @@ def _plan_view(summary: dict[str, Any]) -> object:
     from rich.console import Group
 
     rows = summary["actions"]
-    names, more = list(dict.fromkeys(name for row in rows for name in row)), len(rows) - SHOWN
-    caption = f"and {more} more: --out with .csv or .json writes all" if more > 0 else ""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    both = ([row for row in rows if row["action"] == action] for action in ("swap", "move"))
+    shown = [row for some in both for row in some[: SHOWN // 2]]
+    more = len(rows) - len(shown)
+    caption = f"and {more} more: --out with .csv or .json writes all" if more else ""
     table = new_table(*map(_words, names), title="What to do, in this order", caption=caption)
-    for row in rows[:SHOWN]:
+    for row in shown:
         table.add_row(*(_shown(name, row[name]) if name in row else "" for name in names))
     return Group(_plan_table(summary), *[table] * bool(rows))
 
@@ -398,6 +401,7 @@ def _words(name: str) -> str:
     if name.endswith("seconds"):
         return f"time {name.removesuffix('seconds').replace('_', ' ')}".rstrip()
     words = re.sub("^hot(?=_after|_before|$)", "hot nodes", name.removesuffix("_mib"))
+    words = "memory" if words == "mib" else words
     distance = name == "cost" or (name.endswith("_bound") and name not in PERCENT)
     return words.replace("_", " ") + " (distance)" * distance
 
