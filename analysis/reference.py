@@ -18,18 +18,16 @@ from analysis.bundle.verify import Difference, differences, private_in
 from analysis.core.claims import NOTE_SEPARATOR, merged
 from analysis.core.figures import Drawn, FigureEntry
 from analysis.core.load import Attempts, LoadedRun, NotKept, load_campaign
-from analysis.core.papers import SHORT_NAMES, paper
+from analysis.core.papers import SHORT_NAMES, FigureClaims, figures_of, paper
 from analysis.core.report import Progress, Report, campaign_folders, is_simulated, runs_of
 from analysis.core.report import write as write_report
 from analysis.stored import (
     CLAIMS,
     DATA,
     RECORD,
-    FigureClaims,
     FigureResult,
     compute,
     facts_of,
-    figures_of,
     folders_in,
     key_of,
     read_claims,
@@ -368,6 +366,7 @@ def report(
             if only is None or entry.id in by_figure
         ],
         claims=merged(sorted(claims.values(), key=lambda claim: order[claim.id])),
+        only=only,
     )
     return written, checked
 

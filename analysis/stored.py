@@ -7,7 +7,7 @@ when they were computed (`LoadedRun.reduced`), so that the same functions draw i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from analysis.bundle.publish import with_known_facts
 from analysis.core import style
-from analysis.core.claims import Claim, Evidence, evaluate_all
-from analysis.core.figures import Drawn, FigureEntry
+from analysis.core.claims import Evidence, evaluate_all
+from analysis.core.figures import Drawn
 from analysis.core.load import LoadedRun
-from analysis.core.papers import Paper, Part
+from analysis.core.papers import FigureClaims
 from analysis.core.report import claims_text, draw
 from schemas.claim import ClaimResult
 from schemas.durable import make_folder, read_json, write_file
@@ -31,54 +31,7 @@ from schemas.run import Run, Summary
 RECORD, CLAIMS, SUMMARY, DATA = "reference.json", "claims.json", "summary.parquet", "data.json"
 _JSON = ("parameters", "phases_s", "provenance", "metrics", "stopping")
 """Columns of `SUMMARY` with a mapping as JSON, or None."""
-_ENDS = ("", "-local", "-sim")
-"""Ends of a figure's id, by ground."""
 _HARDWARE = ("processor", "cpu_model", "cpus", "processors", "memory_bytes", "machine", "kernel")
-
-
-@dataclass(frozen=True)
-class FigureClaims:
-    """A figure and its claims; `entry` is None for claims without a figure, such as a table's.
-    `elsewhere`: the figure is drawn from runs of another kind."""
-
-    id: str
-    part: Part
-    entry: FigureEntry | None
-    claims: tuple[Claim, ...]
-    elsewhere: bool = False
-
-    @property
-    def folder(self) -> str:
-        """Name of its folder."""
-        name = f"{self.id}-{self.part.kind}" if self.elsewhere else self.id
-        return name.lower().replace(" ", "-")
-
-    def is_fed(self, planned: Iterable[str]) -> bool:
-        """Return True if a cell that was planned for these figures is for this one."""
-        name = self.id if self.entry is None else self.entry.campaign
-        return any(name in (one, one.rstrip("abcd")) for one in planned)
-
-
-def figures_of(chosen: Paper) -> list[FigureClaims]:
-    """Return a paper's figures with their claims. A claim about a panel (``4b``) belongs to the
-    whole figure if no figure has the panel's name; figures of another ground are ``4-local``."""
-    found = []
-    drawn = {entry.id for entry in chosen.figures}
-    for part in chosen.parts:
-        entries = {entry.id: entry for entry in part.figures}
-        claims: dict[str, list[Claim]] = {name: [] for name in entries}
-        for claim in part.claims:
-            for name in claim.figure.split(", "):
-                tried = [one + end for end in _ENDS for one in (name, name.rstrip("abcd"))]
-                place = next((one for one in tried if one in entries), name)
-                claims.setdefault(place, []).append(claim)
-        found += [
-            FigureClaims(
-                name, part, entries.get(name), tuple(its), name in drawn and name not in entries
-            )
-            for name, its in claims.items()
-        ]
-    return found
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +65,7 @@ class Paper:
     """A paper's claims and figures, or those of a sweep beyond it.
 
     Attributes:
+        source: authors, venue and year of the paper, as a reader cites it.
         code: file with the claims and figures, relative to the repository.
         command: makes the runs of a figure; `sim_option`: ``--ground sim`` makes simulated runs.
         by_part: True if each part has its own ground, so that one report holds several grounds,
@@ -75,6 +76,7 @@ class Paper:
 
     short: str
     title: str
+    source: str
     parts: tuple[Part, ...]
     code: str
     command: str
@@ -111,7 +113,54 @@ def _number(entry: FigureEntry) -> float:
     return int(digits[0]) if digits else float("inf")
 
 
+@dataclass(frozen=True)
+class FigureClaims:
+    """A figure and its claims; `entry` is None for claims without a figure, such as a table's.
+    `elsewhere`: the figure is drawn from runs of another kind."""
+
+    id: str
+    part: Part
+    entry: FigureEntry | None
+    claims: tuple[Claim, ...]
+    elsewhere: bool = False
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder."""
+        name = f"{self.id}-{self.part.kind}" if self.elsewhere else self.id
+        return name.lower().replace(" ", "-")
+
+    def is_fed(self, planned: Iterable[str]) -> bool:
+        """Return True if a cell that was planned for these figures is for this one."""
+        name = self.id if self.entry is None else self.entry.campaign
+        return any(name in (one, one.rstrip("abcd")) for one in planned)
+
+
+def figures_of(chosen: Paper) -> list[FigureClaims]:
+    """Return a paper's figures with their claims. A claim about a panel (``4b``) belongs to the
+    whole figure if no figure has the panel's name; figures of another ground are ``4-local``."""
+    found = []
+    drawn = {entry.id for entry in chosen.figures}
+    for part in chosen.parts:
+        entries = {entry.id: entry for entry in part.figures}
+        claims: dict[str, list[Claim]] = {name: [] for name in entries}
+        for claim in part.claims:
+            for name in claim.figure.split(", "):
+                tried = [one + end for end in _ENDS for one in (name, name.rstrip("abcd"))]
+                place = next((one for one in tried if one in entries), name)
+                claims.setdefault(place, []).append(claim)
+        found += [
+            FigureClaims(
+                name, part, entries.get(name), tuple(its), name in drawn and name not in entries
+            )
+            for name, its in claims.items()
+        ]
+    return found
+
+
 _ROOT = Path(__file__).resolve().parents[2]
+_ENDS = ("", "-local", "-sim")
+"""Ends of a figure's id, by ground."""
 SCALE = "dlr-scale"
 TODAY = "dlr-today"
 URSA = "ursa"
@@ -119,32 +168,40 @@ TWOCHOICE = "twochoice"
 PM = "pm"
 MOS = "mos"
 
-_CATALOGUES: Mapping[str, tuple[str, str]] = {
+_DLR = "Ridwan Rashid Noel and Palden Lama. IEEE CLOUD 2017"
+_CATALOGUES: Mapping[str, tuple[str, str, str]] = {
     "dlr": (
         "Taming Performance Hotspots in Cloud Storage with Dynamic Load Redistribution",
+        _DLR,
         "analysis.papers.dlr.figures",
     ),
-    SCALE: ("DLR at scale: where it stops helping", "analysis.papers.dlr.scale"),
-    TODAY: ("Today's Ceph and today's rivals of DLR", "analysis.papers.dlr.today"),
+    SCALE: ("DLR at scale: where it stops helping", _DLR, "analysis.papers.dlr.scale"),
+    TODAY: ("Today's Ceph and today's rivals of DLR", _DLR, "analysis.papers.dlr.today"),
     URSA: (
         "Scalable Load Balancing in Cluster Storage Systems (Ursa)",
+        "Gae-won You, Seung-won Hwang and Navendu Jain. Middleware 2011",
         "analysis.papers.ursa.figures",
     ),
     TWOCHOICE: (
         "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",
+        "Dong Dai, Yong Chen, Dries Kimpe and Robert Ross. SC 2014",
         "analysis.papers.twochoice.figures",
     ),
     PM: (
         "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
+        "Timothy Zhu, Alexey Tumanov, Michael A. Kozuch, Mor Harchol-Balter and Gregory R. Ganger. "
+        "SoCC 2014",
         "analysis.papers.prioritymeister",
     ),
     MOS: (
         "MOS: Workload-aware Elasticity for Cloud Object Stores",
+        "Ali Anwar, Yue Cheng, Aayush Gupta and Ali R. Butt. HPDC 2016",
         "analysis.papers.mos.figures",
     ),
 }
-"""Title of each report, and the module with its ``PARTS``, and with a ``BANNER`` if each part has
-its own ground. The campaign <short name>-full makes the runs of every figure."""
+"""Title of each report, its paper's authors, venue and year, and the module with its ``PARTS``, and
+with a ``BANNER`` if each part has its own ground. The campaign <short name>-full makes the runs of
+every figure."""
 SHORT_NAMES = tuple(_CATALOGUES)
 
 
@@ -152,12 +209,13 @@ def paper(short: str) -> Paper:
     """Return the paper with the short name; raise a UserError that names the known ones."""
     if short not in _CATALOGUES:
         raise not_allowed("report", short, ", ".join(SHORT_NAMES))
-    title, module = _CATALOGUES[short]
+    title, source, module = _CATALOGUES[short]
     catalogue = importlib.import_module(module)
     banner = getattr(catalogue, "BANNER", None)
     return Paper(
         short,
         title,
+        source,
         catalogue.PARTS,
         Path(str(catalogue.__file__)).relative_to(_ROOT).as_posix(),
         "hotbed scale --figure {figure}"

@@ -34,7 +34,7 @@ from analysis.core.load import (
     paper_of,
     repeats_cells,
 )
-from analysis.core.papers import SHORT_NAMES, Paper, Part, paper
+from analysis.core.papers import SHORT_NAMES, Paper, Part, figures_of, paper
 from schemas.claim import SHARE, ClaimResult, realness
 from schemas.durable import make_folder, write_file
 from schemas.errors import UserError, nearest, unknown
@@ -256,8 +256,9 @@ def build(
 ) -> Report:
     """Build the report `name`: a campaign such as ``dlr-quick``, or ``dlr`` for all its campaigns
     on one ground (`ground`, if there are several). Campaigns on ground sim have a separate report,
-    ``dlr-sim``. `only`: draw this figure alone (its id, or a number for all its parts). UserError:
-    no such paper, campaign or figure, or no run in it."""
+    ``dlr-sim``. `only`: draw this figure with its claims alone (its id, or a number for all its
+    parts), into files of their own names. UserError: no such paper, campaign or figure, or no run
+    in it."""
     chosen, folders, target = campaign_folders(artifacts, name, ground)
     loaded = [(folder.name, load_campaign(folder)) for folder in folders]
     evidence = [_evidence(part, loaded, folders[0]) for part in chosen.parts]
@@ -280,6 +281,10 @@ def build(
     progress("claims", 0.95)
     every = _results(chosen.parts, evidence, _elsewhere(chosen, artifacts, name, folders))
     claims, others = _made_for(folders, every, chosen.commands(simulated=is_simulated(runs)))
+    if only is not None:
+        named = [one for one in figures_of(chosen) if only in (one.id, one.id.rstrip("abcd"))]
+        mine = {claim.id for one in named for claim in one.claims}
+        claims, others = tuple(claim for claim in claims if claim.id in mine), Others()
     tables = [
         made
         for part in chosen.parts
@@ -287,7 +292,11 @@ def build(
         for made in part.tables(its[id(part)].table)
     ]
     written = write(
-        chosen, loaded, target, runs, figures, claims=claims, tables=tables, others=others
+        *(chosen, loaded, target, runs, figures),
+        claims=claims,
+        tables=tables,
+        others=others,
+        only=only,
     )
     progress("report", 1.0)
     return written
@@ -303,11 +312,14 @@ def write(
     claims: Sequence[ClaimResult],
     tables: Sequence[Table] = (),
     others: Others = Others(),
+    only: str | None = None,
 ) -> Report:
-    """Write the page, `claims.json` and the tables into `target`."""
+    """Write the page, `claims.json` and the tables into `target`; the page and the claims of the
+    figure `only` have names of their own and replace nothing (``report-fig6a.html``)."""
     style.settle()
     make_folder(target)
-    claims_path, path = target / "claims.json", target / "report.html"
+    end = "" if only is None else f"-fig{only}"
+    claims_path, path = target / f"claims{end}.json", target / f"report{end}.html"
     write_file(claims_path, claims_text(claims))
     for one in tables:
         pd.DataFrame(one.as_json()).to_csv(target / f"{one.id}.csv", index=False)
@@ -386,8 +398,14 @@ def _page(
     loaded: Sequence[tuple[str, Attempts]],
     made: Report,
 ) -> str:
-    claims, figures = made.claims, made.figures
-    shared = shared_notes(claims)
+    figures = made.figures
+    tested = [claim for claim in made.claims if claim.effect != "not run"]
+    untested: dict[str, list[ClaimResult]] = {}
+    for claim in made.claims:
+        if claim.effect == "not run":
+            why = claim.unreachable or claim.note or "runs"
+            untested.setdefault(why, []).append(claim)
+    shared = shared_notes(tested)
     images = {
         figure.entry.id: base64.b64encode(figure.path.read_bytes()).decode()
         for figure in figures
@@ -403,8 +421,9 @@ def _page(
         "facts": _facts(runs),
         "simulated": is_simulated(runs),
         "commands": chosen.commands(simulated=is_simulated(runs)),
-        "stated": [claim for claim in claims if claim.stated],
-        "beyond": [claim for claim in claims if not claim.stated],
+        "calibration": _calibration(runs),
+        "tested": tested,
+        "untested": untested,
         "others": made.others,
     }
     return render(
@@ -414,8 +433,28 @@ def _page(
         interval=format_interval,
         sentence=sentence,
         own_notes=lambda c: [n for n in notes_of(c) if n not in shared],
-        marks=lambda c: [shared.index(n) + 1 for n in notes_of(c) if n in shared],
+        marks=lambda c: sorted(shared.index(n) + 1 for n in notes_of(c) if n in shared),
     )
+
+
+def _calibration(runs: Sequence[LoadedRun]) -> list[tuple[str, str]]:
+    """Return name and value of each of the runs' settings; runs may have several values."""
+    found: dict[str, dict[str, None]] = {}
+
+    def collect(value: object, path: str) -> None:
+        if isinstance(value, dict | list) and value:
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            for name, inner in pairs:
+                collect(inner, f"{path}.{name}" if path else str(name))
+        elif value is not None and path:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            text = f"{value:,.10g}" if number else str(value)
+            found.setdefault(path, {})[text] = None
+
+    for one in runs:
+        its = one.run.provenance.calibration
+        collect({name: value for name, value in its.items() if name not in _OF_CORES}, "")
+    return [(path, "; ".join(texts)) for path, texts in found.items()]
 
 
 _NUMBERS = (
@@ -425,9 +464,7 @@ _NUMBERS = (
 
 
 def sentence(claim: ClaimResult) -> str:
-    """Return the result of a claim in one plain sentence, without its statement."""
-    if claim.effect == "not run":
-        return f"Not run: {claim.unreachable or claim.note or 'no run supports it'}."
+    """Return the result of a claim with runs in one plain sentence, without its statement."""
     begins = {
         "confirmed": "It holds",
         "contradicted": "It does not hold",
@@ -467,13 +504,6 @@ def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
     for run in runs:
         for tool, version in run.provenance.versions.items():
             versions.setdefault(tool, set()).add(version)
-    calibrations = {
-        json.dumps(
-            {k: v for k, v in r.provenance.calibration.items() if k not in _OF_CORES},
-            sort_keys=True,
-        )
-        for r in runs
-    }
     planners = {
         f"{host['processor']}, {host['cpus']} processors"
         for run in runs
@@ -488,7 +518,6 @@ def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
         "Signal": ", ".join(sorted({str(run.provenance.signal) for run in runs})),
         "Time scale": ", ".join(sorted({f"{run.time_scale:.4g}" for run in runs})),
         "Versions": "; ".join(f"{k} {', '.join(sorted(v))}" for k, v in sorted(versions.items())),
-        "Calibration": "; ".join(sorted(calibrations)),
         "Commits": ", ".join(
             sorted(
                 {

@@ -29,7 +29,10 @@ def verb(
     ],
     figure: Annotated[
         str | None,
-        option("Draw only this figure, such as 6a or 6.", autocompletion=completion.figures),
+        option(
+            "Draw only this figure with its claims, such as 6a or 6, into report-fig6a.html.",
+            autocompletion=completion.figures,
+        ),
     ] = None,
     ground: Annotated[
         str | None, option("Ground of the runs; needed if there are several.")
@@ -67,9 +70,9 @@ def verb(
     }
     emit(facts, as_json, lambda: claims_table(made.claims))
     if not as_json:
-        for one in made.figures:
-            if one.missing is not None:
-                print(f"Figure {one.entry.id} is missing: {one.missing}.")
+        missing = [one.entry.id for one in made.figures if one.missing is not None]
+        if missing:
+            print(f"Figures without runs (the report says which): {', '.join(missing)}.")
         if stale:
             print(f"Stale, as their code has changed since: {', '.join(stale)}.")
         if made.others.count:
@@ -78,7 +81,7 @@ def verb(
 
 
 def claims_table(claims: Sequence[ClaimResult]) -> Table:
-    """Return the claims as a table for a terminal."""
+    """Return the claims that have runs as a table for a terminal, and the number of the others."""
     from rich.text import Text
 
     from analysis.core.report import format_interval, format_value
@@ -87,10 +90,12 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
         "confirmed": "green",
         "inconclusive": "yellow",
         "contradicted": "red",
-        "not run": "dim",
     }
-    table = new_table("fig.", "claim", "paper", "measured", "95 % interval", "n", "effect", "size")
-    for claim in claims:
+    heads = ("fig.", "claim", "paper", "measured", "95 % interval", "n", "effect", "size")
+    tested = [claim for claim in claims if claim.effect != "not run"]
+    idle = len(claims) - len(tested)
+    table = new_table(*heads, caption=f"{idle} not run" if idle else "")
+    for claim in tested:
         table.add_row(
             claim.figure,
             claim.statement,
@@ -99,6 +104,6 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
             format_interval(claim.ci95, claim.unit),
             str(claim.n),
             Text(claim.effect, style=colours[claim.effect]),
-            "–" if claim.effect == "not run" else claim.size,
+            claim.size,
         )
     return table

@@ -226,8 +226,7 @@ def _script(folder: Path) -> None:
     script = "<script>alert(1)</script>"
     for record in folder.glob(f"{REPORT}/*/attempt-1/run.json"):
         edit(record, lambda run: run["provenance"].update(calibration={"disk": script}))
-    shown = f"<dt>Calibration</dt><dd>{{&#34;disk&#34;: &#34;{script}&#34;}}</dd>"
-    replace(folder / REPORT / "report.html", "<dt>Calibration</dt><dd>{}</dd>", shown)
+    replace(folder / REPORT / "report.html", "</body>", f"<p>disk {script}</p></body>")
 
 
 def _script_in_pdf(folder: Path) -> None:

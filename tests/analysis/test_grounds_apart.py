@@ -31,7 +31,7 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(tmp_path, mo
     some(tmp_path, "dlr-quick", "local", 1.3)
     some(tmp_path, "dlr-quick-sim", "sim", 2.0)
     real = build(tmp_path, "dlr", only="6a")
-    assert real.path == tmp_path / "dlr" / "report.html"
+    assert real.path == tmp_path / "dlr" / "report-fig6a.html"
     assert real.runs == 6
     assert {claim.ground for claim in real.claims} == {"local", None}
     also = {claim.id: claim.grounds for claim in real.claims if claim.ground == "local"}
@@ -40,10 +40,11 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(tmp_path, mo
     assert "Simulated." not in real.path.read_text()
     assert "simulated" not in texts_of(texts)
     simulated = build(tmp_path, "dlr-sim", only="6a")
-    assert simulated.path == tmp_path / "dlr-sim" / "report.html"
+    assert simulated.path == tmp_path / "dlr-sim" / "report-fig6a.html"
     assert simulated.runs == 6
     assert {claim.ground for claim in simulated.claims} == {"sim", None}
     assert "Simulated." in simulated.path.read_text()
+    assert "testbed" not in simulated.path.read_text()
     assert "simulated" in texts_of(texts)
     assert not any(claim.reproduced for claim in simulated.claims)
     assert build(tmp_path, "dlr", ground="sim", only="6a").path == simulated.path

@@ -15,10 +15,10 @@ from synthetic import write_campaign
 
 from analysis import reference
 from analysis.core.load import load_campaign, run_folders
-from analysis.core.papers import SHORT_NAMES, paper
+from analysis.core.papers import SHORT_NAMES, figures_of, paper
 from analysis.core.report import build
 from analysis.reference import Added, CheckedFigure, add, check, report
-from analysis.stored import CLAIMS, DATA, RECORD, SUMMARY, figures_of, read_record, read_runs
+from analysis.stored import CLAIMS, DATA, RECORD, SUMMARY, read_record, read_runs
 from hotbed import cli
 from hotbed.verbs.reference import command_of
 from schemas.claim import ClaimResult

@@ -11,6 +11,7 @@ from synthetic import write_campaign, write_run
 
 from analysis.core import style
 from analysis.core.report import Report, build, format_interval, notes_of, shared_notes
+from hotbed.verbs.report import claims_table
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 from tests.errors import raises
@@ -52,7 +53,7 @@ def test_the_page_stands_alone_and_says_once_what_several_claims_say(report):
     page = report.path.read_text()
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert page.count("data:image/png;base64") == 18
-    shared = shared_notes(report.claims)
+    shared = shared_notes([claim for claim in report.claims if claim.effect != "not run"])
     assert any("disks are modelled" in note for note in shared)
     text = html.unescape(page)
     assert all(text.count(note) == 1 for note in shared)
@@ -61,6 +62,34 @@ def test_the_page_stands_alone_and_says_once_what_several_claims_say(report):
         assert all(note in text for note in notes_of(claim))
     claims = json.loads(report.claims_path.read_text())
     assert [ClaimResult.model_validate(c) for c in claims] == list(report.claims)
+
+
+def test_what_was_not_run_is_one_folded_line_below_figures_and_claims(report):
+    page = report.path.read_text()
+    before, rest = page.split("<details")
+    folded, after = rest.split("</details>")
+    idle = {claim.id for claim in report.claims if claim.effect == "not run"}
+    tested = [claim.id for claim in report.claims if claim.id not in idle]
+    assert idle and tested
+    for claim in report.claims:
+        assert f'id="{claim.id}"' in (folded if claim.id in idle else before)
+    assert before.rindex("<figure") < before.index(f'id="{tested[0]}"')
+    assert 'id="runs"' in after
+    anchors, ids = re.findall(r'href="#([^"]+)"', page), re.findall(r' id="([^"]+)"', page)
+    assert set(anchors) <= set(ids) and len(set(ids)) == len(ids)
+    assert len([one for one in anchors if one.startswith("fig")]) == 1 + page.count("<figure id")
+    assert "Palden Lama. IEEE CLOUD 2017" in before
+    shown = claims_table(report.claims)
+    assert (shown.row_count, shown.caption) == (len(tested), f"{len(idle)} not run")
+
+
+def test_a_figure_s_report_has_its_own_files_and_claims(report):
+    whole = {path: path.read_bytes() for path in (report.path, report.claims_path)}
+    made = build(report.path.parents[1], "dlr-full", only="6a")
+    assert (made.path.name, made.claims_path.name) == ("report-fig6a.html", "claims-fig6a.json")
+    assert made.claims == tuple(one for one in report.claims if "6a" in one.figure.split(", "))
+    assert [one.entry.id for one in made.figures] == ["6a"]
+    assert {path: path.read_bytes() for path in whole} == whole
 
 
 def test_what_ends_after_the_benchmark_is_in_none_of_its_intervals(tmp_path):
@@ -94,12 +123,12 @@ def test_a_campaign_s_report_lists_the_claims_it_was_made_for(tmp_path):
         for controller in ("default", "dlr"):
             cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
             write_run(folder, cell, block, 100.0 + 10 * block)
-    everything = build(tmp_path, "dlr-quick", only="6a")
+    everything = build(tmp_path, "dlr-quick")
     assert not everything.others.count
     cells = [{"run_id": path.name} for path in folder.iterdir() if path.name != "figures"]
     wanted = {"claims": ["dlr-heterogeneity-seq-*", "overhead"], "ground": "local"}
     (folder / "campaign.json").write_text(json.dumps({"campaign": wanted, "cells": cells}))
-    made = build(tmp_path, "dlr-quick", only="6a")
+    made = build(tmp_path, "dlr-quick")
     assert [claim.id for claim in made.claims] == [
         *("dlr-heterogeneity-seq-throughput", "dlr-heterogeneity-seq-latency", "overhead"),
     ]
