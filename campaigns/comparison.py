@@ -144,7 +144,7 @@ def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
 def dry_run(ask: Ask, *, workers: Workers | None = None) -> DryRunReport:
     """Return the cells that would run, their time and the finished cells. Write nothing."""
     planned = plan(ask, need_ground=False)
-    report = session.dry_run(planned.prepared, workers=workers)
+    report = session.dry_run(planned.prepared, workers=workers, in_process=True)
     left_out = (f"left out: {why}" for why in planned.comparison.left_out.values())
     return replace(report, notes=(*report.notes, *left_out))
 

@@ -125,7 +125,7 @@ class Ready:
         """Return the cells that would run; write nothing."""
         from campaigns.engine import session
 
-        return session.dry_run(self.request, workers=workers)
+        return session.dry_run(self.request, workers=workers, in_process=True)
 
     def run(self, workers: Workers | None = None, *, trust_code: bool = False) -> Rerun:
         """Run or resume the campaign, and compare; see `hotbed run`. UserError: the testbed, the

@@ -119,15 +119,10 @@ def dry_run_table(report: DryRunReport) -> Group:
     """Return the cells that a campaign would run."""
     from rich.console import Group
 
-    from testbed.spec.quantities import format_s
-
     table = new_table("run", "block", "figures", "cell", "planned")
     for row in report.rows:
         table.add_row(*row)
-    lines = [
-        f"{report.campaign} on testbed {report.testbed}: {report.cells} cells, {report.done} done; "
-        f"about {format_s(report.pending_s)} for the rest (times × {report.time_scale:.4g})"
-    ]
+    lines = [report.sentence]
     if report.lease is not None:
         lines.append(f"  {report.lease.sentence}")
     lines += [f"  {grid}: {text}" for grid, text in report.power.items()]

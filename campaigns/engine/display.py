@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +53,10 @@ class CampaignResult:
     @property
     def sentence(self) -> str:
         """The result as a sentence."""
+        return self.after(())
+
+    def after(self, shown: Collection[str]) -> str:
+        """Return the result as a sentence for a reader who has seen the reasons `shown`."""
         if self.planned == 0:
             return f"{self.campaign}: no cell was planned, so nothing ran."
         finished = self.planned - len(self.missing) - len(self.forgone)
@@ -69,7 +74,7 @@ class CampaignResult:
                 "command again to resume."
             )
         if self.gave_up:
-            return f"{text}; gave up: {self.gave_up}"
+            return f"{text}; gave up: {_once(self.gave_up, shown)}"
         for without, word, after in (
             (self.missing, "missing:", ""),
             (
@@ -81,7 +86,7 @@ class CampaignResult:
             if without:
                 cell, why = without[0]
                 more = f" ({len(without) - 1} more)" if len(without) > 1 else ""
-                return f"{text}; {word} {cell}: {why}{more}{after}"
+                return f"{text}; {word} {cell}: {_once(why, shown)}{more}{after}"
         return f"{text}."
 
     def _repr_html_(self) -> str:
@@ -89,6 +94,12 @@ class CampaignResult:
         without = [*self.missing, *self.forgone]
         columns = ("missing", "why") if without else ()
         return table(columns, without, title=self.sentence, status=status)
+
+
+def _once(text: str, shown: Collection[str]) -> str:
+    """Return `text` without the reason at its end if that reason is in `shown`."""
+    known = [why for why in shown if text.endswith(why)]
+    return f"{text.removesuffix(max(known, key=len))}see above" if known else text
 
 
 class Progress:
@@ -115,6 +126,7 @@ class Lines(Progress):
 
     def __init__(self) -> None:
         self._done = self._total = 0
+        self._shown: set[str] = set()
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
         self._done, self._total = done, len(plan.cells)
@@ -122,7 +134,7 @@ class Lines(Progress):
 
     def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
         self._done += outcome.status == "done"
-        said = _described(cell, outcome)
+        said = _described(cell, outcome, self._shown)
         self.step(f"[{self._done}/{self._total}] {said}; {format_s(left_s)} left")
 
     def message(self, text: str) -> None:
@@ -133,7 +145,7 @@ class Lines(Progress):
         self.message(text)
 
     def end(self, result: CampaignResult) -> None:
-        self.step(f"{result.sentence} ({format_s(result.seconds)})")
+        self.step(f"{result.after(self._shown)} ({format_s(result.seconds)})")
 
 
 class InPage(Lines):
@@ -144,9 +156,9 @@ class InPage(Lines):
         self._show = live()
 
     def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
-        super().cell_ended(cell, outcome, left_s)
         if outcome.status != "done":
-            self.message(_described(cell, outcome))
+            self.message(_described(cell, outcome, self._shown))
+        super().cell_ended(cell, outcome, left_s)
 
     def message(self, text: str) -> None:
         print(text, flush=True)  # standard error would be red
@@ -173,6 +185,7 @@ class Bar(Progress):
             refresh_per_second=2,
         )
         self._task = self._bar.add_task("", name="", left="")
+        self._shown: set[str] = set()
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
         left, name = f"{format_s(left_s)} left", plan.campaign.name
@@ -186,14 +199,14 @@ class Bar(Progress):
     def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
         self._bar.advance(self._task, outcome.status == "done")
         self._bar.update(self._task, description="", left=f"{format_s(left_s)} left")
-        self.message(_described(cell, outcome))
+        self.message(_described(cell, outcome, self._shown))
 
     def message(self, text: str) -> None:
         self._bar.console.print(text)
 
     def end(self, result: CampaignResult) -> None:
         self._bar.stop()
-        self.message(f"{result.sentence} ({format_s(result.seconds)})")
+        self.message(f"{result.after(self._shown)} ({format_s(result.seconds)})")
 
 
 def _opening(plan: Plan, done: int, left_s: float) -> str:
@@ -202,13 +215,14 @@ def _opening(plan: Plan, done: int, left_s: float) -> str:
     return f"{plan.campaign.name}: {len(plan.cells)} cells{text}"
 
 
-def _described(cell: Cell, outcome: Outcome) -> str:
-    """Return one attempt as text."""
+def _described(cell: Cell, outcome: Outcome, shown: set[str]) -> str:
+    """Return one attempt as text, and add its reason to the reasons `shown`."""
     text = f"block {cell.block} {cell.parameters.label()}: {outcome.status}"
     if outcome.attempt is not None and outcome.attempt > 1:
         text += f" (attempt {outcome.attempt})"
-    if outcome.reason:
-        text += f": {outcome.reason.rstrip('.')}"
+    if outcome.reason and outcome.reason != outcome.status:
+        text += f": {_once(outcome.reason, shown).rstrip('.')}"
+        shown.add(outcome.reason)
     return f"{text} in {format_s(outcome.seconds)}"
 
 

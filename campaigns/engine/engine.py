@@ -118,11 +118,13 @@ class Engine:
     def stop(self) -> None:
         """Stop cleanly: the running cell is ended and marked; a second call kills it."""
         if self._stop:
-            self._progress.message("stopping at once; `hotbed control stop` cleans up by hand")
+            by_hand = "" if self._plan.simulated else "; `hotbed control stop` cleans up by hand"
+            self._progress.message(f"stopping at once{by_hand}")
             self._executor.kill()
             return
         self._stop = True
-        self._progress.message("stopping: the running cell puts the testbed back (again to kill)")
+        does = "ends" if self._plan.simulated else "puts the testbed back"
+        self._progress.message(f"stopping: the running cell {does} (again to kill)")
         self._executor.interrupt()
 
     def lease_over(self, why: str) -> None:
@@ -154,7 +156,7 @@ class Engine:
             tally.last = cell.run_id
             del running[cell.run_id]
             if outcome.status == "done":
-                self.estimator.observe(cell, outcome.seconds)
+                self.estimator.observe(cell.parameters.label(), cell.planned_s, outcome.seconds)
             again = [] if outcome.status == "done" else [cell]
             left = self.estimator.left([*again, *waiting, *running.values()], self._executor.width)
             self._progress.cell_ended(cell, outcome, left)
@@ -264,7 +266,7 @@ class Engine:
         budget = tally.budget(cell, self._plan.campaign)
         if tally.noise >= SPOILED_IN_A_ROW:
             tally.gave_up = tally.gave_up or (
-                f"{tally.noise} attempts in a row were spoiled, the last one because {why}"
+                f"{tally.noise} attempts in a row were spoiled, the last one: {why}"
             )
         if outcome.fatal:
             tally.gave_up = tally.gave_up or why
@@ -282,7 +284,7 @@ class Engine:
         tally.streak.append(cell.parameters.controller)
         if self._broken(tally.streak) and not self._stop:
             tally.gave_up = tally.gave_up or (
-                f"{len(tally.streak)} cells in a row failed, the last one because {why}"
+                f"{len(tally.streak)} cells in a row failed, the last one: {why}"
             )
         return False
 

@@ -1,7 +1,7 @@
 """Estimates of the cells' times, and the report of `hotbed run --dry-run`.
 
-Times are planned first, then corrected by finished cells. The report lists the cells that would
-run, their time, and whether they fit the testbed's lease.
+Times are planned first, then corrected by stored runs and finished cells. The report lists the
+cells that would run, their time, and whether they fit the testbed's lease.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from typing import Any
 
 from campaigns.engine.lease import Lease, Outlook
 from campaigns.engine.plan import PLAN_COLUMNS, Cell, Plan
-from campaigns.engine.store import RunStore
 from schemas.run import Run
 from testbed.html import table
 from testbed.spec.quantities import format_s
 
 ENGINE_S = 5.0  # notebook process, kernel, imports
+NOT_MEASURED = "a guess: no such run is stored here"
 TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
+_ALL = ""
+"""Key of the sums over all labels."""
 AROUND_S = 60.0
 """Upper bound of the seconds that a cell's process needs before and after its phases."""
 
@@ -31,30 +33,35 @@ def timeout_s(planned_s: float) -> float:
 
 
 class Estimator:
-    """Estimator of the time left, from the planned seconds and the finished cells."""
+    """Estimator of the time left, from planned and measured seconds. Measured seconds of the same
+    label correct a cell's planned seconds, or else those of all labels.
 
-    def __init__(self) -> None:
-        self._planned = 0.0
-        self._actual = 0.0
+    Args:
+        around_s: seconds that every cell takes in addition to its planned seconds.
+    """
 
-    def observe(self, cell: Cell, seconds: float) -> None:
-        """Correct the estimate: `cell` took `seconds`."""
-        self._planned += cell.planned_s
-        self._actual += seconds
+    def __init__(self, around_s: float = 0.0) -> None:
+        self._around_s = around_s
+        self._sums: dict[str, tuple[float, float]] = {}  # planned and measured seconds by label
+        self.runs = 0
 
-    def learn(self, plan: Plan, store: RunStore) -> None:
-        """Correct the estimate with the finished runs."""
-        cells = {cell.run_id: cell for cell in plan.cells}
-        for run in store.runs():
-            if run.status == "done" and run.run_id in cells:
-                self.observe(cells[run.run_id], took_s(run))
+    def observe(self, label: str, planned_s: float, seconds: float) -> None:
+        """Correct the estimate: a cell with this label took `seconds`."""
+        self.runs += 1
+        for each in (label, _ALL):
+            planned, measured = self._sums.get(each, (0.0, 0.0))
+            self._sums[each] = (planned + planned_s + self._around_s, measured + seconds)
 
     def left(self, cells: Iterable[Cell], width: int = 1) -> float:
         """Return the seconds that `cells` will take, `width` at a time."""
-        each = [cell.planned_s for cell in cells]
-        ratio = self._actual / self._planned if self._planned > 0 else 1.0
+        each = [self._seconds(cell) for cell in cells]
         # The longest cell bounds the time, however many cells run in parallel.
-        return max(sum(each) / max(1, width), max(each, default=0.0)) * ratio
+        return max(sum(each) / max(1, width), max(each, default=0.0))
+
+    def _seconds(self, cell: Cell) -> float:
+        every = self._sums.get(_ALL, (1.0, 1.0))
+        planned, measured = self._sums.get(cell.parameters.label(), every)
+        return (cell.planned_s + self._around_s) * (measured / planned if planned else 1.0)
 
 
 def took_s(run: Run) -> float:
@@ -68,16 +75,18 @@ def took_s(run: Run) -> float:
 
 @dataclass(frozen=True)
 class DryRunReport:
-    """Cells that would run. Seconds are planned seconds."""
+    """Cells that would run. `testbed` is None if they are simulated. Seconds are estimates from the
+    planned seconds and `measured` stored runs."""
 
     campaign: str
-    testbed: str
+    testbed: str | None
     time_scale: float
     cells: int
     done: int
     pending: tuple[Cell, ...]
     pending_s: float
     power: Mapping[str, str]
+    measured: int = 0
     notes: tuple[str, ...] = field(default_factory=tuple)
     planned_s: Mapping[str, float] = field(default_factory=dict)
     lease: Outlook | None = None  # the testbed's lease, if it is up and its lease ends
@@ -93,6 +102,7 @@ class DryRunReport:
             "cells": self.cells,
             "done": self.done,
             "pending_s": round(self.pending_s, 1),
+            "measured": self.measured,
             "power": dict(self.power),
             "notes": list(self.notes),
             "lease": None if self.lease is None else self.lease.as_json(),
@@ -112,6 +122,16 @@ class DryRunReport:
         }
 
     @property
+    def sentence(self) -> str:
+        """The number of cells and their time in words."""
+        where = "simulated" if self.testbed is None else f"on testbed {self.testbed}"
+        by = f"from {self.measured} stored runs" if self.measured else NOT_MEASURED
+        return (
+            f"{self.campaign} {where}: {self.cells} cells, {self.done} done; about "
+            f"{format_s(self.pending_s)} for the rest ({by}; times × {self.time_scale:.4g})"
+        )
+
+    @property
     def rows(self) -> list[tuple[str, ...]]:
         """The pending cells as texts: run, block, figures, cell, and planned time."""
         return [
@@ -126,22 +146,20 @@ class DryRunReport:
         ]
 
     def _repr_html_(self) -> str:
-        left = format_s(self.pending_s)
-        note = f": {self.cells} cells, {self.done} done, about {left} for the rest"
-        status = None
+        note, status = "", None
         if self.lease is not None:
-            note += f". {self.lease.sentence}"
+            note = f". {self.lease.sentence}"
             status = "done" if self.lease.fits else "spoiled"
         columns = (*PLAN_COLUMNS, "planned")
-        return table(columns, self.rows, title=self.campaign, note=note, status=status)
+        return table(columns, self.rows, title=self.sentence, note=note, status=status)
 
 
 def report_of(
     plan: Plan,
-    store: RunStore,
+    estimator: Estimator,
     cells: Sequence[Cell],
     *,
-    testbed: str,
+    testbed: str | None,
     width: int,
     power: Mapping[str, str],
     notes: Sequence[str],
@@ -151,13 +169,12 @@ def report_of(
     """Return the report on a plan with the pending `cells`, `width` at a time.
 
     Args:
-        store: the campaign's runs; finished ones correct the estimate.
+        estimator: estimator with the stored runs.
+        testbed: the testbed's name; None if the cells are simulated.
         power: sentences about the intervals that grids will have.
         additional_s: estimated time in addition to the pending cells, in seconds.
         lease: the testbed's lease, if it is up and its lease ends.
     """
-    estimator = Estimator()
-    estimator.learn(plan, store)
     pending_s = estimator.left(cells, width) + additional_s
     planned_s = {cell.run_id: estimator.left([cell]) for cell in cells}
     return DryRunReport(
@@ -169,6 +186,7 @@ def report_of(
         pending=tuple(cells),
         pending_s=pending_s,
         power=power,
+        measured=estimator.runs,
         notes=tuple(notes),
         planned_s=planned_s,
         run_ids=tuple(cell.run_id for cell in plan.cells),

@@ -61,6 +61,11 @@ class Plan:
     identity: Identity
     cells: tuple[Cell, ...]
 
+    @property
+    def simulated(self) -> bool:
+        """True if no testbed makes the runs."""
+        return self.campaign.ground == "sim"
+
     def _repr_html_(self) -> str:
         rows = [
             (cell.run_id, str(cell.block), ", ".join(cell.figures), cell.parameters.label())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -27,7 +27,14 @@ from campaigns.engine.campaign_file import find_campaign, load_campaign, renamed
 from campaigns.engine.dask import DaskExecutor, Workers, available_mib, one_testbed, open_cluster
 from campaigns.engine.display import CampaignResult, Progress, suitable
 from campaigns.engine.engine import Engine, pending
-from campaigns.engine.estimate import DryRunReport, report_of
+from campaigns.engine.estimate import (
+    ENGINE_S,
+    NOT_MEASURED,
+    DryRunReport,
+    Estimator,
+    report_of,
+    took_s,
+)
 from campaigns.engine.identity import Identity, Recipe, identifying_versions, library_versions
 from campaigns.engine.kind import Computed, Ground, Kind, OnStore, OnTestbed, Prepared
 from campaigns.engine.lease import Lease, asked_for, open_lease
@@ -35,7 +42,7 @@ from campaigns.engine.lock import Lock
 from campaigns.engine.plan import Cell, Plan, make_plan
 from campaigns.engine.precision import Blocks, Claims, progress, sentence, statistics_of
 from campaigns.engine.provenance import Facts, provenance
-from campaigns.engine.store import Ledger, Reserve, RunStore, require_room
+from campaigns.engine.store import Ledger, Reserve, RunStore, read_run, require_room
 from campaigns.grounds.cores import warnings
 from campaigns.grounds.testbed import OTHER
 from campaigns.papers.dlr.cell import StoreGround, make_cell
@@ -45,7 +52,7 @@ from controllers.decider import declared as needs_of
 from controllers.registry import available, code_of, find, refuse_unoffered
 from schemas import extensions
 from schemas.campaign import Campaign
-from schemas.cells import CellParameters
+from schemas.cells import CellParameters, cells_of
 from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError, unknown
 from schemas.mistakes import mistake
@@ -281,8 +288,11 @@ def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
     return spec.site.kind if spec.site.kind in OF_SITES else OTHER
 
 
-def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> DryRunReport:
-    """Return the cells that would run, their time and the finished cells. Write nothing."""
+def dry_run(
+    asked: Request | Prepared, *, workers: Workers | None = None, in_process: bool = False
+) -> DryRunReport:
+    """Return the cells that would run, their time and the finished cells. Write nothing. The
+    arguments are those of `run`."""
     prepared = asked if isinstance(asked, Prepared) else prepare(asked, need_ground=False)
     kind, ground = declared(prepared.campaign)
     cells = pending(prepared.plan, prepared.store)
@@ -299,8 +309,10 @@ def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> Dry
         notes += warnings(open_site(prepared.spec.site.kind), prepared.spec)
     if prepared.facts is None and isinstance(ground, OnStore):
         known = "those of the last run" if prepared.plan.identity.versions else "none"
+        testbed = f"testbed {prepared.testbed!r} is not up"
+        lacking = "the simulator is not built" if prepared.plan.simulated else testbed
         notes.append(
-            f"testbed {prepared.testbed!r} is not up: run ids assume store versions as known "
+            f"{lacking}: run ids assume store versions as known "
             f"({known}), so what counts as done may change"
         )
     if cells and who is not None:
@@ -316,9 +328,9 @@ def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> Dry
             notes.append(f"the lease of testbed {prepared.testbed!r} is unknown: {error}")
     report = report_of(
         prepared.plan,
-        prepared.store,
+        _estimator(prepared, who is None and not in_process),
         cells,
-        testbed=prepared.testbed,
+        testbed=None if prepared.plan.simulated else prepared.testbed,
         width=1 if who is None else max(1, who.processes),
         additional_s=ground.additional_s(cells, prepared.store)
         if isinstance(ground, OnTestbed)
@@ -333,6 +345,32 @@ def dry_run(asked: Request | Prepared, *, workers: Workers | None = None) -> Dry
         return report
     note = asked_for(prepared.spec, report.pending_s, prepared.campaign.lease.margin_s)
     return report if note is None else replace(report, notes=(*report.notes, note))
+
+
+def _estimator(prepared: Prepared, notebooks: bool) -> Estimator:
+    """Return an estimator with the finished runs of the campaign's kind and ground among its
+    results. Simulated cells count if they were made in the same way, with or without
+    `notebooks`."""
+    campaign = prepared.campaign
+    _, ground = declared(campaign)
+    either = not isinstance(ground, OnStore) or ground.same is None
+    estimator = Estimator(0.0 if either or not notebooks else ENGINE_S)
+    for folder in prepared.store.folder.parent.glob("*/"):
+        for path in folder.glob("*/attempt-*"):
+            run = read_run(path)
+            if run is None or run.status != "done":
+                continue
+            if (run.kind, run.ground) != (campaign.kind, campaign.ground):
+                break  # a campaign has one kind and ground
+            if not either and notebooks != (path / "notebook.ipynb").exists():
+                continue
+            with suppress(UserError):
+                typed = cells_of(run.kind, run.ground).check(run.parameters, "run")
+                planned_s = ground.planned_s
+                if isinstance(ground, OnStore):
+                    planned_s = partial(planned_s, time_scale=run.time_scale)
+                estimator.observe(typed.label(), planned_s(typed), took_s(run))
+    return estimator
 
 
 def _intervals(prepared: Prepared, kind: Kind[Any]) -> dict[str, str]:
@@ -478,10 +516,12 @@ def _refuse_options(request: Request, campaign: Campaign, kind: Kind[Any]) -> No
         "--extend-lease": request.extend_lease,
         "--spec": request.spec,
     }
-    where = "on no testbed" if computed else f"on the ground {campaign.ground}"
     for option, value in given.items():
         if value is not None and option not in kind.options:
-            raise UserError(f"{campaign.name} {kind.does}, {where}", do=f"leave out {option}")
+            raise UserError(
+                f"{campaign.name} {kind.does} on the ground {campaign.ground}",
+                do=f"leave out {option}",
+            )
 
 
 def last_versions(folder: Path) -> Mapping[str, str]:
@@ -528,7 +568,9 @@ def make_cells(
             client = stack.enter_context(open_cluster(how.workers, how.recipe.same))
             executor = DaskExecutor(attempts, how.recipe, client)
         engine = Engine(plan, store, executor, shown, lease=lease, grow=grown.again)
-        engine.estimator.learn(plan, store)
+        engine.estimator = _estimator(prepared, isinstance(how, CellProcess))
+        if missing and not engine.estimator.runs:
+            shown.message(f"the time is {NOT_MEASURED}")
         Reserve(store.folder).take()
         grown.write()
         ledger.append("campaign-started", cells=len(plan.cells), pending=len(missing))

@@ -133,9 +133,7 @@ def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) 
         spec = named if is_path else SPECS / f"{testbed}.yaml"
         if not spec.is_file():
             known = ", ".join(sorted(path.stem for path in SPECS.glob("*.yaml")))
-            raise not_allowed(
-                "testbed to simulate", testbed, f"{known}, or the path of a YAML file"
-            )
+            raise not_allowed("spec to simulate", testbed, f"{known}, or the path of a YAML file")
     loaded = load_spec(spec)
     parameters = ModelParameters() if model is None else load_parameters(model)
     return SimulatedGround(loaded, loaded.name if is_path else testbed, parameters)

@@ -113,10 +113,10 @@ def verb(
     if not as_json:
         for why in made.comparison.left_out.values():
             print(f"Left out: {why}.")
-        print(f"{result.sentence}\nFigure: {ranking.figure.resolve()}")
+        done = [result.sentence] if result.ok else []
+        print(*done, f"Figure: {ranking.figure.resolve()}", sep="\n")
         print(f"Claims: {ranking.claims_path.resolve()}")
-    if not result.ok:
-        raise typer.Exit(1)
+    end_with(result)
 
 
 def ranked(made: Compared, out: Path | None, as_json: bool) -> Ranking:

@@ -37,6 +37,7 @@ def verb(
     from testbed.doctor import require
     from testbed.sites import open_site
     from testbed.spec import load_spec
+    from testbed.terminal import is_quiet
 
     make_folder(artifacts / CAMPAIGN)  # fail before minutes of building
     spec = load_spec(ROOT / SPEC)
@@ -67,7 +68,8 @@ def verb(
     facts |= {"claims_json": made.claims_path, "claims": list(made.claims)}
     emit(facts, as_json, lambda: claims_table(made.claims))
     if not as_json:
-        print(f"{sentence}\nReport: {made.path.resolve()}")
+        told = ok or is_quiet()  # otherwise the progress reported the failure
+        print(*([sentence] if told else []), f"Report: {made.path.resolve()}", sep="\n")
     if not ok:
         raise typer.Exit(1)
 

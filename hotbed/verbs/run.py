@@ -100,7 +100,7 @@ def verb(
     )
     helpers = workers_asked(workers, scheduler)
     if dry_run:
-        report = session.dry_run(request, workers=helpers)
+        report = session.dry_run(request, workers=helpers, in_process=not notebook)
         emit(report.as_json(), as_json, lambda: dry_run_table(report))
         return
     result = session.run(request, in_process=not notebook, workers=helpers)

@@ -79,7 +79,7 @@ def verb(
     )
     helpers = workers_of(workers, scheduler)
     if dry_run:
-        report = session.dry_run(request, workers=helpers)
+        report = session.dry_run(request, workers=helpers, in_process=True)
         emit(report.as_json(), as_json, lambda: dry_run_table(report))
         return
     result = session.run(request, in_process=True, workers=helpers)
@@ -103,9 +103,9 @@ def verb(
     }
     emit(facts, as_json, lambda: _tables(made))
     if not as_json:
-        print(f"{result.sentence}\nReport: {made.path.resolve()}")
-    if not result.ok:
-        raise typer.Exit(1)
+        done = [result.sentence] if result.ok else []
+        print(*done, f"Report: {made.path.resolve()}", sep="\n")
+    end_with(result)
 
 
 def _tables(made: Report) -> Group:

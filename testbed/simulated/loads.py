@@ -17,11 +17,11 @@ share of the disk's capacity, or None for an unlimited hotspot."""
 
 class Loads:
     """Loads of one store: the running ones, and a plan's later ones. `nodes` are the OSD nodes in
-    the order of the simulator's numbers; `testbed` is for messages."""
+    the order of the simulator's numbers; `spec` is for messages."""
 
-    def __init__(self, process: SimulatorProcess, testbed: str, nodes: Sequence[str]) -> None:
+    def __init__(self, process: SimulatorProcess, spec: str, nodes: Sequence[str]) -> None:
         self._process = process
-        self._testbed, self._numbers = testbed, {name: n for n, name in enumerate(nodes)}
+        self._spec, self._numbers = spec, {name: n for n, name in enumerate(nodes)}
         self._plan: list[tuple[float, dict[str, float | None]]] = []
         self._loads: dict[str, float | None] = {}
 
@@ -31,7 +31,7 @@ class Loads:
             names = list(self._numbers)
             raise UserError(
                 f"has no OSD node {node!r}: its nodes are {names[0]} to {names[-1]}",
-                where=f"testbed {self._testbed}",
+                where=f"spec {self._spec}",
             )
         return self._numbers[node]
 

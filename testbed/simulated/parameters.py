@@ -149,7 +149,7 @@ def osd_group(spec: TestbedSpec) -> GroupSpec:
     if not isinstance(spec.store, CephSpec):
         raise UserError(
             "only a Ceph can be simulated",
-            where=f"testbed {spec.name}",
+            where=f"spec {spec.name}",
             do="give it a store of kind ceph",
         )
     groups = [group for group in spec.groups if "osd" in group.roles]
@@ -157,14 +157,14 @@ def osd_group(spec: TestbedSpec) -> GroupSpec:
         raise UserError(
             f"{len(groups)} groups have the role osd, and the simulator models one kind of "
             "OSD node",
-            where=f"testbed {spec.name}",
+            where=f"spec {spec.name}",
             do="put them into one group",
         )
     if groups[0].disks > 1:
         raise UserError(
             f"its OSD nodes have {groups[0].disks} disks each, and the simulator models one "
             "OSD a node",
-            where=f"testbed {spec.name}",
+            where=f"spec {spec.name}",
             do="give them one disk, and more of them",
         )
     return groups[0]
@@ -193,7 +193,7 @@ def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters
     try:
         return ModelParameters.model_validate({**parameters.model_dump(), **given})
     except ValidationError as error:
-        raise explain(error, f"testbed {spec.name}: store.config", ModelParameters) from error
+        raise explain(error, f"spec {spec.name}: store.config", ModelParameters) from error
 
 
 FILESTORE_BYTES = 220 * 2**20
@@ -228,7 +228,7 @@ def _racks(spec: TestbedSpec, model: ModelParameters) -> dict[str, Any]:
         raise UserError(
             f"node {homeless[0]!r} is in no rack, and the simulator models narrow ways out of "
             "racks only where every OSD node is in one",
-            where=f"testbed {spec.name}",
+            where=f"spec {spec.name}",
         )
     return {
         "racks": [order.index(racks[node]) for node in names],
@@ -246,7 +246,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
     client = next(g for g in spec.groups if "client" in g.roles)
     if len(model.host_order) not in (0, group.count):
         raise UserError(
-            f"host_order names {len(model.host_order)} hosts and testbed {spec.name} has "
+            f"host_order names {len(model.host_order)} hosts and spec {spec.name} has "
             f"{group.count} OSD nodes",
             do="name each once, or none",
         )
@@ -318,8 +318,7 @@ def scaled(spec: TestbedSpec, osds: int) -> TestbedSpec:
     first = ceph.pools[0]
     if osds < first.size:
         raise UserError(
-            f"testbed {spec.name} with {osds} OSDs: pool {first.name!r} keeps {first.size} "
-            "replicas",
+            f"spec {spec.name} with {osds} OSDs: pool {first.name!r} keeps {first.size} replicas",
             allowed=f"at least {first.size} OSDs",
         )
     client = next(g for g in spec.groups if "client" in g.roles)

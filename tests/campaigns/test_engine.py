@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_campaigns import TINY, OneByOne, plan_of, tiny
 
-from campaigns.engine.display import CampaignResult, Progress
+from campaigns.engine.display import CampaignResult, Lines, Progress
 from campaigns.engine.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
 from campaigns.engine.estimate import Estimator
 from campaigns.engine.job import Outcome
@@ -285,6 +285,29 @@ def test_every_cell_runs_as_often_as_it_should(width, seed, bad, retries):
     assert result.failed_attempts == len(failing) * (retries + 1)
 
 
+@pytest.mark.parametrize("bad", [{1}, {1, 2, 3, 4}])
+def test_the_reason_of_a_failure_is_shown_once(tmp_path, capsys, bad):
+    plan = plan_of(tiny(retries=1))
+    failing = {plan.cells[place].run_id for place in bad}
+    executor = Scripted(lambda cell, _: "failed" if cell.run_id in failing else "done")
+    store = ScriptedStore(tmp_path, executor.made)
+    result = Engine(plan, store, executor, Lines()).run()
+    assert (result.ok, result.gave_up is None) == (False, len(bad) == 1)
+    assert capsys.readouterr().err.count("failed as asked") == 1
+    assert result.sentence.count("failed as asked") == 1
+
+
+@pytest.mark.parametrize("ground", ["sim", "fake"])
+def test_only_a_testbed_is_put_back_when_a_campaign_stops(tmp_path, capsys, ground):
+    executor = Scripted(lambda cell, _: "done")
+    store = ScriptedStore(tmp_path, executor.made)
+    made = Engine(plan_of(tiny(ground=ground)), store, executor, Lines())
+    made.stop()
+    made.stop()
+    first, second = capsys.readouterr().err.splitlines()
+    assert ("testbed" in first, "control stop" in second) == (ground == "fake",) * 2
+
+
 def test_nothing_starts_when_no_cell_can_fare_better(tmp_path):
     executor = Beside(3, lambda cell, tries: "failed")
     executor.fatal = True
@@ -300,6 +323,11 @@ def test_time_left_is_shared_and_never_less_than_the_longest(width):
     each = [cell.planned_s for cell in cells]
     expected = max(sum(each) / width, *each)
     assert estimator.left(cells, width) == pytest.approx(expected)
+    first, other = cells[0], next(cell for cell in cells if cell.parameters != cells[0].parameters)
+    for label, factor in ((first.parameters.label(), 4.0), ("x", 2.0)):
+        estimator.observe(label, 1.0, factor)
+    assert estimator.left([first]) == pytest.approx(4 * first.planned_s)
+    assert estimator.left([other]) == pytest.approx(3 * other.planned_s)
 
 
 def test_controllers_that_worked_and_fail_in_a_row_mean_a_broken_testbed(tmp_path):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from campaigns.by_hand import make_run
 from campaigns.engine import engine, session
 from campaigns.engine.display import CampaignResult, Progress
+from campaigns.engine.estimate import NOT_MEASURED
 from campaigns.engine.session import Request
 from campaigns.engine.store import RunStore, read_run
 from campaigns.grounds.sim import SimulatedGround, open_sim
@@ -34,6 +35,7 @@ from testbed.simulated.process import PROGRAM
 from testbed.spec import load_spec
 from tests.controllers import naughty
 from tests.errors import raises
+from tests.hotbed.runner import run as command
 from workloads import collect as tidied
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +64,39 @@ def run(file: Path, **more: Any) -> tuple[CampaignResult, list[Run], Path]:
     )
     store = RunStore(artifacts / result.campaign)
     return result, list(store.runs()), store.folder
+
+
+@built
+def test_a_simulated_campaign_speaks_of_nothing_deployed(campaign_file, capsys):
+    file = campaign_file(**SIM, parameters={}, grids=grid())
+    swift = ROOT / "testbed" / "specs" / "mos.yaml"
+    for code, more in ((0, ["--dry-run"]), (0, ["--no-notebook"]), (2, ["--spec", swift])):
+        words = ("run", file, "--artifacts", file.parent / "artifacts", *more)
+        ended, out, err = command(capsys, *words)
+        assert (ended, "testbed" in out + err) == (code, False), out + err
+
+
+@built
+def test_the_time_is_that_of_stored_runs_made_in_the_same_way(campaign_file):
+    file = campaign_file(**SIM, parameters={}, grids=grid())
+    _, runs, folder = run(file)
+    for one in runs:
+        times = {"started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T00:00:40Z"}
+        record = one.model_copy(update={**times, "phases_s": {}})
+        (folder / one.run_id / "attempt-1" / "run.json").write_text(record.model_dump_json())
+    folder = folder.rename(folder.with_name("other"))
+    asked = Request(str(file), artifacts=folder.parent)
+
+    def measured(**how: bool) -> int:
+        report = session.dry_run(asked, **how)
+        assert (report.done, NOT_MEASURED in report.sentence) == (0, not report.measured)
+        if report.measured:
+            assert list(report.planned_s.values()) == pytest.approx([40, 40])
+        return report.measured
+
+    assert (measured(in_process=True), measured()) == (2, 0)
+    (folder / runs[0].run_id / "attempt-1" / "notebook.ipynb").touch()
+    assert (measured(in_process=True), measured()) == (1, 1)
 
 
 @built

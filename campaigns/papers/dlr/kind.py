@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from campaigns.engine.estimate import ENGINE_S
 from campaigns.engine.kind import Kind, OnStore
 from campaigns.grounds.sim import CODE as SIMULATED_CODE
 from campaigns.grounds.sim import KIND as SIM
@@ -61,10 +60,11 @@ def planned_s(parameters: DlrCell, time_scale: float) -> float:
 
 
 def simulated_s(parameters: DlrCell, time_scale: float) -> float:
-    """Return the seconds that simulating one cell takes: its own time is virtual."""
+    """Return the seconds that simulating one cell takes in the engine's process: its own time is
+    virtual."""
     minutes = parameters.duration_s * time_scale / 60
     if parameters.osds is None:
-        return ENGINE_S + SIMULATED_S * minutes
+        return SIMULATED_S * minutes
     minutes += parameters.lead_s(time_scale) / 60
     return SIZED_CELL_S + OSD_MINUTE_S * parameters.osds * minutes
 
