@@ -44,6 +44,7 @@ class Estimator:
         self._around_s = around_s
         self._sums: dict[str, tuple[float, float]] = {}  # planned and measured seconds by label
         self.runs = 0
+        self.queued = 0  # parallel attempts that wait for a worker
 
     def observe(self, label: str, planned_s: float, seconds: float) -> None:
         """Correct the estimate: a cell with this label took `seconds`."""
@@ -56,7 +57,7 @@ class Estimator:
         """Return the seconds that `cells` will take, `width` at a time."""
         each = [self._seconds(cell) for cell in cells]
         # The longest cell bounds the time, however many cells run in parallel.
-        return max(sum(each) / max(1, width), max(each, default=0.0))
+        return max(sum(each) / max(1, width - self.queued), max(each, default=0.0))
 
     def _seconds(self, cell: Cell) -> float:
         every = self._sums.get(_ALL, (1.0, 1.0))

@@ -366,10 +366,9 @@ def _estimator(prepared: Prepared, notebooks: bool) -> Estimator:
                 continue
             with suppress(UserError):
                 typed = cells_of(run.kind, run.ground).check(run.parameters, "run")
-                planned_s = ground.planned_s
-                if isinstance(ground, OnStore):
-                    planned_s = partial(planned_s, time_scale=run.time_scale)
-                estimator.observe(typed.label(), planned_s(typed), took_s(run))
+                scale = {"time_scale": run.time_scale} if isinstance(ground, OnStore) else {}
+                planned_s: Callable[..., float] = ground.planned_s
+                estimator.observe(typed.label(), planned_s(typed, **scale), took_s(run))
     return estimator
 
 
@@ -569,6 +568,7 @@ def make_cells(
             executor = DaskExecutor(attempts, how.recipe, client)
         engine = Engine(plan, store, executor, shown, lease=lease, grow=grown.again)
         engine.estimator = _estimator(prepared, isinstance(how, CellProcess))
+        engine.estimator.queued = int(isinstance(executor, DaskExecutor))
         if missing and not engine.estimator.runs:
             shown.message(f"the time is {NOT_MEASURED}")
         Reserve(store.folder).take()

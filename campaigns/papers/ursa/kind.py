@@ -15,10 +15,10 @@ from schemas.campaign import Campaign
 from schemas.cells.ursa import INPUTS, Placing, UrsaCell
 
 # Approximate seconds of a cell.
-FIXED_S = 0.3
-GENERATE_S = 1.5e-6  # per partition
-CHECK_S = 0.4e-6
-METHOD_S = {"sa": 4e-6, "alp": 5e-7, "algorithm1-pruned": 5e-7, "joint": 5e-6, "ilp": 1e-6}
+FIXED_S = 0.2
+GENERATE_S = 0.6e-6  # per partition
+CHECK_S = 0.15e-6
+METHOD_S = {"sa": 4e-6, "alp": 1.5e-7, "algorithm1-pruned": 5e-7, "joint": 5e-6, "ilp": 1e-6}
 OTHER_METHOD_S = 0.2e-6
 RANDOM_FACTOR = 5.0
 EXACT = {"opt": 0.3}  # share of the time limit that it needs
