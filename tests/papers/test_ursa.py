@@ -246,7 +246,8 @@ def test_a_page_of_the_planner_is_whole(plans: Path, monkeypatch: pytest.MonkeyP
     (table,) = made.tables
     row = next(row for row in table.as_json() if row["method"] == "OPT")
     assert row["seconds"].endswith("(2 ended by the limit)")
-    assert {claim["figure"] for claim in json.loads(made.claims_path.read_text())} == {"10"}
+    claims = json.loads(made.claims_path.read_text())
+    assert {claim["figure"].rstrip("ab") for claim in claims} == {"10"}
 
 
 @pytest.mark.slow
