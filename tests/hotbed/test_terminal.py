@@ -17,7 +17,7 @@ from rich.text import Text
 
 import hotbed.progress as progress_module
 from campaigns.engine import display
-from campaigns.engine.display import Bar
+from campaigns.engine.display import Bar, CampaignResult
 from campaigns.engine.job import Outcome
 from hotbed import cli, contained, output
 from hotbed.progress import progress
@@ -97,8 +97,7 @@ def test_bars_on_a_terminal_hold_no_sequence_but_their_own(monkeypatch, capsys):
     shown = Bar()
     shown.begin(plan, 0, 1.0)
     shown.message(HOSTILE)
-    result: Any = SimpleNamespace(sentence=HOSTILE, seconds=1.0)
-    shown.end(result)
+    shown.end(CampaignResult(HOSTILE, 0, 0, 0))
     with progress(f"{HOSTILE}{{0.__class__}}") as report:
         report(HOSTILE, 0.5)
     printed = capsys.readouterr().err
