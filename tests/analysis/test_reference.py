@@ -122,7 +122,7 @@ def test_a_reference_holds_the_figures_claims_and_runs_and_their_origin(made: Pa
         ),
         (
             "dlr-shapes-mine-sim",
-            {"ground": "sim", "spec": "/home/me/mine.yaml"},
+            {"ground": "sim", "spec": "/data/mine.yaml"},
             "dlr-shapes --spec mine.yaml --ground sim",
         ),
         ("mine", {"ground": "sim"}, "mine"),
