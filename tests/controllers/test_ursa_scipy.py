@@ -33,6 +33,16 @@ def test_plans_cost_as_much_and_prices_prove_it(monkeypatch, method, seed):
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("domain", ["node", "rack"])
+def test_algorithm_1_decides_alike_where_many_moves_cost_the_same(monkeypatch, domain, seed):
+    case = generate(shape("s2", 30, 900, racks=6, domain=domain, ratio_sigma=0.4), seed)
+    theirs = plan(case, "alp", timer=timer(), success=0.5)
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    ours = plan(case, "alp", timer=timer(), success=0.5)
+    assert len(theirs.move_to) and np.array_equal(ours.move_to, theirs.move_to)
+
+
 @pytest.mark.parametrize("integer", [False, True])
 def test_what_is_infeasible_is_called_so(monkeypatch, integer):
     """Two objects of 2 do not fit on two nodes of 1."""

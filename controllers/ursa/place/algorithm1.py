@@ -47,6 +47,10 @@ from controllers.ursa.place.relaxation import components, farthest_move
 from controllers.ursa.place.rounding import assignment_model
 
 RACK_NODES = 40
+TIE, DIGITS = 1e-4, 6
+"""Largest change of a cost that decides between equal ones, and digits of X that then count."""
+GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it have fractions that all differ."""
 POSITIVE = 1e-9
 """An X above it counts as positive: solvers are inexact."""
 
@@ -191,16 +195,16 @@ def solve_lp(
         return None
     position = np.full(len(problem), -1, dtype=np.int64)
     position[objects] = np.arange(len(objects))
-    model = assignment_model(
-        problem,
-        objects,
-        position[found],
-        target,
-        between(problem.distance, problem.sender[found], target),
-        room[np.unique(target)],
-    )
+    cost = between(problem.distance, problem.sender[found], target)
+    tied = not isinstance(problem.distance, Euclidean)
+    if tied:
+        # Many moves cost the same, and each version of HiGHS would choose others of them.
+        cost = cost + TIE * cost.max(initial=0.0) * np.modf(np.arange(1, len(cost) + 1) * GOLDEN)[0]
+    room = room[np.unique(target)]
+    model = assignment_model(problem, objects, position[found], target, cost, room)
     model.integer = not relax
-    return solve(model, seconds=timer.left()).x
+    x = solve(model, seconds=timer.left()).x
+    return np.round(x, DIGITS) if tied and x is not None else x
 
 
 def round_by_score(
