@@ -11,6 +11,7 @@ import pytest
 
 COPIED = (
     *("requirements.lock", "pyproject.toml", "testbed/closure.py", "tools/setup.sh", "tools/go"),
+    "tools/dataplane.sh",
     *("tools/bootstrap.lock", "tools/sim.lock", "tools/go.lock", "tools/debian-packages.txt"),
     *("dataplane/go.mod", "dataplane/cmd/hotbedsim/main.go", "dataplane/cmd/pmsim/main.go"),
     "dataplane/tests/cmd/memnfs/main.go",

@@ -14,8 +14,9 @@ mkdir -p dataplane/bin
 sources="-X hotbed/dataplane/sim/ceph.Sources=$(sources_of hotbedsim)"
 sources="$sources -X hotbed/dataplane/nfssim.Sources=$(sources_of pmsim)"
 sources="$sources -X hotbed/dataplane/sim/burst.Sources=$(sources_of tcsim)"
+cd dataplane
 for folder in "$@"; do
     name=$(basename "$folder")
-    "$go" build -C dataplane -trimpath -ldflags "$sources" -o "bin/$name.new" "./${folder#dataplane/}"
-    mv "dataplane/bin/$name.new" "dataplane/bin/$name"
+    "$go" build -trimpath -ldflags "$sources" -o "bin/$name.new" "./${folder#dataplane/}"
+    mv "bin/$name.new" "bin/$name"
 done

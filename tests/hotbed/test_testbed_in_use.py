@@ -60,7 +60,7 @@ CHANGING = {
 # These take the lock in the engine, only read, or run the operator's input.
 OTHERS = {
     *("run", "rerun", "compare", "top", "ssh", "exec", "snapshot list", "control status"),
-    *("control log", "swift status", "twochoice status"),
+    *("control log", "swift status", "twochoice status", "ursa plan"),
 }
 
 

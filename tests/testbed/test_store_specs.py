@@ -94,7 +94,7 @@ def built(site: FakeSite, data: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("data", "program"), [(NFS, "nfsproxy"), (FILES, "twochoiced")])
 def test_programs_that_are_not_built_are_named(site, tmp_path, data, program):
     (tmp_path / program).unlink()
-    with raises(UserError, f"{program} is missing"):
+    with raises(UserError, "missing", where=program):
         built(site, data)
 
 
