@@ -54,7 +54,8 @@ PLANS: dict[str, list[str]] = {
 
 CLOCKS = {"decision_seconds", "peak_rss_mib", "input_mib", "seconds"}
 """Fields of plans that depend on a clock or on this process."""
-SENTENCES = {"sentence", "notes"}
+SENTENCES = {"sentence", "notes", "warnings", "actions"}
+"""Fields for people; the digest of a plan has its actions."""
 FIELDS = ("id", "ground", "n", "measured", "ci95", "effect", "size")
 """Recorded fields of a claim."""
 
