@@ -68,8 +68,8 @@ def verb(
     facts |= {"claims_json": made.claims_path, "claims": list(made.claims)}
     emit(facts, as_json, lambda: claims_table(made.claims))
     if not as_json:
-        told = ok or is_quiet()  # otherwise the progress reported the failure
-        print(*([sentence] if told else []), f"Report: {made.path.resolve()}", sep="\n")
+        show = ok or is_quiet()  # otherwise the progress reported the failure
+        print(*([sentence] if show else []), f"Report: {made.path.resolve()}", sep="\n")
     if not ok:
         raise typer.Exit(1)
 

@@ -49,7 +49,7 @@ def reader(
     if path is None:
         return lambda: _of_testbed(testbed, chosen)
     if parameters and not path.is_dir():
-        raise UserError("parameters are for the map of a Ceph", where=path)
+        raise UserError("only a Ceph has parameters", where=path, do="leave out --parameter")
     return partial(read_instance, path, chosen)
 
 
@@ -180,9 +180,9 @@ def _table(path: Path, key: str, *needed: str) -> pd.DataFrame:
     for name in (key, *needed):
         if name not in found:
             has = ", ".join(map(str, found))
-            raise UserError(f"lacks the column {name}", where=path, do=f"it has {has}")
+            raise UserError(f"the column {name} is missing; it has {has}", where=path, do="add it")
     for name in found[key][found[key].duplicated()][:1]:
-        raise UserError(f"{key} {name} is there twice", where=path)
+        raise UserError(f"{key} {name} is there twice", where=path, do="keep one of them")
     return found
 
 
