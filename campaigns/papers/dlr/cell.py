@@ -279,8 +279,10 @@ class _Started:
         self, *steps: AbstractContextManager[None], meanwhile: Callable[[], Any] = lambda: None
     ) -> None:
         """Start independent steps, and call `meanwhile` in parallel. If one fails, the others are
-        under way."""
-        self._services.at_once(*(partial(self._enter, step) for step in steps), meanwhile)
+        under way. Ctrl-C counts once all calls have ended: it must not get between the start of a
+        call and the record of it."""
+        with _deaf(later=True):
+            self._services.at_once(*(partial(self._enter, step) for step in steps), meanwhile)
 
     def _enter(self, step: AbstractContextManager[None]) -> None:
         step.__enter__()
@@ -304,10 +306,14 @@ def _undone(phases: Phases, services: Services) -> Iterator[_Started]:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Ignore Ctrl-C while the testbed is restored. The engine kills after its grace time."""
+def _deaf(*, later: bool = False) -> Iterator[None]:
+    """Ignore Ctrl-C, or raise it `later`, at the end. The engine kills after its grace time."""
+    came: list[int] = []
+    ignored = signal.SIG_IGN  # by processes that the block starts, too
     try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before = signal.signal(
+            signal.SIGINT, (lambda number, frame: came.append(number)) if later else ignored
+        )
     except ValueError:  # not the main thread, which alone gets signals
         yield
         return
@@ -315,6 +321,8 @@ def _deaf() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        if came:
+            raise KeyboardInterrupt
 
 
 def _typed(parameters: DlrCell | Mapping[str, Any] | None, context: CellContext) -> DlrCell:
