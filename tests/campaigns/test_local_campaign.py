@@ -20,6 +20,7 @@ from live_campaigns import ROOT, folders, go
 
 from campaigns.comparison import Ask, plan
 from campaigns.grounds.live import LoadMeter
+from campaigns.papers.dlr.live import Snapshots
 from testbed.client import agent_client
 from testbed.deploy.roles import spec_of
 from testbed.reach import shell_to
@@ -74,6 +75,8 @@ def test_foreign_load_is_refused_by_node_and_process(live_campaign, deployed):
 def test_a_disk_set_by_hand_fails_the_cell_until_it_is_set_back(live_campaign, deployed):
     grid = {"vary": {"op": ["rand"]}, "fixed": {"scenario": "none"}}
     path = live_campaign(grid, retries=0, spoiled_retries=0)
+    # A cell that undoes the writes of an earlier cell restarts the disks with the spec's settings.
+    Snapshots(open_site(deployed.site), deployed).undo_writes()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(deployed.directory / "nodes/osd1/disk/control"))
         connection.sendall(b'{"op":"set","positioning_us":8000,"bandwidth_bytes":60e6}\n')
