@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from analysis.core.claims import Claim
 from analysis.core.papers import SHORT_NAMES, paper
 from campaigns.engine.campaign_file import FILES, load_campaign
 from campaigns.engine.plan import raw_cells
@@ -267,6 +268,12 @@ def all_campaigns() -> Iterator[str]:
         yield table(("grid", "figures", "varies", "cells", "blocks"), rows)
 
 
+def _claim(one: Claim) -> tuple[str, ...]:
+    value = "" if one.paper_value is None else f"{one.paper_value:g} {one.unit}"
+    statement = re.sub(r"([*_<])", r"\\\1", one.statement)
+    return (f"`{one.id}`", one.figure, statement, one.rule.replace("_", " "), value)
+
+
 def figures() -> Iterator[str]:
     """Yield all figures and claims of the papers."""
     yield (
@@ -279,11 +286,7 @@ def figures() -> Iterator[str]:
         yield f"## {short}\n\n{made.title}. Code: `{made.code}`.\n"
         rows = [(one.id, one.title, f"`{commands[one.id]}`") for one in made.figures]
         yield table(("figure", "title", "its runs"), rows)
-        claims = []
-        for one in (one for part in made.parts for one in part.claims):
-            value = "" if one.paper_value is None else f"{one.paper_value:g} {one.unit}"
-            statement = re.sub(r"([*_<])", r"\\\1", one.statement)
-            claims.append((f"`{one.id}`", one.figure, statement, one.rule.replace("_", " "), value))
+        claims = [_claim(one) for part in made.parts for one in part.claims]
         yield table(("claim", "figure", "statement", "rule", "paper's value"), claims)
 
 

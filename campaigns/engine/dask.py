@@ -39,7 +39,6 @@ from campaigns.engine.identity import INSTALL, OTHER, Recipe, Sameness, WrongWor
 from campaigns.engine.job import ERROR_FILE, Job, Outcome, utc_now, write_error
 from campaigns.engine.plan import Cell
 from campaigns.engine.store import is_full
-from schemas.campaign import Campaign
 from schemas.errors import UserError, not_allowed
 from schemas.names import safe_path
 from testbed.closure import Closure
@@ -94,15 +93,6 @@ def available_mib() -> float | None:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) / 1024
     return None
-
-
-def one_testbed(campaign: Campaign, instead: str = "") -> UserError:
-    """Return the error for a campaign without use for workers; `instead` names a ground."""
-    return UserError(
-        f"on the ground {campaign.ground} cells run one after another on one testbed: "
-        f"--workers and --scheduler are for simulated ones{instead}",
-        where=campaign.name,
-    )
 
 
 _Files = tuple[str, Mapping[str, bytes]]  # a folder's name, and its files by relative path

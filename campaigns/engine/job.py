@@ -161,9 +161,10 @@ def _unlike_its_journal(job: Job, journal: Journal, limit_s: float) -> str | Non
     if journal.header["code_hash"] != code_hash(controller):
         if not job.code:
             return None
+        deploy = "" if job.ground == "sim" else "deploy the testbed again, then "
         return (
             f"{CHANGED}: the journal is of another version of the controller {controller.name} "
-            "than the plan: deploy the testbed again, then give the same command again."
+            f"than the plan: {deploy}give the same command again."
         )
     found = replay(journal, dirs, limit_s=limit_s)
     if found.equal:

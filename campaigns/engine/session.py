@@ -24,7 +24,7 @@ from campaigns.engine.attempts import (
     Runner,
 )
 from campaigns.engine.campaign_file import find_campaign, load_campaign, renamed, resolve
-from campaigns.engine.dask import DaskExecutor, Workers, available_mib, one_testbed, open_cluster
+from campaigns.engine.dask import DaskExecutor, Workers, available_mib, open_cluster
 from campaigns.engine.display import CampaignResult, Progress, suitable
 from campaigns.engine.engine import Engine, pending
 from campaigns.engine.estimate import (
@@ -475,11 +475,16 @@ def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -
 
 def _workers(campaign: Campaign, ground: Ground[Any], asked_for: Workers | None) -> Workers | None:
     """Return the workers that compute the cells; None if a testbed or this process makes them.
-    UserError: workers were requested, but there is one testbed."""
+    UserError: workers were requested, but cells run one after another."""
     if isinstance(ground, Computed):
         return asked_for or Workers(count=1 if ground.seconds_count else None)
     if asked_for is not None and (isinstance(ground, OnTestbed) or ground.same is None):
-        raise one_testbed(campaign, " (--ground sim)" if isinstance(ground, OnStore) else "")
+        raise UserError(
+            f"cells run one after another on the ground {campaign.ground}, so that --workers and "
+            "--scheduler are not possible",
+            where=campaign.name,
+            do="simulate with --ground sim" if isinstance(ground, OnStore) else "leave them out",
+        )
     return asked_for
 
 

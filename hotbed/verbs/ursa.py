@@ -343,7 +343,8 @@ def generate(
 def _still_hot(nodes: Sequence[object]) -> str:
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
     listed = ", ".join(str(node) for node in nodes[:SHOWN])
-    return f"{len(nodes)} of the nodes stay hot: {listed}{more}"
+    stay = "node stays" if len(nodes) == 1 else "nodes stay"
+    return f"{len(nodes)} {stay} hot: {listed}{more}"
 
 
 def _plan_view(summary: dict[str, Any]) -> object:

@@ -115,8 +115,9 @@ def test_options_of_testbeds_are_refused(name, tmp_path, changes, option):
 def test_one_testbed_has_no_workers(tmp_path):
     request = Request("pm-local-quick", artifacts=tmp_path)
     assert session.dry_run(request).cells
-    with pytest.raises(UserError):
+    with pytest.raises(UserError) as raised:
         session.dry_run(request, workers=Workers(count=2))
+    assert raised.value.do == "leave them out"
     with raises(UserError, "--model"):
         session.dry_run(replace(request, model=Path("m.yaml")))
 

@@ -117,6 +117,8 @@ def test_the_wheel_of_a_set_up_clone_works_with_packages_of_the_index(
     run(hotbed, "compare", *compare, cwd=tmp_path)
     made = list((tmp_path / "artifacts").glob("*/*/attempt-1/summary.json"))
     assert len({file.parents[2].name for file in made}) == 2
+    run(hotbed, "try", "--output", "first", cwd=tmp_path)
+    assert (tmp_path / "first" / "try" / "index.html").is_file()
 
 
 def test_a_missing_extra_is_named(
