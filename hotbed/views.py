@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hotbed import completion
 from hotbed.output import new_table
-from schemas.errors import HotbedError
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -36,7 +35,7 @@ def cost_line(name: str, cost: Cost) -> str:
     return f"{name}: {cost.nodes} nodes{length}, {cost.node_hours:g} node-hours; {cost.detail}"
 
 
-def nodes_table(testbed: Testbed, states: Mapping[str, str] | None = None) -> Table:
+def nodes_table(testbed: Testbed) -> Table:
     """Return a testbed's nodes as a table."""
     title = f"testbed {testbed.name} on site {testbed.site}: {len(testbed.nodes)} nodes"
     table = new_table("node", "address", "state", "roles", "cpus", "memory", "signal", title=title)
@@ -44,7 +43,7 @@ def nodes_table(testbed: Testbed, states: Mapping[str, str] | None = None) -> Ta
         table.add_row(
             node.name,
             node.address,
-            (states or {}).get(node.name, "running"),
+            "running",
             ", ".join(sorted(node.roles)),
             "" if node.cpus is None else f"{node.cpus:g}",
             _gib(node.memory_bytes),
@@ -67,52 +66,82 @@ def testbeds_table(found: Mapping[str, tuple[str, Status]]) -> object:
     return table
 
 
-def lease_facts(status: Status) -> dict[str, float | None]:
+def lease_facts(ends_at_s: float | None, nodes: int) -> dict[str, float | None]:
     """Return the lease for programs: its end, seconds left, and node-hours left."""
     import time
 
-    if status.ends_at_s is None:
+    if ends_at_s is None:
         return {"ends_at_s": None, "ends_in_s": None, "node_hours_left": None}
-    left_s = max(0.0, status.ends_at_s - time.time())
-    hours = round(len(status.nodes) * left_s / 3600, 2)
-    return {"ends_at_s": status.ends_at_s, "ends_in_s": round(left_s, 1), "node_hours_left": hours}
+    left_s = max(0.0, ends_at_s - time.time())
+    hours = round(nodes * left_s / 3600, 2)
+    return {"ends_at_s": ends_at_s, "ends_in_s": round(left_s, 1), "node_hours_left": hours}
 
 
-def status_table(name: str, status: Status, testbed: Testbed | None) -> Table | str:
-    """Return one testbed with its nodes."""
-    lease = status.lease()
-    if testbed is None:
-        lines = [f"testbed {name}: {status.state} ({status.detail})"]
-        lines += [] if lease is None else [f"  lease: {lease}"]
-        return "\n".join(lines + [f"  {node}: {state}" for node, state in status.nodes.items()])
-    table = nodes_table(testbed, status.nodes)
-    table.caption = f"{status.state}: {status.detail}" + (f"\nlease {lease}" if lease else "")
-    return table
-
-
-def microstores_of(testbed: Testbed | None) -> Mapping[str, Any] | None:
-    """Return the status of a testbed's Swift; None if the testbed has none or is not deployed."""
-    from testbed.client import agent_client
-
-    if testbed is None or not testbed.with_role("proxy"):
-        return None
-    try:
-        found: Mapping[str, Any] = agent_client(testbed).call("swift-status", timeout_s=60)
-    except HotbedError as error:
-        return {"error": str(error)}
-    return found
-
-
-def status_view(
-    name: str, status: Status, testbed: Testbed | None, swift: Mapping[str, Any] | None
-) -> object:
-    """Return one testbed with its nodes, and with its microstores if it has any."""
+def status_view(found: Mapping[str, Any], testbed: Testbed) -> Group:
+    """Return an `overview`: the verdict, the groups of nodes, and what is abnormal or in force."""
     from rich.console import Group
+    from rich.table import Table
 
-    table = status_table(name, status, testbed)
-    if swift is None:
-        return table
-    return Group(table, f"swift: {swift['error']}" if "error" in swift else microstores_view(swift))
+    from testbed.overview import verdict
+
+    table = new_table("group", "running", "roles", "cpus", "memory", "signal")
+    for group in dict.fromkeys(node.group for node in testbed.nodes):
+        members = [node for node in testbed.nodes if node.group == group]
+        first = members[0]
+        running = sum(found["nodes"].get(node.name) == "running" for node in members)
+        table.add_row(
+            first.name if len(members) == 1 else f"{first.name} to {members[-1].name}",
+            f"{running}/{len(members)}",
+            ", ".join(sorted(first.roles)),
+            "" if first.cpus is None else f"{first.cpus:g}",
+            _gib(first.memory_bytes),
+            first.signal,
+        )
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column()
+    rows.add_column(overflow="fold")
+    for what, text in (*_amiss(found), *_in_force(found)):
+        rows.add_row(what, text)
+    swift = [] if found["swift"] is None else ["", microstores_view(found["swift"])]
+    return Group(verdict(found), table, rows, *swift)
+
+
+def _amiss(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the topic and text of each abnormal finding of an `overview`."""
+    if found["state"] not in (None, "ready"):
+        yield "testbed", f"{found['state']}: {found['detail']}"
+    for node, state in found["nodes"].items():
+        if state != "running":
+            yield "node", f"{node}: {state}"
+    for check in (found["health"] or {"checks": ()})["checks"]:
+        word = "" if check["severity"] == "HEALTH_WARN" else f" ({check['severity']})"
+        yield "store", f"{check['code']}{word}: {check['summary']}"
+    for each in found["mons_down"]:
+        yield "monitor", f"mon.{each['mon']} on node {each['node']} is down"
+    for each in found["osds_down"]:
+        yield "OSD", f"osd.{each['osd']} on node {each['node']} is down"
+    for disk in found["disks_full"]:
+        yield "disk", f"{disk['path']} on node {disk['node']} is {disk['used_share']:.0%} full"
+
+
+def _in_force(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the topic and text of what acts on the testbed, and of what could not be asked."""
+    for row in found["controllers"]:
+        step = (row["last"] or {}).get("step", "none yet")
+        steered = f"; steers {', '.join(row['steered'])}" if row["steered"] else ""
+        if row["running"]:
+            yield "controller", f"{row['name']} runs, step {step}{steered}"
+        elif row["leftover"]:
+            yield "controller", f"{row['name']} died{steered} (`hotbed control stop` restores)"
+    for load in found["loads"]:
+        rate = "" if load["iops"] is None else f", {load['iops']:g} IO/s planned"
+        yield "load", f"{load['name']} on node {load['node']}{rate}"
+    yield from (("fault", fault["sentence"]) for fault in found["faults"])
+    if found["snapshots"]:
+        yield "snapshots", ", ".join(found["snapshots"])
+    if found["lease"] is not None:
+        yield "lease", found["lease"]
+    yield from (("not asked", why) for why in found["unanswered"])
 
 
 def dry_run_table(report: DryRunReport) -> Group:

@@ -18,6 +18,10 @@ _SLACK_S = 15.0  # for ssh and the agent's start, in addition to the verb's time
 _NOT_FOUND = 127
 
 
+class NotDeployedError(UserError):
+    """The admin node has no agent: no store has been deployed."""
+
+
 class AgentClient:
     """An `Agent` behind the shell of the admin node."""
 
@@ -64,8 +68,8 @@ class AgentClient:
         finally:
             _end(process)
 
-    def _not_deployed(self) -> UserError:
-        return UserError(
+    def _not_deployed(self) -> NotDeployedError:
+        return NotDeployedError(
             f"has no {PROGRAM}",
             where=f"node {self._shell.node}",
             do="deploy the testbed first (hotbed deploy)",

@@ -41,5 +41,5 @@ def verb(
             f"the lease of testbed {chosen!r} is as it was: site {site.kind} granted nothing; "
             f"it {known.lease()}"
         )
-    facts = {"name": chosen, "extended_s": more_s, **lease_facts(known)}
+    facts = {"name": chosen, "extended_s": more_s, **lease_facts(known.ends_at_s, len(known.nodes))}
     emit(facts, as_json, lambda: f"testbed {chosen}: lease extended; it {known.lease()}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from hotbed import completion
 from hotbed.options import argument
 from hotbed.output import JsonFlag, emit
@@ -19,14 +21,15 @@ def verb(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show every testbed, or one with its nodes."""
-    from hotbed.views import lease_facts, microstores_of, status_view, testbeds_table
+    """Show every testbed, or one with its store's health, faults, loads and controllers."""
+    from hotbed.views import lease_facts, status_view, testbeds_table
     from testbed.choose import choose, existing
-    from testbed.sites.contract import State
+    from testbed.overview import overview
 
     def facts(name: str, site: str, known: Status) -> dict[str, object]:
         stated = {"name": name, "site": site, "state": known.state, "detail": known.detail}
-        return {**stated, "nodes": known.nodes, **lease_facts(known)}
+        lease = lease_facts(known.ends_at_s, len(known.nodes))
+        return {**stated, "nodes": known.nodes, **lease}
 
     if name is None:
         found = {each: (site.kind, _asked(site, each)) for site, each in existing()}
@@ -34,12 +37,17 @@ def verb(
         emit(data, as_json, lambda: testbeds_table(found))
         return
     site, chosen = choose(name)
-    known, testbed = site.status(chosen), site.find(chosen)
-    one = facts(chosen, site.kind, known) | {"testbed": testbed}
-    swift = microstores_of(testbed) if known.state == State.READY else None
-    if swift is not None:
-        one["swift"] = swift
-    emit(one, as_json, lambda: status_view(chosen, known, testbed, swift))
+    testbed = site.find(chosen, partly=True)
+    if testbed is None:
+        known = site.status(chosen)
+        one = facts(chosen, site.kind, known) | {"testbed": None}
+        emit(one, as_json, lambda: testbeds_table({chosen: (site.kind, known)}))
+        return
+    seen = overview(testbed, site)
+    lease = lease_facts(seen["ends_at_s"], len(seen["nodes"]))
+    emit(seen | lease | {"testbed": testbed}, as_json, lambda: status_view(seen, testbed))
+    if seen["state"] is None:
+        raise typer.Exit(1)
 
 
 def _asked(site: Site, name: str) -> Status:

@@ -96,7 +96,7 @@ _LIST = (
     f"--state=active,activating,deactivating '{UNIT_PREFIX}{LOAD_PREFIX}*'"
 )
 
-_STRAYS = f"""
+STRAYS = f"""
 for process in /proc/[0-9]*; do
     read -r comm 2>/dev/null < "$process/comm" || continue
     case $comm in {"|".join(LOAD_PROGRAMS)}) ;; *) continue ;; esac
@@ -240,7 +240,7 @@ def live(shell: Shell) -> list[str]:
 
 def stray(shell: Shell) -> list[str]:
     """Return ``PID command`` of every load program on the node outside Hotbed's units."""
-    return [line.rstrip() for line in shell.run(_sh(_STRAYS)).text.splitlines()]
+    return [line.rstrip() for line in shell.run(_sh(STRAYS)).text.splitlines()]
 
 
 def _check_name(name: object) -> None:

@@ -43,6 +43,7 @@ VERBS: dict[str, str] = {
     "versions": "testbed.agent.facts:versions",
     "facts": "testbed.agent.facts:facts",
     # Observation.
+    "overview": "testbed.agent.overview:overview",
     "top": "testbed.agent.top:top",
     "sense": "testbed.agent.sense:sense",
     "observe": "testbed.agent.sense:observe",

@@ -77,7 +77,9 @@ def test_up_status_snapshots_down(site, spec_file, ask):
     assert [node["name"] for node in up["nodes"]] == ["admin", "osd0", "osd1"]
     (status,) = report("status")
     assert (status["name"], status["state"]) == ("mine", "ready")
-    assert "osd1" in ask("status", "mine").out
+    first, *rest = ask("status", "mine").out.splitlines()
+    assert first == "testbed mine: ready, 3 of 3 nodes; no store deployed"
+    assert "osd0 to osd1" in "\n".join(rest)
     ask("snapshot", "save", "clean")
     assert report("snapshot", "list") == ["clean"]
     ask("snapshot", "restore", "clean")
@@ -143,7 +145,7 @@ def test_one_that_cannot_be_asked_does_not_hide_the_others(site, spec_file, ask,
     away, there = json.loads(ask("status", "--json").out)
     assert (away["state"], there["state"]) == ("failed", "ready")
     assert away["detail"].endswith("the cloud does not answer")
-    assert "Try again in 30 s" in ask("status", "away", code=1).err
+    assert "the cloud does not answer" in ask("status", "away", code=1).out
 
 
 def test_a_users_mistakes_are_one_sentence(site, spec_file, ask, monkeypatch):
@@ -334,7 +336,7 @@ def test_more_hours(ask, monkeypatch):
 def test_status_reports_when_it_ends_and_what_is_still_to_come(ask, monkeypatch):
     leased(monkeypatch, 7200)
     assert "2027-01-15 10:00 UTC, in 2 h 00 min" in ask("status").out
-    assert "lease ends 2027-01-15 10:00 UTC" in ask("status", "small").out
+    assert "lease ends 2027-01-15 10:00 UTC" in " ".join(ask("status", "small").out.split())
     report = json.loads(ask("status", "small", "--json").out)
     assert (report["ends_in_s"], report["node_hours_left"]) == (7200, 6)
     (row,) = json.loads(ask("status", "--json").out)

@@ -46,6 +46,7 @@ class FakeRados:
         self.before: Callable[[str], None] = lambda prefix: None
         self.closed = False
         self.filestores: set[int] = set()
+        self.unhealthy: dict[str, str] = {}  # summaries of warnings by check
         self.config: dict[tuple[str, str], str] = {}
         self.overrides: dict[str, str] = {}  # an OSD's ceph.conf wins over the monitors
         self.queue = "wpq"
@@ -132,6 +133,19 @@ class FakeRados:
     def _changed(self, message: str) -> str:
         self.dump["epoch"] += 1
         return message
+
+    def mon_health(self) -> Any:
+        checks = {
+            code: {"severity": "HEALTH_WARN", "summary": {"message": text, "count": 1}}
+            for code, text in self.unhealthy.items()
+        }
+        return {"status": "HEALTH_WARN" if checks else "HEALTH_OK", "checks": checks}
+
+    def mon_quorum_status(self) -> Any:
+        return {"quorum_names": ["admin"], "monmap": {"mons": [{"name": "admin"}]}}
+
+    def mgr_osd_df(self) -> Any:
+        return {"nodes": [{"id": osd["osd"], "utilization": 25.0} for osd in self.dump["osds"]]}
 
     def mon_osd_dump(self) -> Any:
         return self.dump

@@ -1,0 +1,105 @@
+"""State of a whole testbed for people and for the live view: health, faults, loads, controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from testbed.agent.overview import ANSWER_S, answers
+from testbed.client import NotDeployedError, agent_client
+from testbed.sites.contract import Site, SnapshotSite, Status, Testbed
+
+FULL = 0.95
+"""Used share from which on a disk counts as full. fio's files alone may use 0.9 of scratch."""
+_SLACK_S = 3.0  # for ssh and the agent's start, in addition to `ANSWER_S`
+
+
+def overview(testbed: Testbed, site: Site) -> dict[str, Any]:
+    """Return the testbed's state, within about ten seconds even if nothing answers.
+
+    Returns:
+        ``name``, ``site``, ``state``, ``detail``, ``nodes`` (node -> the site's word), ``lease`` in
+        words and its end ``ends_at_s``: from the site; ``state`` is null if the site cannot be
+        asked. ``deployed``: false if the admin node answers and has no agent. ``store``: its kind;
+        null if the agent does not answer. ``health``, ``osds_down``, ``mons_down``,
+        ``disks``, ``controllers``, ``loads``, ``swift``: see `testbed.agent.overview.overview`;
+        ``disks_full``: the disks with a share of at least `FULL`. ``unanswered``: a sentence for
+        each part that could not be asked.
+    """
+
+    def agent() -> Any:
+        asked = {"timeout_s": ANSWER_S}
+        return agent_client(testbed).call("overview", asked, timeout_s=ANSWER_S + _SLACK_S)
+
+    calls: dict[str, Callable[[], Any]] = {
+        "the admin node": agent,
+        f"site {site.kind}": lambda: site.status(testbed.name),
+        "faults": lambda: _faults(testbed),
+    }
+    if isinstance(site, SnapshotSite):
+        calls["snapshots"] = lambda: list(site.snapshots(testbed.name))
+    found, missing = answers(calls, ANSWER_S + _SLACK_S + 1)
+    deployed = not isinstance(missing.get("the admin node"), NotDeployedError)
+    if not deployed:
+        del missing["the admin node"]
+    stated: Status | None = found.get(f"site {site.kind}")
+    seen = dict(found.get("the admin node") or _NOTHING)
+    unanswered = {what: str(why) for what, why in missing.items()} | seen["unanswered"]
+    return seen | {
+        "name": testbed.name,
+        "site": site.kind,
+        "state": stated.state if stated else None,
+        "detail": stated.detail if stated else "",
+        "nodes": dict(stated.nodes) if stated else {},
+        "lease": stated.lease() if stated else None,
+        "ends_at_s": stated.ends_at_s if stated else None,
+        "deployed": deployed,
+        "disks_full": [disk for disk in seen["disks"] if disk["used_share"] >= FULL],
+        "faults": found.get("faults", []),
+        "snapshots": found.get("snapshots", []),
+        "unanswered": [f"{what}: {why}" for what, why in unanswered.items()],
+    }
+
+
+_NOTHING: Mapping[str, Any] = {
+    **{"store": None, "health": None, "swift": None, "unanswered": {}},
+    **{name: [] for name in ("osds_down", "mons_down", "disks", "controllers", "loads")},
+}
+
+
+def _faults(testbed: Testbed) -> list[dict[str, Any]]:
+    """Return the faults in force as JSON."""
+    return []
+
+
+def verdict(found: Mapping[str, Any]) -> str:
+    """Return one sentence on an `overview`."""
+    nodes = found["nodes"]
+    running = sum(state == "running" for state in nodes.values())
+    words = [f"{found['state'] or 'state unknown'}, {running} of {len(nodes)} nodes"]
+    if found["health"] is not None:
+        words.append(f"store: {found['health']['status']}")
+    elif found["deployed"]:
+        words.append("store: no answer")
+    else:
+        words.append("no store deployed")
+    steering = [row for row in found["controllers"] if row["running"] or row["leftover"]]
+    counted = (
+        ("monitor down", "monitors down", found["mons_down"]),
+        ("OSD down", "OSDs down", found["osds_down"]),
+        ("link cut", "links cut", links_cut(found)),
+        ("disk full", "disks full", found["disks_full"]),
+        ("fault in force", "faults in force", found["faults"]),
+        ("controller steers", "controllers steer", steering),
+        ("load runs", "loads run", found["loads"]),
+        ("question unanswered", "questions unanswered", found["unanswered"]),
+    )
+    words += [
+        f"{len(rows)} {one if len(rows) == 1 else more}" for one, more, rows in counted if rows
+    ]
+    return f"testbed {found['name']}: {'; '.join(words)}"
+
+
+def links_cut(found: Mapping[str, Any]) -> list[str]:
+    """Return the nodes with a cut link in an `overview`."""
+    return [node for node, state in found["nodes"].items() if "link" in state]
