@@ -11,6 +11,7 @@ import io
 import json
 import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -45,6 +46,8 @@ from testbed.stores.contract import Effect
 UNIT = "hotbed-controller@"
 MAX_CODE_BYTES = 16 << 20
 MAX_LOG_BYTES = 4 << 20
+FOLLOW_S = 1.0
+HEARTBEAT_S = 10.0
 _TAIL_BYTES = 1 << 20
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
@@ -204,6 +207,24 @@ class Control:
             "size": path.stat().st_size,
         }
 
+    def follow(self, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """{name, offset?} -> pieces as of `log`, as they come, until the controller has ended.
+        Empty pieces in between end the stream of a caller that is gone."""
+        name, offset, ended = _checked_name(payload.get("name")), payload.get("offset", 0), False
+        said = time.monotonic()
+        while True:
+            piece = self.log({"name": name, "offset": offset})
+            if piece["text"] or time.monotonic() > said + HEARTBEAT_S:
+                said, offset = time.monotonic(), piece["offset"]
+                yield piece
+            if piece["text"]:
+                continue
+            if ended:
+                return
+            # Once more after the end: the last lines may have come in between.
+            ended = self._running() != name
+            time.sleep(0 if ended else FOLLOW_S)
+
     def _running(self) -> str | None:
         done = self._call(
             *("list-units", "--plain", "--no-legend", "--type=service"),
@@ -334,3 +355,8 @@ def status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 def log(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Run the verb ``control-log``."""
     return Control().log(payload)
+
+
+def follow(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Run the verb ``control-follow``."""
+    return Control().follow(payload)

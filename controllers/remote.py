@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import tarfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controllers.decider import declared
 from controllers.registry import FOREIGN, Controller, find
 from controllers.service import check_settings
 from schemas.durable import write_file
-from schemas.errors import UserError
+from schemas.errors import RemoteError, UserError
 from testbed.agent.contract import Agent
+
+if TYPE_CHECKING:
+    from testbed.client import AgentClient
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 200.0
+AGAIN_S = 2.0
+"""Seconds until a broken connection is tried again."""
 
 
 def start(
@@ -102,6 +109,26 @@ def journal_text(agent: Agent, name: str) -> str:
         if piece["offset"] == offset or piece["offset"] >= piece["size"]:
             return text
         offset = piece["offset"]
+
+
+def follow(
+    agent: AgentClient, name: str, lost: Callable[[str], None]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the journal's lines as they come, until the controller has ended. After a broken
+    connection, call `lost` with the reason and resume at the same place."""
+    offset, rest = 0, ""
+    while True:
+        try:
+            for piece in agent.stream("control-follow", {"name": name, "offset": offset}):
+                offset = piece["offset"]
+                *lines, rest = (rest + piece["text"]).split("\n")
+                yield from map(json.loads, lines)
+            return
+        except RemoteError as error:
+            if not error.retry:
+                raise
+            lost(str(error))
+            time.sleep(AGAIN_S)
 
 
 def fetch_journal(agent: Agent, name: str, path: Path) -> Path:

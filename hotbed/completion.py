@@ -49,6 +49,18 @@ def testbeds(incomplete: str) -> list[str]:
     return []
 
 
+def units(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the short names of the units on the node that the command line names."""
+    with suppress(Exception):
+        from testbed.choose import choose_partly
+        from testbed.overview import units_of
+
+        testbed = choose_partly(ctx.params.get("testbed"))
+        node = testbed.node(ctx.params.get("node") or ctx.args[0])
+        return _starting(incomplete, {row["name"] for row in units_of(testbed, node)})
+    return []
+
+
 def controllers(incomplete: str) -> list[str]:
     """Return the built-in controllers, also after a comma."""
     before, comma, last = incomplete.rpartition(",")

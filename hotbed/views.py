@@ -102,8 +102,9 @@ def status_view(found: Mapping[str, Any], testbed: Testbed) -> Group:
     rows.add_column(overflow="fold")
     for what, text in (*_amiss(found), *_in_force(found)):
         rows.add_row(what, text)
-    swift = [] if found["swift"] is None else ["", microstores_view(found["swift"])]
-    return Group(verdict(found), table, rows, *swift)
+    if found["swift"] is None:
+        return Group(verdict(found), table, rows)
+    return Group(verdict(found), table, rows, "", microstores_view(found["swift"]))
 
 
 def _amiss(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

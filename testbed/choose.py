@@ -14,9 +14,10 @@ def existing() -> list[tuple[Site, str]]:
     return [(site, name) for site in map(open_site, kinds()) for name in site.names()]
 
 
-def choose(name: str | None = None) -> tuple[Site, str]:
-    """Return the testbed called `name`, or without a name the only testbed. UserError: there is no
-    testbed, none of that name, or more than one and no name."""
+def choose(name: str | None = None, way: str = "--testbed {}") -> tuple[Site, str]:
+    """Return the testbed called `name`, or without a name the only testbed. `way`: how a person
+    names one, for the error. UserError: there is no testbed, none of that name, or more than one
+    and no name."""
     found = existing()
     names = sorted({each for _, each in found})
     if name is not None:
@@ -27,14 +28,18 @@ def choose(name: str | None = None) -> tuple[Site, str]:
     if not found:
         raise UserError("there is no testbed", do="`hotbed up SPEC` makes one")
     if len(found) > 1:
-        raise UserError(f"there is more than one testbed ({', '.join(names)})", do="say which one")
+        raise UserError(
+            "there is more than one testbed",
+            allowed=", ".join(names),
+            do=f"say which one, such as `{way.format(names[0])}`",
+        )
     return found[0]
 
 
-def choose_ready(name: str | None = None) -> tuple[Site, Testbed]:
+def choose_ready(name: str | None = None, way: str = "--testbed {}") -> tuple[Site, Testbed]:
     """Choose as in `choose`, but only a testbed that has been brought up completely. UserError: as
     `choose`, or as `ready`."""
-    site, chosen = choose(name)
+    site, chosen = choose(name, way)
     return site, ready(site, chosen)
 
 
@@ -86,6 +91,15 @@ def select(testbed: Testbed, text: str) -> tuple[Node, ...]:
     if not chosen:
         raise UserError("name at least one node, group or role, or `all`")
     return tuple(node for node in testbed.nodes if node.name in chosen)
+
+
+def select_one(testbed: Testbed, text: str) -> Node:
+    """Return the node that `text` selects. UserError: as `select`, or it is more than one."""
+    first, *more = select(testbed, text)
+    if more:
+        names = ", ".join(node.name for node in (first, *more))
+        raise UserError(f"{text!r} is more than one node ({names})", do="name one")
+    return first
 
 
 def _named(nodes: Sequence[Node], word: str) -> set[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from testbed.agent.overview import ANSWER_S, answers
+from testbed.agent.overview import ANSWER_S, answers, short_name
 from testbed.client import NotDeployedError, agent_client
-from testbed.sites.contract import Site, SnapshotSite, Status, Testbed
+from testbed.reach import shell_to
+from testbed.sites.contract import Node, Site, SnapshotSite, Status, Testbed
 
 FULL = 0.95
 """Used share from which on a disk counts as full. fio's files alone may use 0.9 of scratch."""
@@ -17,33 +18,28 @@ _SLACK_S = 3.0  # for ssh and the agent's start, in addition to `ANSWER_S`
 def overview(testbed: Testbed, site: Site) -> dict[str, Any]:
     """Return the testbed's state, within about ten seconds even if nothing answers.
 
-    Returns:
-        ``name``, ``site``, ``state``, ``detail``, ``nodes`` (node -> the site's word), ``lease`` in
-        words and its end ``ends_at_s``: from the site; ``state`` is null if the site cannot be
-        asked. ``deployed``: false if the admin node answers and has no agent. ``store``: its kind;
-        null if the agent does not answer. ``health``, ``osds_down``, ``mons_down``,
-        ``disks``, ``controllers``, ``loads``, ``swift``: see `testbed.agent.overview.overview`;
-        ``disks_full``: the disks with a share of at least `FULL`. ``unanswered``: a sentence for
-        each part that could not be asked.
+    From the site: ``name``, ``site``, ``state`` (null if the site cannot be asked), ``detail``,
+    ``nodes`` (node -> the site's word), ``lease`` in words, ``ends_at_s``, ``snapshots``. From the
+    agent: see `testbed.agent.overview.overview`; ``disks_full`` are the disks with a share of at
+    least `FULL`, and ``deployed`` is false if there is no agent. ``faults`` in force.
+    ``unanswered``: a sentence for each part that could not be asked.
     """
-
-    def agent() -> Any:
-        asked = {"timeout_s": ANSWER_S}
-        return agent_client(testbed).call("overview", asked, timeout_s=ANSWER_S + _SLACK_S)
-
+    agent, kind, most_s = "the admin node", f"site {site.kind}", ANSWER_S + _SLACK_S
     calls: dict[str, Callable[[], Any]] = {
-        "the admin node": agent,
-        f"site {site.kind}": lambda: site.status(testbed.name),
+        agent: lambda: agent_client(testbed).call(
+            "overview", {"timeout_s": ANSWER_S}, timeout_s=most_s
+        ),
+        kind: lambda: site.status(testbed.name),
         "faults": lambda: _faults(testbed),
     }
     if isinstance(site, SnapshotSite):
         calls["snapshots"] = lambda: list(site.snapshots(testbed.name))
-    found, missing = answers(calls, ANSWER_S + _SLACK_S + 1)
-    deployed = not isinstance(missing.get("the admin node"), NotDeployedError)
+    found, missing = answers(calls, most_s + 1)
+    deployed = not isinstance(missing.get(agent), NotDeployedError)
     if not deployed:
-        del missing["the admin node"]
-    stated: Status | None = found.get(f"site {site.kind}")
-    seen = dict(found.get("the admin node") or _NOTHING)
+        del missing[agent]
+    stated: Status | None = found.get(kind)
+    seen = dict(found.get(agent) or _NOTHING)
     unanswered = {what: str(why) for what, why in missing.items()} | seen["unanswered"]
     return seen | {
         "name": testbed.name,
@@ -103,3 +99,15 @@ def verdict(found: Mapping[str, Any]) -> str:
 def links_cut(found: Mapping[str, Any]) -> list[str]:
     """Return the nodes with a cut link in an `overview`."""
     return [node for node, state in found["nodes"].items() if "link" in state]
+
+
+def units_of(testbed: Testbed, node: Node) -> list[dict[str, str]]:
+    """Return the units of Hotbed and of the store on a node: {name, unit, state, about}; ``name``
+    is short, such as osd.3. RemoteError: the node cannot be reached."""
+    listing = ["systemctl", "list-units", "--all", "--plain", "--no-legend", "--no-pager"]
+    listing += ["ceph*@*.service", "hotbed-*.service"]
+    lines = shell_to(testbed, node).run(listing, timeout_s=15).text.splitlines()
+    return [
+        {"name": short_name(unit), "unit": unit, "state": f"{active} ({sub})", "about": about}
+        for unit, _, active, sub, about in (line.split(maxsplit=4) for line in lines)
+    ]

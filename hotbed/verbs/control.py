@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,9 @@ ControllersDir = Annotated[
     list[Path] | None,
     named("--controllers-dir", "Folder of additional controllers; may be repeated."),
 ]
+
+
+_MOST = 4  # OSDs in a step's line
 
 
 group = typer.Typer(no_args_is_help=True, help="Run a controller on a deployed testbed.")
@@ -129,16 +133,25 @@ def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
 def log(
     name: Annotated[str, argument("The controller.", autocompletion=completion.controllers)],
     out: Annotated[Path | None, option("New file for the whole journal.")] = None,
+    *,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Also show new steps, until the controller ends."),
+    ] = False,
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the journal of a controller's last run, a line a step."""
+    """Show the journal of a controller's last run, a line a step, with the most pressed OSDs."""
     from controllers import remote
     from controllers.journal import parse_journal
 
     agent = _agent(testbed)
     if out is not None:
         emit({"journal": remote.fetch_journal(agent, name, out)}, as_json, lambda: str(out))
+        return
+    if follow:
+        for line in remote.follow(agent, name, lambda why: typer.echo(f"{why} Again.", err=True)):
+            print(json.dumps(line) if as_json else _line(line), flush=True)
         return
     journal = parse_journal(remote.journal_text(agent, name), f"of {name}")
     data = {"header": journal.header, "steps": journal.steps, "footer": journal.footer}
@@ -204,12 +217,11 @@ def _status_table(known: Mapping[str, Any]) -> object:
 def _steps_table(data: Mapping[str, Any]) -> object:
     table = new_table("step", "t (s)", "pressure (%)", "actions", "sense/decide/act (ms)", "error")
     for step in data["steps"]:
-        pressure = (step["observation"] or {}).get("pressure", {})
         spans = (step["sense_s"], step["decide_s"], step["act_s"])
         table.add_row(
             str(step["step"]),
             f"{step['t_s']:.1f}",
-            " ".join(f"{value:.0f}" for value in list(pressure.values())[:16]),
+            _pressed(step["observation"] or {}),
             _actions(step["actions"]) or _decided(step),
             " / ".join("-" if span is None else f"{span * 1000:.0f}" for span in spans),
             step["error"] or "",
@@ -219,6 +231,28 @@ def _steps_table(data: Mapping[str, Any]) -> object:
         f"ended: {footer['reason']}" if footer else "no end: it still runs or was killed"
     )
     return table
+
+
+def _line(line: Mapping[str, Any]) -> str:
+    """Return a line of a journal for people."""
+    if "step" not in line:
+        known = line.get("policy", ""), line.get("reason", "")
+        return f"{known[0]} begins" if line.get("header") else f"ended: {known[1]}"
+    words = (
+        _pressed(line["observation"] or {}),
+        _actions(line["actions"]) or _decided(line),
+        line["error"] or "",
+    )
+    return f"step {line['step']}, {line['t_s']:.1f} s: {' | '.join(filter(None, words))}"
+
+
+def _pressed(observation: Mapping[str, Any]) -> str:
+    """Return the most pressed OSDs with their nodes, and the number of the others."""
+    nodes = {str(osd["id"]): osd["node"] for osd in observation.get("osds", ())}
+    pressures = observation.get("pressure", {}).items()
+    ranked = sorted(pressures, key=lambda item: item[1], reverse=True)
+    words = [f"osd.{osd} ({nodes.get(osd, '?')}) {value:.0f}" for osd, value in ranked[:_MOST]]
+    return ", ".join([*words, *([f"{len(ranked) - _MOST} more"] if ranked[_MOST:] else [])])
 
 
 def _decided(step: Mapping[str, Any]) -> str:
@@ -245,5 +279,6 @@ def _actions(actions: list[Mapping[str, Any]]) -> str:
     for action in actions:
         if action["action"] != "SetPrimaryAffinity":
             counts[action["action"]] = counts.get(action["action"], 0) + 1
-    shown = ["affinity", *words[:8]] if words else []
+    more = [f"and {len(words) - 8} more"] if words[8:] else []
+    shown = ["affinity", *words[:8], *more] if words else []
     return " ".join(shown + [f"{count} {name}" for name, count in counts.items()])

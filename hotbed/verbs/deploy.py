@@ -55,7 +55,7 @@ def verb(
         )
     elif packages:
         raise UserError("--packages belongs to a removal", do="add --remove, or leave it out")
-    site, found = choose_ready(testbed)
+    site, found = choose_ready(testbed, "hotbed deploy {}")
     if dry_run:
         spec = deployment.asked(site, found, deployer)
         plan = deployers.choose(spec).plan(spec)

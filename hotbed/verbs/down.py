@@ -31,7 +31,7 @@ def verb(
 
     if everything and name is not None:
         raise UserError("give a testbed's name or --all, not both")
-    doomed = existing() if everything else [choose(name)]
+    doomed = existing() if everything else [choose(name, "hotbed down {}")]
     removed: list[str] = []
     failed: list[HotbedError] = []
     for site, each in doomed:

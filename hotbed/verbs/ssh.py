@@ -6,7 +6,6 @@ from typing import Annotated
 
 from hotbed.options import argument
 from hotbed.views import TestbedOption
-from schemas.errors import UserError
 
 CONTEXT = {"ignore_unknown_options": True}
 
@@ -23,15 +22,11 @@ def verb(
     import os
 
     from testbed import reach
-    from testbed.choose import choose_partly, select
+    from testbed.choose import choose_partly, select_one
     from testbed.ssh import attended
 
     found = choose_partly(testbed)
-    nodes = select(found, node)
-    if len(nodes) != 1:
-        names = ", ".join(each.name for each in nodes)
-        raise UserError(f"{node!r} is more than one node ({names})", do="name one")
-    target = reach.target_of(found, nodes[0])
+    target = reach.target_of(found, select_one(found, node))
     if command:
         shell = ["sh", "-c", 'exec "${SHELL:-sh}" -c "$0"', " ".join(command)]
         os.execvp("ssh", target.command(attended(shell)))

@@ -41,9 +41,9 @@ def overview(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     swift, unanswered}.
 
     `health` is {status, checks: [{code, severity, summary}]} in Ceph's words for every store; null
-    if the monitors do not answer. `disks` are {node, path, used_share} of each file system, and of
-    each OSD as the path ``osd.N``. `controllers` are rows of ``control-status``, `swift` is the
-    answer of ``swift-status``. `unanswered` maps each missing part to the reason.
+    if the monitors do not answer. `disks` are {node, path, used_share} of file systems, and of OSDs
+    as the path ``osd.N``. `controllers` are rows of ``control-status``, `swift` is the answer of
+    ``swift-status``. `unanswered` maps each missing part to the reason.
     """
     from testbed.agent.__main__ import find  # by name: controllers import this package
 
@@ -58,26 +58,23 @@ def overview(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     elif config.store == "swift":
         calls["swift"] = lambda: find("swift-status")(config, {"interval_s": 0.5})
     elif config.store == "nfs":
-        servers = nfs_of(config).servers
-        calls |= {name: partial(nfs_of(config).ask, name, "status") for name in servers}
+        nfs = nfs_of(config)
+        calls |= {f"server {name}": partial(nfs.ask, name, "status") for name in nfs.servers}
     found, missing = answers(calls, limit_s)
-    nodes: dict[str, Any] = {}
-    for name, seen in found.get("nodes", {}).items():
-        if isinstance(seen, RemoteError):
-            missing[f"node {name}"] = seen
-        else:
-            nodes[name] = seen
-    ceph = found.get("store") or {"health": None, "osds_down": [], "mons_down": [], "disks": []}
-    result = ceph | {
+    nodes, lost = parted(found.get("nodes", {}))
+    missing |= {f"node {name}": error for name, error in lost.items()}
+    result: dict[str, Any] = {"health": None, "osds_down": [], "mons_down": [], "disks": []}
+    result |= found.get("store", {})
+    result |= {
         "store": config.store,
         "controllers": found.get("controllers", []),
         "loads": [row for name, seen in nodes.items() for row in _loads(name, seen)],
         "swift": found.get("swift"),
-        "disks": ceph["disks"] + [row for seen in nodes.values() for row in seen["disks"]],
+        "disks": result["disks"] + [row for seen in nodes.values() for row in seen["disks"]],
     }
     if config.store == "ceph":
-        for node in config.nodes:
-            for kind, row in _down(node, nodes.get(node.name)):
+        for node in (node for node in config.nodes if node.name in nodes):
+            for kind, row in _down(node, nodes[node.name]["units"]):
                 result[kind] += [row] if row not in result[kind] else []
     else:
         result["health"] = _health(config, nodes, missing)
@@ -89,25 +86,29 @@ def answers(
 ) -> tuple[dict[str, Any], dict[str, Exception]]:
     """Make `calls` in parallel; return the results and the missing ones' errors, by name. A call
     that hangs is left behind in its daemon thread."""
-    found: dict[str, Any] = {}
-    missing: dict[str, Exception] = {}
+    late = RemoteError(f"no answer within {limit_s:g} s.", retry=True)
+    results: dict[str, Any] = dict.fromkeys(calls, late)
 
     def make(name: str, call: Callable[[], Any]) -> None:
         try:
-            found[name] = call()
+            results[name] = call()
         except Exception as error:
-            missing[name] = error
+            results[name] = error
 
     threads = [threading.Thread(target=make, args=item, daemon=True) for item in calls.items()]
-    for thread in threads:
-        thread.start()
     deadline = time.monotonic() + limit_s
     for thread in threads:
+        thread.start()
+    for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    done, failed = dict(found), dict(missing)
-    silent = sorted(set(calls) - set(done) - set(failed))
-    late = RemoteError(f"no answer within {limit_s:g} s.", retry=True)
-    return done, failed | dict.fromkeys(silent, late)
+    return parted(results)
+
+
+def parted(results: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Exception]]:
+    """Return the results, and the errors among them."""
+    known = dict(results)
+    failed = {name: each for name, each in known.items() if isinstance(each, Exception)}
+    return {name: each for name, each in known.items() if name not in failed}, failed
 
 
 def look(config: AgentConfig, name: str, limit_s: float) -> dict[str, Any]:
@@ -117,12 +118,12 @@ def look(config: AgentConfig, name: str, limit_s: float) -> dict[str, Any]:
     states = re.findall(r"^(Id|ActiveState)=(.*)$", shown, re.MULTILINE)
     ids = [value for key, value in states if key == "Id"]
     active = [value for key, value in states if key == "ActiveState"]
-    disks = []
-    for line in sizes.splitlines()[1:]:
-        _, blocks, used, left, _, path = line.split(maxsplit=5)
-        if blocks.isdigit() and int(used) + int(left) > 0:
-            share = int(used) / (int(used) + int(left))
-            disks.append({"node": name, "path": path, "used_share": round(share, 4)})
+    lines = (line.split(maxsplit=5) for line in sizes.splitlines()[1:])
+    disks = [
+        _disk(name, path, int(used) / (int(used) + int(left)))
+        for _, blocks, used, left, _, path in lines
+        if blocks.isdigit() and int(used) + int(left) > 0
+    ]
     by_unit = dict(zip(ids, active, strict=True))
     return {"units": by_unit, "disks": disks, "strays": strays.splitlines()}
 
@@ -133,54 +134,54 @@ def of_ceph(connection: Connection, config: AgentConfig) -> dict[str, Any]:
     The connection stays open: its shutdown would wait for a manager that hangs."""
     report = connection.mon("health").checked("health")
     quorum = connection.mon("quorum_status").checked("quorum_status")
-    osd_map = PgReader(connection, config.pools, osd_names(config)).osd_map()
-    # From the manager, which may be dead: its answer is not worth a second.
+    osds = PgReader(connection, config.pools, osd_names(config)).osd_map().osds
+    # From the manager, which may be dead: its answer is not worth more than a second.
     used, _ = answers({"osds": lambda: connection.mgr("osd df").checked("osd df")["nodes"]}, 1.0)
-    nodes = {osd.id: osd.node for osd in osd_map.osds.values()}
-    members = [str(each["name"]) for each in quorum["monmap"]["mons"]]
+    lacking = {str(mon["name"]) for mon in quorum["monmap"]["mons"]} - {*quorum["quorum_names"]}
+    checks = [
+        _check(code, str(each["summary"]["message"]), str(each["severity"]))
+        for code, each in report["checks"].items()
+    ]
     return {
-        "health": {
-            "status": str(report["status"]),
-            "checks": [
-                _check(code, str(each["summary"]["message"]), str(each["severity"]))
-                for code, each in report["checks"].items()
-            ],
-        },
-        "osds_down": [
-            {"osd": osd.id, "node": osd.node} for osd in osd_map.osds.values() if not osd.up
-        ],
+        "health": {"status": str(report["status"]), "checks": checks},
+        "osds_down": [{"osd": osd.id, "node": osd.node} for osd in osds.values() if not osd.up],
         # Every deployer names a monitor like its node.
-        "mons_down": [
-            {"mon": name, "node": name} for name in members if name not in quorum["quorum_names"]
-        ],
+        "mons_down": [{"mon": name, "node": name} for name in sorted(lacking)],
         "disks": [
-            {
-                "node": nodes.get(osd["id"], ""),
-                "path": f"osd.{osd['id']}",
-                "used_share": round(float(osd["utilization"]) / 100, 4),
-            }
-            for osd in used.get("osds", ())
+            _disk(osds[one["id"]].node, f"osd.{one['id']}", float(one["utilization"]) / 100)
+            for one in used.get("osds", ())
+            if one["id"] in osds
         ],
     }
 
 
-def _down(node: AgentNode, seen: Mapping[str, Any] | None) -> list[tuple[str, dict[str, Any]]]:
+def _disk(node: str, path: str, share: float) -> dict[str, Any]:
+    return {"node": node, "path": path, "used_share": round(share, 4)}
+
+
+def _down(node: AgentNode, states: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     """Return the node's OSDs and monitor without an active unit."""
-    if seen is None:
-        return []
-    found = [CEPH_UNIT.fullmatch(unit) for unit, state in seen["units"].items() if state in _ALIVE]
-    there = {(match[1], match[2]) for match in found if match}
+    alive = {short_name(unit) for unit, state in states.items() if state in _ALIVE}
     down: list[tuple[str, dict[str, Any]]] = [
         ("osds_down", {"osd": osd, "node": node.name})
         for osd in node.osds
-        if ("osd", str(osd)) not in there
+        if f"osd.{osd}" not in alive
     ]
-    if "mon" in node.roles and not any(kind == "mon" for kind, _ in there):
+    if "mon" in node.roles and not any(name.startswith("mon.") for name in alive):
         down.append(("mons_down", {"mon": node.name, "node": node.name}))
     return down
 
 
 _ALIVE = {"active", "reloading"}
+
+
+def short_name(unit: str) -> str:
+    """Return a person's name of a unit: osd.3, mon.admin, control-dlr, disturb."""
+    found = CEPH_UNIT.fullmatch(unit)
+    if found:
+        return f"{found[1]}.{found[2]}"
+    name = unit.removesuffix(".service").removeprefix(UNIT_PREFIX)
+    return name.replace("controller@", "control-")
 
 
 def _check(code: str, summary: str, severity: str = "HEALTH_ERR") -> dict[str, str]:
@@ -198,24 +199,18 @@ def _health(
         if _OTHER_UNIT.fullmatch(unit) and state not in _ALIVE
     ]
     carriers = {n.name for n in config.nodes if {"nfs", "proxy", "storage", "object"} & {*n.roles}}
-    checks += [
-        _check("NO_ANSWER", f"{name}: {error}")
-        for name, error in missing.items()
-        if name.removeprefix("node ") in carriers
-    ]
+    lost = {what: why for what, why in missing.items() if what.split()[-1] in carriers}
+    checks += [_check("NO_ANSWER", f"{what}: {why}") for what, why in lost.items()]
     return {"status": "HEALTH_ERR" if checks else "HEALTH_OK", "checks": checks}
 
 
 def _loads(node: str, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the node's running loads: units with the rate of the disturbance plan, and strays."""
+    """Return the node's running loads: units, and strays. `iops`: the rate that the disturbance
+    plan asks for; null outside a plan or without a limit."""
     planned = {(load["node"], load["name"]): load for load in (read_state() or {}).get("loads", ())}
-    rows: list[dict[str, Any]] = []
-    for unit, state in seen["units"].items():
-        name = unit.removeprefix(UNIT_PREFIX).removesuffix(".service")
-        if name.startswith(units.LOAD_PREFIX) and state in {*_ALIVE, "activating"}:
-            plan = planned.get((node, name))
-            rate = plan.get("rate_iops") if plan else None
-            rows.append({"node": node, "name": name, "planned": plan is not None, "iops": rate})
-    return rows + [
-        {"node": node, "name": line, "planned": False, "iops": None} for line in seen["strays"]
+    alive = [unit for unit, state in seen["units"].items() if state in {*_ALIVE, "activating"}]
+    names = [short_name(unit) for unit in alive if short_name(unit).startswith(units.LOAD_PREFIX)]
+    return [
+        {"node": node, "name": name, "iops": planned.get((node, name), {}).get("rate_iops")}
+        for name in [*names, *seen["strays"]]
     ]

@@ -69,6 +69,7 @@ VERBS: dict[str, str] = {
     "control-stop": "controllers.control:stop",
     "control-status": "controllers.control:status",
     "control-log": "controllers.control:log",
+    "control-follow": "controllers.control:follow",
 }
 
 

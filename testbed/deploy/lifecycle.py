@@ -8,9 +8,10 @@ start after it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from schemas.errors import HotbedError, StoreError, UserError
 from testbed.agent.contract import AGENT_ROOT
@@ -38,7 +39,7 @@ def stop_store(testbed: Testbed) -> None:
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "stop", *_NFS_UNITS])
         return
-    if testbed.with_role("proxy"):
+    if testbed.with_role("proxy") or testbed.with_role("storage"):
         for role in ("proxy", "storage"):
             _everywhere(testbed, role, ["systemctl", "stop", _SWIFT_UNITS])
         return
@@ -54,18 +55,92 @@ def start_store(testbed: Testbed) -> float:
     RemoteError: a node cannot be reached. StoreError: the store is not healthy in time; the message
     says what is missing."""
     start = time.monotonic()
+    _start_daemons(testbed)
+    wait_healthy(testbed)
+    _agents(testbed, "start")
+    return time.monotonic() - start
+
+
+def _start_daemons(testbed: Testbed) -> None:
+    """Start every daemon, without the scheduler's agents."""
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "start", *reversed(_NFS_UNITS[:2])])
-    elif testbed.with_role("proxy"):
+    elif testbed.with_role("proxy") or testbed.with_role("storage"):
         # By name, because a pattern starts only loaded units.
         for role in ("storage", "proxy"):
             _everywhere(testbed, role, ["sh", "-c", _START_SWIFT])
     elif not testbed.with_role("object"):
         for role, kind in reversed(_KINDS):
             _everywhere(testbed, role, ["systemctl", "start", f"ceph-{kind}.target"])
-    wait_healthy(testbed)
-    _agents(testbed, "start")
-    return time.monotonic() - start
+
+
+def halt_store(testbed: Testbed, only: Collection[str], progress: Progress = silent) -> None:
+    """Stop the daemons on the nodes `only`, until `resume_store`. Ceph keeps their OSDs in the
+    cluster (noout). UserError: a controller runs. RemoteError: as in `stop_store`."""
+    _refuse_steered(testbed)
+    progress("stopping the daemons", 0.1)
+    if testbed.with_role("mon"):
+        _noout(testbed, "set", check=False)  # stopped monitors mark nothing out
+    stop_store(_part(testbed, only))
+
+
+def resume_store(testbed: Testbed, only: Collection[str], progress: Progress = silent) -> list[str]:
+    """Start the daemons on the nodes `only` and wait until they serve. Return Ceph's daemons on
+    other nodes that are still down, for which noout stays set; without any, the whole store is
+    healthy. UserError: a controller runs. RemoteError, StoreError: as in `start_store`."""
+    _refuse_steered(testbed)
+    part = _part(testbed, only)
+    progress("starting the daemons", 0.05)
+    _start_daemons(part)
+    if testbed.with_role("mon"):
+        left = _wait_for_daemons(testbed, only, progress)
+        if left:
+            return left
+        _noout(testbed, "unset")
+    progress("waiting for the store", 0.8)
+    wait_healthy(part if part.with_role("nfs") else testbed)
+    _agents(part, "start")
+    return []
+
+
+def _wait_for_daemons(testbed: Testbed, only: Collection[str], progress: Progress) -> list[str]:
+    """Wait until Ceph's daemons on the nodes `only` are up; return the others that are down."""
+    from testbed.client import agent_client
+
+    agent, end, most = agent_client(testbed), time.monotonic() + HEALTH_S, 1
+    while True:
+        seen = agent.call("overview")
+        down = {f"mon.{one['mon']}": one["node"] for one in seen["mons_down"]}
+        down |= {f"osd.{one['osd']}": one["node"] for one in seen["osds_down"]}
+        mine = [name for name, node in down.items() if node in only]
+        if not mine and seen["health"] is not None:
+            return list(down)
+        if time.monotonic() > end:
+            what = ", ".join(mine) or seen["unanswered"].get("store", "the monitors")
+            raise StoreError(f"after {HEALTH_S:g} s, the store still lacks {what}")
+        most = max(most, len(mine))
+        progress(f"waiting for {len(mine)} daemons", 0.1 + 0.7 * (1 - len(mine) / most))
+        time.sleep(1.0)
+
+
+def _part(testbed: Testbed, only: Collection[str]) -> Testbed:
+    return replace(testbed, nodes=tuple(node for node in testbed.nodes if node.name in only))
+
+
+def _refuse_steered(testbed: Testbed) -> None:
+    from testbed.client import agent_client
+
+    running = agent_client(testbed).call("control-status")["running"]
+    if running is not None:
+        raise UserError(
+            f"controller {running} runs on testbed {testbed.name}",
+            do="stop it first (hotbed control stop)",
+        )
+
+
+def _noout(testbed: Testbed, verb: str, *, check: bool = True) -> None:
+    argv = ["timeout", "15", "ceph", "osd", verb, "noout"]
+    shell_to(testbed, testbed.admin).run(argv, check=check)
 
 
 @contextmanager

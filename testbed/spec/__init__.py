@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +24,7 @@ from pydantic import (
 )
 
 from schemas.errors import UserError
-from schemas.mistakes import mistake
+from schemas.mistakes import Place, mistake
 from schemas.yaml_file import no_file, read_mapping
 from testbed.spec.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
 from testbed.spec.stores import (
@@ -419,7 +421,18 @@ def load_spec(path: Path) -> TestbedSpec:
     try:
         return TestbedSpec.model_validate(data)
     except ValidationError as error:
-        raise explain(error, str(path)) from error
+        found = mistake(error, TestbedSpec)
+        raise replace(found, place=_by_group(found.place, data)).error(path) from error
+
+
+def _by_group(place: Place, data: Mapping[str, Any]) -> Place:
+    """Return `place` with the group's name, or else its number from 1, for ``groups`` and a number
+    from 0."""
+    if place[:1] != ("groups",) or len(place) < 2 or not isinstance(place[1], int):
+        return place
+    entry = data["groups"][place[1]]
+    name = entry.get("name") if isinstance(entry, dict) and place[2:] != ("name",) else None
+    return (f"group {name if isinstance(name, str) else place[1] + 1}", *place[2:])
 
 
 def no_spec(path: Path) -> UserError:

@@ -14,13 +14,13 @@ import naughty
 import pytest
 import service_main
 
-from controllers import remote
+from controllers import control, remote
 from controllers.control import Control, unpack
 from controllers.journal import read_journal
 from controllers.loop import EXIT_DIED, EXIT_FAILED, EXIT_NOT_RESTORED
 from controllers.registry import find
 from controllers.replay import replay
-from schemas.errors import StoreError, UserError
+from schemas.errors import RemoteError, StoreError, UserError
 from schemas.names import UnsafeNameError
 from tests.errors import raises
 from tests.testbed.fake_store import FakeStore
@@ -89,6 +89,39 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:
         return True
+
+
+def test_a_followed_journal_survives_a_broken_connection(ground, monkeypatch):
+    monkeypatch.setattr(control, "FOLLOW_S", 0.05)
+    monkeypatch.setattr(remote, "AGAIN_S", 0.0)
+    remote.start(ground, "dlr", interval_s=0.1)
+    asked: list[int] = []
+
+    def stream(verb: str, payload: dict) -> Iterator[dict]:
+        assert verb == "control-follow"
+        asked.append(payload["offset"])
+        for number, piece in enumerate(ground.control.follow(payload)):
+            # Pieces end anywhere.
+            cut = len(piece["text"]) // 2
+            yield {
+                "text": piece["text"][:cut],
+                "offset": piece["offset"] - len(piece["text"]) + cut,
+            }
+            if len(asked) < 3 and number == 1:
+                raise RemoteError("the node is down.", retry=True)
+            yield {"text": piece["text"][cut:], "offset": piece["offset"]}
+
+    lost: list[str] = []
+    monkeypatch.setattr(ground, "stream", stream, raising=False)
+    lines = []
+    for line in remote.follow(ground, "dlr", lost.append):
+        lines.append(line)
+        if line.get("step") == 5:
+            remote.stop(ground)
+    assert len(lost) == 2
+    assert asked[0] == 0 < asked[1] < asked[2]
+    journal = read_journal(ground.journal("dlr"))
+    assert lines == [journal.header, *journal.steps, journal.footer]
 
 
 def test_start_run_stop(ground):

@@ -141,6 +141,23 @@ def test_what_moves_data_only_journals_without_act(capsys, agent, name):
     assert json.loads(out)["dry_run"] is False
 
 
+def test_a_step_names_the_most_pressed_osds_and_counts_the_others(capsys, agent, monkeypatch):
+    out = " ".join(hotbed(capsys, "control", "log", "dlr")[1].split())
+    assert "osd.0 (node0) 97" in out
+    assert "4 more" in out
+    lines = [json.loads(line) for line in agent.journal.splitlines()]
+    pieces = [{"text": agent.journal, "offset": len(agent.journal)}]
+    monkeypatch.setattr(agent, "stream", lambda verb, payload: iter(pieces), raising=False)
+    code, out, _ = hotbed(capsys, "control", "log", "dlr", "--follow")
+    first, *steps, last = out.splitlines()
+    assert (code, len(steps)) == (0, len(lines) - 2)
+    assert first == "dlr begins"
+    assert steps[0].startswith("step 0, 20.0 s: osd.0 (node0) 97, ")
+    assert last.startswith("ended: ")
+    out = hotbed(capsys, "control", "log", "dlr", "--follow", "--json")[1]
+    assert [json.loads(line) for line in out.splitlines()] == lines
+
+
 def test_stop_status_and_log(capsys, agent, tmp_path, monkeypatch):
     assert "stopped: dlr (stopped)" in hotbed(capsys, "control", "stop")[1]
     assert "running" in hotbed(capsys, "control", "status")[1]

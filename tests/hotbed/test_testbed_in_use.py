@@ -40,6 +40,8 @@ CHANGING = {
     "snapshot save": ("more",),
     "snapshot restore": ("clean",),
     "snapshot delete": ("clean",),
+    "store stop": (),
+    "store start": ("osd0",),
     "control start": ("dlr",),
     "control stop": (),
     "calibrate signal": (),
@@ -59,7 +61,7 @@ CHANGING = {
 }
 # These take the lock in the engine, only read, or run the operator's input.
 OTHERS = {
-    *("run", "rerun", "compare", "top", "ssh", "exec", "snapshot list", "control status"),
+    *("run", "rerun", "compare", "top", "ssh", "exec", "logs", "snapshot list", "control status"),
     *("control log", "swift status", "twochoice status", "ursa plan"),
 }
 
@@ -123,6 +125,23 @@ def test_it_is_refused_and_says_who_holds_the_testbed(site, holder, monkeypatch,
     assert holder.poll() is None
     held = sorted(path.name for path in site.folder("small").iterdir())
     assert held == ["campaign.lock", "spec.json"]
+
+
+def test_with_two_testbeds_every_verb_says_how_to_name_one(site, capsys):
+    assert hotbed("up", SPEC_FILE, "--name", "second") == 0
+    assert hotbed("cosbench", "xml", "A", "--out", WORKLOAD) == 0
+    asking = {"ssh": ("admin",), "exec": ("all", "--", "true"), "logs": ("admin",), "top": ()}
+    asking |= dict.fromkeys(("snapshot list", "control status", "swift status"), ())
+    asking |= {"control log": ("dlr",), "twochoice status": ()}
+    for verb, words in (CHANGING | asking).items():
+        if verb == "up":
+            continue
+        capsys.readouterr()
+        assert hotbed(*verb.split(), *words) == exit_codes.EXIT_USER, verb
+        said = " ".join(capsys.readouterr().err.split())
+        assert "allowed: second, small" in said, verb
+        way = f"hotbed {verb} second" if verb in ("down", "deploy") else "--testbed second"
+        assert f"`{way}`" in said, verb
 
 
 def test_down_by_force_ends_the_holder_cleanly_first(site, holder, tmp_path):

@@ -9,6 +9,7 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -16,6 +17,7 @@ import pytest
 import typer
 
 from campaigns.engine.display import CampaignResult
+from hotbed import completion
 from hotbed.exit_codes import EXIT_LEASE, end_with, stopped
 from schemas.errors import UserError
 from testbed import choose, doctor, reach
@@ -176,6 +178,37 @@ def test_exec_prefixes_lines_and_fails_when_one_does(site, spec_file, ask, monke
     osd1 = site.provision(site._kept["small"].spec).node("osd1").address
     monkeypatch.setenv("FAIL_ON", osd1)
     assert ask("exec", "all", "--", "true", code=1).err.strip() == "osd1  | exit code 3"
+
+
+def test_logs_of_a_unit_by_its_short_name(site, spec_file, ask, tmp_path):
+    ask("up", spec_file)
+    programs = tmp_path / "bin"
+    listed = (
+        "ceph-osd@3.service loaded active running Ceph object storage daemon osd.3",
+        "ceph-mon@admin.service loaded failed failed Ceph cluster monitor daemon",
+        "hotbed-controller@dlr.service loaded active running Hotbed: controller dlr",
+    )
+    (programs / "systemctl").write_text("#!/bin/sh\ncat << END\n" + "\n".join(listed) + "\nEND\n")
+    (programs / "journalctl").write_text("#!/bin/sh\necho \"$@\"; printf '\\033[31mred\\n'\n")
+    for name in ("systemctl", "journalctl"):
+        (programs / name).chmod(0o755)
+    rows = json.loads(ask("logs", "admin", "--json").out)
+    assert [row["name"] for row in rows] == ["osd.3", "mon.admin", "control-dlr"]
+    assert rows[1]["state"] == "failed (failed)"
+    assert "control-dlr" in ask("logs", "admin").out
+    for word, unit in (
+        ("osd.3", "ceph-osd@3"),
+        ("mon", "ceph-mon@admin"),
+        ("control-dlr", "hotbed-controller@dlr"),
+        ("ceph-osd@3.service", "ceph-osd@3"),
+    ):
+        first, second = ask("logs", "admin", word, "--lines", "7", "-f").out.splitlines()
+        assert f"--lines=7 --follow --unit={unit}.service" in first
+        assert second == "\\x1b[31mred"
+    error = ask("logs", "admin", "osd.4", code=2).err
+    assert "did you mean osd.3?" in error
+    assert "more than one node" in ask("logs", "osd", code=2).err
+    assert completion.units(SimpleNamespace(params={"node": "osd0"}, args=[]), "osd") == ["osd.3"]
 
 
 def test_ssh_hands_over(site, spec_file, ask, monkeypatch):

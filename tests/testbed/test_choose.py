@@ -38,7 +38,7 @@ def test_only_one_needs_no_name(site):
     assert choose.choose_ready()[1].name == "first"
     site.provision(SPEC)
     site.provision(renamed(SPEC, "second"))
-    with raises(UserError, "first, second"):
+    with raises(UserError, allowed="first, second", do="say which one, such as `--testbed first`"):
         choose.choose()
     assert choose.choose("second") == (site, "second")
     with raises(UserError, "'secnd'", allowed="first, second", do="did you mean second?"):

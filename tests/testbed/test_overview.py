@@ -90,9 +90,9 @@ def test_a_healthy_ceph_with_loads_and_a_controller(nodes, raw):
     assert (seen["health"], seen["unanswered"]) == ({"status": "HEALTH_OK", "checks": []}, {})
     assert seen["osds_down"] == seen["mons_down"] == []
     assert seen["controllers"] == [STEERING]
-    assert [(load["node"], load["planned"], load["iops"]) for load in seen["loads"]] == [
-        ("osd0", True, 50),
-        ("osd1", False, None),
+    assert [(load["node"], load["iops"]) for load in seen["loads"]] == [
+        ("osd0", 50),
+        ("osd1", None),
     ]
     used = {(disk["node"], disk["path"]): disk["used_share"] for disk in seen["disks"]}
     assert used["osd1", "osd.1"] == 0.25

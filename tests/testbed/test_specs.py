@@ -191,7 +191,7 @@ def written(path: Path, *, testbed: str = "t", group: str = "admin") -> Path:
 
 @pytest.mark.parametrize("name", ["Big", "0th", "-a", "a_b", "a.b", "a" * 21, "", "a\n"])
 def test_a_bad_name_is_one_sentence(tmp_path, name):
-    for where, report in (("testbed", "name"), ("group", "groups.0.name")):
+    for where, report in (("testbed", "name"), ("group", "group 1.name")):
         path = written(tmp_path / "spec.yaml", **{where: name})
         with raises(UserError, "20", report) as error:
             load_spec(path)

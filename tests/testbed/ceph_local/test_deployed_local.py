@@ -8,6 +8,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,7 @@ from testbed.deploy.lifecycle import save_snapshot, stopped_store
 from testbed.deploy.roles import LOG, DeployError, RefusedError, deploy
 from testbed.sites.contract import SnapshotSite
 from tests.errors import raises
+from tests.hotbed.runner import run as hotbed
 from tests.testbed.ceph_beds import SPEC, deploying, run
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
@@ -77,6 +81,70 @@ def test_fio_reuses_its_files(deployed):
 
 def test_the_admin_node_knows_the_testbed_and_reaches_it(deployed):
     assert '"ok": true' in run(deployed, "admin", "hotbed-agent units </dev/null")
+
+
+def test_status_names_everything_that_is_broken_and_store_start_repairs_it(site, deployed, capsys):
+    code, out, _ = hotbed(capsys, "status", "tests")
+    assert (code, out.splitlines()[0]) == (
+        0,
+        "testbed tests: ready, 5 of 5 nodes; store: HEALTH_OK",
+    )
+    scratch = "/var/lib/hotbed/scratch"
+    fill = f"fallocate -l $(df --output=avail -B1 {scratch} | tail -n 1) {scratch}/full"
+    run(deployed, "osd3", fill)
+    run(deployed, "osd1", "systemctl stop ceph-osd@1")
+    site.link("tests", "osd2", False)
+    run(deployed, "admin", "systemctl kill -s KILL ceph-mon@admin; systemctl stop ceph-mon@admin")
+    try:
+        began = time.monotonic()
+        code, out, _ = hotbed(capsys, "status", "tests")
+        assert time.monotonic() - began < 12
+        first, text = out.splitlines()[0], " ".join(out.split())
+        assert code == 0
+        for words in ("1 monitor down", "1 OSD down", "1 link cut", "1 disk full", "no answer"):
+            assert words in first
+        for words in ("mon.admin on node admin", "osd.1 on node osd1", "osd2: link down"):
+            assert words in text
+        assert f"{scratch} on node osd3 is 100% full" in text
+        code, out, _ = hotbed(capsys, "logs", "osd1", "--json")
+        states = {row["name"]: row["state"] for row in json.loads(out)}
+        assert states["osd.1"].startswith("inactive")
+    finally:
+        site.link("tests", "osd2", True)
+        run(deployed, "osd3", f"rm {scratch}/full")
+        assert hotbed(capsys, "store", "start")[0] == 0
+    assert "osd.1" in hotbed(capsys, "logs", "osd1", "osd.1", "--lines", "5")[1]
+
+
+def test_a_part_of_the_store_stops_and_a_controller_is_followed(deployed, capsys):
+    assert hotbed(capsys, "store", "stop", "osd0")[0] == 0
+    assert "noout" in run(deployed, "admin", "ceph osd dump")
+    assert "1 OSD down" in hotbed(capsys, "status", "tests")[1]
+    assert hotbed(capsys, "store", "start", "osd0")[0] == 0
+    assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
+    assert hotbed(capsys, "control", "start", "dlr", "--interval", "1")[0] == 0
+    words = [sys.executable, "-m", "hotbed.cli", "control", "log", "dlr", "--follow"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        line = ""
+        while not line.startswith("step 2"):
+            line = following.stdout.readline()
+        assert "(osd" in line
+        children = Path(f"/proc/{following.pid}/task/{following.pid}/children").read_text()
+        for child in children.split():
+            os.kill(int(child), signal.SIGKILL)  # its ssh
+        assert "dlr" in hotbed(capsys, "status", "tests")[1]
+        code, _, err = hotbed(capsys, "store", "stop")
+        assert (code, "dlr" in err) == (2, True)
+        step = int(line.split()[1].rstrip(","))
+        assert following.stdout.readline().startswith(f"step {step + 1},")
+        assert hotbed(capsys, "control", "stop")[0] == 0
+        rest = following.stdout.read().splitlines()
+        assert rest[-1].startswith("ended: stopped")
+        numbers = [int(each.split()[1].rstrip(",")) for each in rest[:-1]]
+        assert numbers == list(range(step + 2, step + 2 + len(numbers)))
+    assert following.returncode == 0
+    assert "dlr" in hotbed(capsys, "logs", "admin", "control-dlr")[1]
 
 
 def test_no_snapshot_is_taken_of_a_store_that_is_steered(site, deployed):

@@ -1,0 +1,61 @@
+"""`hotbed logs`: the journal of a node's units, such as the store's daemons."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hotbed import completion
+from hotbed.options import argument, option
+from hotbed.output import JsonFlag, emit, new_table
+from hotbed.views import TestbedOption
+from schemas.errors import unknown
+
+
+def verb(
+    node: Annotated[str, argument("The node's name.")],
+    unit: Annotated[
+        str | None,
+        argument(
+            "Such as osd.3, mon, disturb, control-dlr; by default, list the units.",
+            autocompletion=completion.units,
+        ),
+    ] = None,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until Ctrl-C.")] = False,
+    lines: Annotated[int, option("Number of lines from the end.", min=0)] = 100,
+    testbed: TestbedOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a unit of Hotbed or of the store logs on a node; without UNIT, list the units."""
+    from testbed.choose import choose_partly, select_one
+    from testbed.overview import units_of
+    from testbed.reach import run_on
+
+    found = choose_partly(testbed)
+    chosen = select_one(found, node)
+    units = units_of(found, chosen)
+    if unit is None:
+        emit(units, as_json, lambda: _table(units))
+        return
+    meant = [row for row in units if unit in (row["unit"], row["name"], row["name"].split(".")[0])]
+    if len(meant) != 1:
+        names = [row["name"] for row in meant or units]
+        raise unknown("unit", unit, names, where=f"node {chosen.name}")
+    command = ["journalctl", "--no-pager", "--output=short-iso", f"--lines={lines}"]
+    command += [*(["--follow"] if follow else []), f"--unit={meant[0]['unit']}"]
+
+    def show(_: str, line: str, is_error: bool) -> None:
+        print(line, file=sys.stderr if is_error else sys.stdout, flush=True)
+
+    if any(run_on(found, [chosen], command, show).values()):
+        raise typer.Exit(1)
+
+
+def _table(units: list[dict[str, str]]) -> object:
+    table = new_table("unit", "state", "what")
+    for row in units:
+        table.add_row(row["name"], row["state"], row["about"])
+    return table if units else "no units of Hotbed or of a store"
