@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from campaigns.engine.job import Job, read_job, utc_now, write_job
+from campaigns.engine.job import Job, read_job, utc_now, write_job, write_run
 from campaigns.engine.store import RESULTS
 from campaigns.grounds.testbed import open_ground
 from campaigns.papers.dlr.cell import CellContext, run_cell
@@ -60,6 +60,7 @@ def make_run(
         run_cell(None, CellContext(job, opened, Path(run_folder)))
         return Path(run_folder)
     # Each of the engine's cells has a new kernel, which needs none of these.
+    from campaigns.engine.attempts import with_faults
     from campaigns.engine.estimate import timeout_s
     from campaigns.engine.kind import Computed, OnStore
     from campaigns.engine.provenance import Facts, provenance
@@ -100,7 +101,10 @@ def make_run(
     if isinstance(chosen, Computed):
         chosen.recipe.make(job, folder)
     elif store is not None:
-        run_cell(None, CellContext(job, store, folder))
+        run = run_cell(None, CellContext(job, store, folder))
+        lock = store.lock_path()
+        if lock is not None:
+            write_run(folder, with_faults(run, lock.parent))
     return runs.commit(folder)
 
 

@@ -23,7 +23,7 @@ from testbed.terminal import cleaned
 
 PANELS = {
     "Start a testbed": "doctor up deploy extend down snapshot store new",
-    "Run experiments": "try reproduce run compare scale control calibrate bench",
+    "Run experiments": "try reproduce run compare scale control fault load calibrate bench",
     "Look at testbeds and results": "list status top logs ssh exec report validate variation",
     "Share results": "bundle verify rerun reference",
     "Papers": "cosbench mos pm swift twochoice ursa",

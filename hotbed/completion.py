@@ -61,6 +61,16 @@ def units(ctx: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
+def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the nodes and groups of the testbed that the command line names."""
+    with suppress(Exception):
+        from testbed.choose import choose_partly
+
+        found = choose_partly(ctx.params.get("testbed")).nodes
+        return _starting(incomplete, {name for node in found for name in (node.name, node.group)})
+    return []
+
+
 def controllers(incomplete: str) -> list[str]:
     """Return the built-in controllers, also after a comma."""
     before, comma, last = incomplete.rpartition(",")

@@ -81,6 +81,18 @@ def take(path: Path, wait_s: float | None = None) -> int:
         raise
 
 
+def started(pid: int) -> str | None:
+    """Return the process's start in clock ticks since boot; None if it has ended. A later process
+    can have the same id."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    # A zombie no longer holds locks.
+    return None if fields[0] in {"Z", "X"} else fields[19]
+
+
 @contextlib.contextmanager
 def held(path: Path, wait_s: float | None = None) -> Iterator[None]:
     """Hold `take` while the block runs."""

@@ -43,6 +43,7 @@ class Provenance(Model):
     signal: str | None  # iowait | io_pressure | osd_pressure | op_r_latency
     calibration: dict[str, Any] = Field(default_factory=dict)  # the disk, link and share settings
     awake: bool | None = None  # whether a virtual machine's processors were kept awake
+    faults: list[dict[str, Any]] = Field(default_factory=list)  # by hand (`testbed.faults.Fault`)
 
 
 class Stopping(Model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schemas.errors import UserError, nearest, unknown
+from testbed.faults import refuse_faults
 from testbed.sites import kinds, open_site
 from testbed.sites.contract import Node, Site, State, Testbed
 
@@ -56,6 +57,7 @@ def ready(site: Site, name: str) -> Testbed:
             ),
         )
     if testbed is None or known.state is not State.READY:
+        refuse_faults(site.folder(name), name)  # which may be the reason
         raise UserError(
             f"testbed {name!r} on site {site.kind} is {known.state} ({known.detail})",
             do="`hotbed up SPEC` brings it up, `hotbed status` shows its nodes",

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -44,7 +45,10 @@ from campaigns.engine.store import (
     nearly_full,
     read_run,
 )
+from schemas.errors import UserError
 from schemas.run import Provenance, Run, RunStatus
+from testbed.faults import faults_between, refuse_faults
+from testbed.sites import open_site
 
 PAPERMILL_CELL = (sys.executable, "-m", "campaigns.engine.papermill_cell")
 GRACE_S = 90.0
@@ -109,6 +113,7 @@ class AttemptRecords:
         prepared: the campaign.
         provenance: of its runs.
         lease: the testbed's lease, if it has one.
+        testbed: the testbed's folder, if there is a testbed.
         interrupted, killed: set by an executor that ends its attempts; they change the status.
     """
 
@@ -119,6 +124,7 @@ class AttemptRecords:
         provenance: Provenance,
         lease: Lease | None = None,
     ) -> None:
+        self.testbed = _folder_of(prepared)
         self.prepared, self.store, self.ledger = prepared, prepared.store, ledger
         self.provenance, self.lease = provenance, lease
         self.interrupted = False
@@ -137,6 +143,7 @@ class AttemptRecords:
             if run is None:
                 assert job is not None
                 run = job.record("interrupted", "the engine ended while the cell ran")
+            run = with_faults(run, self.testbed)
             self.store.close(partial, run)
             complete = run.status == "done"
             adopted += complete
@@ -146,7 +153,14 @@ class AttemptRecords:
         return adopted
 
     def begin(self, cell: Cell) -> Begun | Outcome:
-        """Make the folder and job of the next attempt; return the outcome if the disk is full."""
+        """Make the folder and job of the next attempt; return the outcome if the disk is full, or
+        the testbed has a fault by hand."""
+        try:
+            if self.testbed is not None:
+                refuse_faults(self.testbed, self.prepared.testbed)
+        except UserError as error:
+            self.ledger.append("failed", run_id=cell.run_id, reason=str(error))
+            return Outcome("failed", str(error), fatal=True)
         if nearly_full(self.store.folder):
             return self.full()
         try:
@@ -164,7 +178,7 @@ class AttemptRecords:
     def conclude(self, begun: Begun, why: str | None, seconds: float) -> Outcome:
         """Complete the attempt's record and commit it."""
         cell, job, partial = begun.cell, begun.job, begun.folder
-        run = self._excused(self._record(job, partial, why))
+        run = with_faults(self._excused(self._record(job, partial, why)), self.testbed)
         full = nearly_full(partial) or _says_full(run.reason)
         try:
             if full:
@@ -256,6 +270,27 @@ class AttemptRecords:
             f"no space is left under {self.store.folder}: free space and give the same "
             "command again to resume"
         )
+
+
+def _folder_of(prepared: Prepared) -> Path | None:
+    """Return the folder of the campaign's testbed; None if there is none."""
+    if prepared.ground is not None:
+        lock = prepared.ground.lock_path()
+        return lock and lock.parent
+    spec = prepared.spec
+    return None if spec is None else open_site(spec.site.kind).folder(prepared.testbed)
+
+
+def with_faults(run: Run, testbed: Path | None) -> Run:
+    """Return `run` with the faults by hand that were in force on its testbed (the folder) at any
+    time of it. Such a run is no result: a finished one is spoiled."""
+    began, ended = (datetime.fromisoformat(at).timestamp() for at in (run.started_at, run.ended_at))
+    found = [] if testbed is None else faults_between(testbed, began, ended)
+    if not found:
+        return run
+    provenance = run.provenance.model_dump() | {"faults": [one.as_json() for one in found]}
+    spoils = {"status": "spoiled", "reason": f"made by hand meanwhile: {found[0].what()}"}
+    return amended(run, provenance=provenance, **(spoils if run.status == "done" else {}))
 
 
 class OneAtATime:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from schemas.errors import HotbedError, UserError
-from schemas.locks import open_lock
+from schemas.locks import open_lock, started
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
@@ -48,12 +48,12 @@ class Holder:
     def of_this_process(cls) -> Holder:
         """Return this process with its command line."""
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        return cls(os.getpid(), _started(os.getpid()), command[:200])
+        return cls(os.getpid(), started(os.getpid()), command[:200])
 
     def alive(self) -> bool:
         """Return True if the process still runs."""
-        started = _started(self.pid)
-        return started is not None and self.started in (None, started)
+        start = started(self.pid)
+        return start is not None and self.started in (None, start)
 
     def __str__(self) -> str:
         return f"`{self.command}` (process {self.pid})"
@@ -178,17 +178,6 @@ def _interrupt(what: str, holder: Holder) -> None:
             f"{what} is in use by {holder}, which belongs to another user",
             do="run this as that user (sudo)",
         ) from error
-
-
-def _started(pid: int) -> str | None:
-    """Return the process's start in clock ticks since boot; None if it has ended."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    # A zombie no longer holds locks.
-    return None if fields[0] in {"Z", "X"} else fields[19]
 
 
 def path_in(folder: Path) -> Path:

@@ -31,6 +31,7 @@ from testbed.client import agent_client
 from testbed.deploy import bundle
 from testbed.deploy.lifecycle import wait_healthy
 from testbed.deploy.roles import spec_of
+from testbed.faults import refuse_faults
 from testbed.reach import shell_to
 from testbed.sites.contract import Site, Testbed
 from testbed.spec import load_spec
@@ -75,6 +76,7 @@ def open_live(
     command waits for; `restore` restores the deployed settings at the end. UserError: the testbed
     is missing, does not match the spec, or is not deployed."""
     site, found = choose_ready(testbed)
+    refuse_faults(found.directory, found.name)
     live = reach(site, found)
     if load_spec(spec_file).digest() != live.spec.digest():
         raise UserError(
@@ -230,6 +232,7 @@ class LiveGround:
         self.name = name
         self.site: Site = open_site(site)
         self.testbed: Testbed = ready(self.site, name)
+        refuse_faults(self.testbed.directory, name)
 
     @cached_property
     def live(self) -> LiveTestbed:

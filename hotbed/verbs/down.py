@@ -28,6 +28,7 @@ def verb(
     from campaigns.engine.lock import InUseError
     from hotbed.progress import progress
     from testbed.choose import choose, existing
+    from testbed.faults import forget
 
     if everything and name is not None:
         raise UserError("give a testbed's name or --all, not both")
@@ -38,6 +39,7 @@ def verb(
         try:
             held = alone_on(site.folder(each), each, end_holder=force)
             with held, progress(f"down {each}") as report:
+                forget(site, each)
                 site.release(each, report)
         except InUseError as error:
             mend = f"{error.do}, or by `hotbed down {each} --force`"

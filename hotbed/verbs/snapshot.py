@@ -29,8 +29,10 @@ def save(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = False)
     from hotbed.progress import progress
     from testbed.choose import ready
     from testbed.deploy.lifecycle import save_snapshot
+    from testbed.faults import refuse_faults
 
     site, name = _choose(testbed)
+    refuse_faults(site.folder(name), name)
     with alone_on(site.folder(name), name), progress(f"save {label}") as report:
         save_snapshot(site, ready(site, name), label, report)
     emit({"saved": label, "testbed": name}, as_json, lambda: f"saved: {label}")
@@ -42,11 +44,12 @@ def restore(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = Fal
     written since is lost."""
     from hotbed.progress import progress
     from testbed.deploy.lifecycle import restore_snapshot
+    from testbed.faults import FaultMaker
 
     site, name = _choose(testbed)
     held = alone_on(site.folder(name), name)
     with held, resumable(), progress(f"restore {label}") as report:
-        restore_snapshot(site, name, label, report)
+        FaultMaker.on(site, restore_snapshot(site, name, label, report)).clear()
     emit({"restored": label, "testbed": name}, as_json, lambda: f"restored: {label}")
 
 

@@ -35,6 +35,7 @@ def verb(
     from testbed.choose import existing
     from testbed.deploy.roles import save_spec
     from testbed.doctor import require
+    from testbed.faults import FaultMaker
     from testbed.sites import open_site
     from testbed.spec import load_spec, renamed, with_suite
 
@@ -57,5 +58,6 @@ def verb(
     held = alone_on(site.folder(wanted.name), wanted.name)
     with held, resumable(), progress(f"up {wanted.name}") as report:
         testbed = site.provision(wanted, report)
+        FaultMaker.on(site, testbed).clear()  # what is left of faults by hand
         save_spec(testbed, wanted)
     emit(testbed, as_json, lambda: nodes_table(testbed))

@@ -318,10 +318,29 @@ class ShapingSite(Site, Protocol):
 
 @runtime_checkable
 class FaultSite(Site, Protocol):
-    """A site that cuts links, and makes disks slow or faulty."""
+    """A site that cuts and limits links, makes disks slow or faulty, and stops nodes."""
 
     def link(self, name: str, node: str, up: bool) -> None:
         """Cut or restore the node's link."""
+
+    def check_link(self, name: str, node: str, *, packets: bool) -> None:
+        """Raise if `shape_link` cannot limit the node's link, or not delay and lose its `packets`.
+        UserError: the reason."""
+
+    def shape_link(
+        self,
+        name: str,
+        node: str,
+        *,
+        bits_per_s: float | None = None,
+        delay_s: float = 0.0,
+        loss: float = 0.0,
+    ) -> None:
+        """Limit both directions of the node's link to a rate (None: the spec's), delay every packet
+        and lose a share of the packets (0 to 1)."""
+
+    def power(self, name: str, node: str, on: bool) -> None:
+        """Stop the node hard, or start it with its disk and wait for its ssh."""
 
     def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
         """Multiply the disk's service times by `slow`, or let every request fail."""

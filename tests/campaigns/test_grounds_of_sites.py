@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from campaigns.engine.session import Prepared, Request, dry_run, prepare
 from campaigns.grounds.testbed import LiveGround
 from schemas.errors import UserError
 from testbed import sites
+from testbed.faults import RECORD, Fault
 from testbed.spec import TestbedSpec
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
@@ -89,6 +91,23 @@ def test_a_failed_testbed_is_refused_and_not_called_absent(monkeypatch):
         LiveGround("fake", "small")
     with raises(UserError, "'other'"):
         LiveGround("fake", "other")
+
+
+@pytest.mark.parametrize("fault", ["link", "disk"])
+def test_a_fault_by_hand_is_named_with_what_undoes_it(tmp_path, monkeypatch, fault):
+    """A cut link makes the testbed failed, a slow disk does not."""
+    site = FakeSite(tmp_path)
+    spec = {"name": "small", "store": None, "groups": [{"name": "a", "roles": ["admin"]}]}
+    testbed = site.provision(TestbedSpec.model_validate(spec))
+    monkeypatch.setattr(sites, "open_site", lambda kind: site)
+    body = {"faults": [Fault(fault, "a", {"cut": True}, 0).as_json()], "watcher": None}
+    (testbed.directory / RECORD).write_text(json.dumps(body))
+    if fault == "link":
+        site.link("small", "a", False)
+    with pytest.raises(UserError) as caught:
+        LiveGround("fake", "small")
+    assert "node a" in caught.value.what
+    assert "hotbed fault clear" in caught.value.do
 
 
 def test_the_lease_that_a_spec_asks_for_is_held_against_the_cells(

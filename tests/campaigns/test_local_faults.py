@@ -22,10 +22,20 @@ from live_campaigns import (
 )
 
 from campaigns.engine.display import CampaignResult
+from schemas.errors import UserError
 from testbed.client import agent_client
+from testbed.deploy.lifecycle import wait_healthy
+from testbed.faults import faults_in_force
 from testbed.reach import shell_to
 from testbed.sites import open_site
-from testbed.sites.contract import FaultSite, Testbed
+from testbed.sites.contract import CountedDisksSite, FaultSite, Testbed
+from tests.hotbed.runner import hotbed
+from tests.waiting import until
+
+HAND = """
+import socket, sys
+socket.create_connection((sys.argv[1], 22), 1.0)
+"""
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
@@ -134,3 +144,58 @@ def test_a_slow_disk_shows_in_its_service_times(deployed):
         site.disk_fault(deployed.name, "osd0", slow=1.0)
     assert 3 < during / before < 5
     assert milliseconds(1.2 * before) < 1.5 * before
+
+
+def test_faults_by_hand_are_seen_and_undone(deployed, live_campaign):
+    """Each fault shows where it acts. One is undone after its time, the others by `clear`."""
+    site, agent = open_site(deployed.site), agent_client(deployed)
+    assert isinstance(site, CountedDisksSite)
+    admin = shell_to(deployed, deployed.admin)
+
+    def reaches(node: str) -> bool:
+        argv = ["python3", "-c", HAND, deployed.node(node).address]
+        return admin.run(argv, check=False).returncode == 0
+
+    def runs(node: str, unit: str) -> bool:
+        shell = shell_to(deployed, deployed.node(node))
+        return shell.run(["systemctl", "is-active", "-q", unit], check=False).returncode == 0
+
+    def slow() -> object:
+        return site.disks_stats(deployed.name, "osd0")[0]["slow"]
+
+    def hot() -> set[str]:
+        (sample,) = agent.stream("top", {"count": 1})
+        return {name for name, values in sample["nodes"].items() if values.get("hot")}
+
+    try:
+        assert reaches("osd1")
+        assert hotbed("fault", "disk", "osd0", "--slow", "4", "--for", "6s") == 0
+        assert slow() == 4
+        assert hotbed("fault", "link", "osd1", "--cut") == 0
+        assert not reaches("osd1")
+        with pytest.raises(UserError) as caught:
+            go(live_campaign(CELL), deployed)
+        assert "hotbed fault clear" in caught.value.do
+        until(lambda: slow() == 1, 20)  # the command has ended long ago
+        assert [one.kind for one in faults_in_force(deployed)] == ["link"]
+        assert hotbed("fault", "link", "osd1", "--rate", "1Mbit") == 0
+        assert reaches("osd1")
+        assert hotbed("fault", "osd", "osd2") == 0
+        assert hotbed("fault", "mon", "admin") == 0
+        assert hotbed("fault", "node", "osd3") == 0
+        assert not runs("osd2", "ceph-osd@2") and not runs("admin", "ceph-mon@admin")
+        assert not reaches("osd3")
+        assert site.status(deployed.name).nodes["osd3"] == "stopped"
+        assert hotbed("fault", "clear") == 0
+        assert runs("osd2", "ceph-osd@2") and runs("admin", "ceph-mon@admin") and reaches("osd3")
+        assert not [one for one in site.settings(deployed.name, {}) if one.differs]
+        wait_healthy(deployed)
+        assert hotbed("load", "start", "hotspot", "osd0", "--for", "60s") == 0
+        assert hot() == {"osd0"}
+        assert hotbed("load", "stop", "hotspot", "osd0") == 0
+        assert hot() == set()
+    finally:
+        assert hotbed("fault", "clear") == 0
+        wait_healthy(deployed)
+    assert faults_in_force(deployed) == []
+    assert_clean(deployed)

@@ -22,6 +22,7 @@ from campaigns.engine.display import CampaignResult, Progress
 from campaigns.engine.session import Request, dry_run, run
 from campaigns.engine.store import Ledger, RunStore
 from schemas.run import Run
+from testbed.faults import LOG, RECORD, Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = [sys.executable, str(Path(__file__).with_name("engine_process.py"))]
@@ -69,6 +70,38 @@ def test_a_run_is_a_folder_that_explains_itself(campaign_file):
         *("recorder start", "recorder", "steady", "usage start", "usage", "workload", "usage stop"),
         *("recorder stop", "controller stop", "disturbance stop", "collect"),
     ]
+
+
+def test_no_cell_begins_on_a_testbed_with_a_fault_by_hand(campaign_file, tmp_path):
+    path = campaign_file(grids=ONE_CELL)
+    fault = Fault("osd", "osd0", {}, time.time())
+    (tmp_path / RECORD).write_text(json.dumps({"faults": [fault.as_json()], "watcher": None}))
+    result = go(path)
+    assert not result.ok
+    assert result.gave_up is not None
+    assert fault.what() in result.gave_up and "hotbed fault clear" in result.gave_up
+    assert runs(path) == []
+    (tmp_path / RECORD).unlink()
+    assert go(path).ok
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_with_a_fault_by_hand_is_spoiled(campaign_file, tmp_path, killed):
+    """The fault begins and ends while the cell runs, which an engine that is killed adopts."""
+    path = campaign_file(grids=ONE_CELL, spoiled_retries=0)
+    fault = Fault("load", "osd0", {"load": "hotspot"}, 0.0, time.time() + 3600)
+    (tmp_path / LOG).write_text(json.dumps(fault.as_json()) + "\n")
+    if killed:
+        (tmp_path / LOG).rename(tmp_path / "later")
+        assert go(path).ok
+        (done,) = (path.parent / "artifacts" / "tiny").glob("*/attempt-1")
+        done.rename(done.with_name(".attempt-1.partial"))
+        (tmp_path / "later").rename(tmp_path / LOG)
+    assert not go(path).ok
+    found = runs(path)
+    assert {run.status for run in found} == {"spoiled"}
+    assert all(fault.what() in (run.reason or "") for run in found)
+    assert [one["kind"] for one in found[0].provenance.faults] == ["load"]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,9 @@ class _FakeTestbed:
     made: list[str] = field(default_factory=list)
     snapshots: list[str] = field(default_factory=list)
     cut: set[str] = field(default_factory=set)
+    shaped: dict[str, tuple[float | None, float, float]] = field(default_factory=dict)
+    slow: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    off: set[str] = field(default_factory=set)
     ends_at_s: float | None = None
 
 
@@ -77,7 +80,8 @@ class FakeSite:
                 raise SiteError(f"node {name} broke", retry_after_s=0.0)
             if name not in kept.made:
                 kept.made.append(name)
-        kept.cut.clear()
+        for faulty in (kept.cut, kept.shaped, kept.slow, kept.off):
+            faulty.clear()  # type: ignore[attr-defined]
         if self._directory.is_dir():
             (self._directory / spec.name).mkdir(exist_ok=True)
         progress("ready", 1.0)
@@ -91,8 +95,8 @@ class FakeSite:
         nodes = {each: "running" if each in kept.made else "stopped" for each in names}
         if kept.ends_at_s is not None and self._clock() >= kept.ends_at_s:
             return Status(State.FAILED, "the lease has ended", nodes, kept.ends_at_s)
-        nodes |= dict.fromkeys(kept.cut, "link down")
-        whole = State.FAILED if kept.cut else State.READY
+        nodes |= dict.fromkeys(kept.cut, "link down") | dict.fromkeys(kept.off, "stopped")
+        whole = State.FAILED if kept.cut or kept.off else State.READY
         state = whole if len(kept.made) == len(names) else State.BUILDING
         detail = f"{len(kept.made)} of {len(names)} nodes run"
         return Status(state, detail, nodes, kept.ends_at_s)
@@ -145,16 +149,46 @@ class FakeSite:
         self._of(name)
 
     def link(self, name: str, node: str, up: bool) -> None:
-        cut = self._of(name, node).cut
+        cut = self._running(name, node).cut
         if up:
             cut.discard(node)
         else:
             cut.add(node)
 
-    def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
+    def check_link(self, name: str, node: str, *, packets: bool) -> None:
+        self._running(name, node)
+
+    def shape_link(
+        self,
+        name: str,
+        node: str,
+        *,
+        bits_per_s: float | None = None,
+        delay_s: float = 0.0,
+        loss: float = 0.0,
+    ) -> None:
+        shaped = self._running(name, node).shaped
+        shaped[node] = (bits_per_s, delay_s, loss)
+        if shaped[node] == (None, 0.0, 0.0):
+            del shaped[node]
+
+    def power(self, name: str, node: str, on: bool) -> None:
         kept = self._of(name, node)
+        kept.cut.discard(node)
+        kept.shaped.pop(node, None)
+        kept.slow.pop(node, None)
+        if on:
+            kept.off.discard(node)
+        else:
+            kept.off.add(node)
+
+    def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
+        kept = self._running(name, node)
         if not self._describe(kept).node(node).devices:
             raise UserError(f"node {node} has no disk of its own", where=f"testbed {name}")
+        kept.slow[node] = (slow, error)
+        if kept.slow[node] == (1.0, False):
+            del kept.slow[node]
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """Return the counters of an idle machine; see `UsageSite.usage_counters`."""
@@ -176,6 +210,12 @@ class FakeSite:
             raise UserError(
                 f"has no node {node!r}", where=f"testbed {name}", allowed=", ".join(kept.made)
             )
+        return kept
+
+    def _running(self, name: str, node: str) -> _FakeTestbed:
+        kept = self._of(name, node)
+        if node in kept.off:
+            raise SiteError(f"node {node} is stopped")
         return kept
 
     def _with_snapshot(self, name: str, label: str) -> _FakeTestbed:

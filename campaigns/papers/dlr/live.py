@@ -341,7 +341,7 @@ def capacity(
     if not offered:
         return {}
     path = testbed.directory / CAPACITY_FILE
-    known = _known(path, testbed.spec_hash)
+    known = known_capacity(path, testbed.spec_hash)
     if set(known) >= set(plan.nodes):
         return known
     found = dict(measure_capacity(agent, plan.nodes, fio_file_bytes(disk, plan.nodes[0])))
@@ -368,7 +368,8 @@ def write_log(agent: Agent, plan: DisturbancePlan, folder: Path) -> Mapping[str,
     return log
 
 
-def _known(path: Path, spec: str) -> dict[str, float]:
+def known_capacity(path: Path, spec: str) -> dict[str, float]:
+    """Return the measured reads a second of nodes that `capacity` has kept for a spec."""
     try:
         data = json.loads(path.read_text())
         if data["spec"] == spec:

@@ -37,7 +37,7 @@ TIMEOUT_S = 60.0
 # -- errors -------------------------------------------------------------------------------------
 
 
-class Fault(StrEnum):
+class CallFault(StrEnum):
     """Kind of a failed call."""
 
     PASSING = "passing"  # 5xx, a time-out, a lost connection: it may have taken effect or not
@@ -50,7 +50,7 @@ class Fault(StrEnum):
 class CloudError(HotbedError):
     """A failed call with the service's own words."""
 
-    def __init__(self, message: str, fault: Fault, *, status: int | None = None) -> None:
+    def __init__(self, message: str, fault: CallFault, *, status: int | None = None) -> None:
         super().__init__(message)
         self.fault, self.status = fault, status
 
@@ -61,9 +61,9 @@ class NoCredentials(UserError):
 
 _WORDS = (
     # Blazar: "Not enough hosts available", "not enough resources available with query ..." (500).
-    (re.compile(r"not enough .*available", re.IGNORECASE), Fault.FULL),
+    (re.compile(r"not enough .*available", re.IGNORECASE), CallFault.FULL),
     # Nova and Neutron: "Quota exceeded for ...", "Quota exceeded for resources: ['floatingip']".
-    (re.compile(r"quota.{0,40}exceed|exceed.{0,40}quota", re.IGNORECASE), Fault.QUOTA),
+    (re.compile(r"quota.{0,40}exceed|exceed.{0,40}quota", re.IGNORECASE), CallFault.QUOTA),
 )
 _PASSING = frozenset({None, 408, 425, 429, 500, 502, 503, 504})
 
@@ -91,11 +91,11 @@ def translated() -> Iterator[None]:
     except HttpError as error:
         raise _answered(str(error.details or error), error.http_status) from error
     except AuthPluginException as error:  # a variable is missing
-        raise CloudError(str(error), Fault.CREDENTIALS) from error
+        raise CloudError(str(error), CallFault.CREDENTIALS) from error
     except (ClientException, SDKException, RequestException) as error:
         lost = (ConnectFailure, RequestException)
         cause = error if isinstance(error, lost) else error.__cause__ or error.__context__
-        fault = Fault.PASSING if isinstance(cause, lost) else Fault.REFUSED
+        fault = CallFault.PASSING if isinstance(cause, lost) else CallFault.REFUSED
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CloudError(line, fault) from error
 
@@ -103,12 +103,12 @@ def translated() -> Iterator[None]:
 def _answered(said: str, status: int | None) -> CloudError:
     """Classify by the service's words first: Blazar also answers 500 to a full site."""
     said = re.sub(r"^ERROR:\s*", "", " ".join(said.split()))
-    fault = Fault.PASSING if status in _PASSING else Fault.REFUSED
-    fault = fault_of(said) or (Fault.CREDENTIALS if status == 401 else fault)
+    fault = CallFault.PASSING if status in _PASSING else CallFault.REFUSED
+    fault = fault_of(said) or (CallFault.CREDENTIALS if status == 401 else fault)
     return CloudError(said or f"status {status}", fault, status=status)
 
 
-def fault_of(said: str) -> Fault | None:
+def fault_of(said: str) -> CallFault | None:
     """Return the fault that a service's words name, None if they name none."""
     return next((fault for words, fault in _WORDS if words.search(said)), None)
 
@@ -116,21 +116,21 @@ def fault_of(said: str) -> Fault | None:
 def explain(error: CloudError, doing: str, site: str) -> HotbedError:
     """Return the user's error for a call that failed while `doing` (such as "making a lease")."""
     said, where = " ".join(str(error).split()).rstrip("."), f"{site}: {doing}"
-    if error.fault is Fault.CREDENTIALS:
+    if error.fault is CallFault.CREDENTIALS:
         return UserError(
             f"Keystone cannot use the credentials ({said})",
             where=where,
             do=f"load a fresh openrc file of {site} (OS_* variables), or open the JupyterHub "
             "session anew",
         )
-    if error.fault is Fault.QUOTA:
+    if error.fault is CallFault.QUOTA:
         return SiteError(
             f"{where}: the project's quota is used up ({said}): free something of it, or ask "
             "Chameleon's help desk for more"
         )
-    if error.fault is Fault.FULL:
+    if error.fault is CallFault.FULL:
         return SiteError(f"{where}: not enough is free ({said})", retry_after_s=PASSING_S)
-    if error.fault is Fault.REFUSED:
+    if error.fault is CallFault.REFUSED:
         return SiteError(f"{where}: {said}")
     hint = ""
     if error.status == 500 and "lease" in doing:
@@ -414,7 +414,7 @@ class Cloud:
                 security_group_id=group_id, direction="ingress", ether_type="IPv4", **rule
             )
         except ConflictException as error:  # a used-up quota is a conflict, too
-            if fault_of(str(error.details or error)) is Fault.QUOTA:
+            if fault_of(str(error.details or error)) is CallFault.QUOTA:
                 raise
 
     def delete_security_group(self, group_id: str) -> None:
@@ -446,7 +446,7 @@ class Cloud:
         """Attach the address to the server's first port."""
         port = next(iter(self._sdk.network.ports(device_id=server_id)), None)
         if port is None:
-            raise CloudError(f"server {server_id} has no port yet", Fault.PASSING)
+            raise CloudError(f"server {server_id} has no port yet", CallFault.PASSING)
         if self._sdk.network.get_ip(floating_ip_id).port_id != port.id:
             self._sdk.network.update_ip(floating_ip_id, port_id=port.id)
 

@@ -18,7 +18,7 @@ from testbed.sites.chameleon.cloud import (
     PASSING_S,
     BlazarLease,
     Booking,
-    Fault,
+    CallFault,
     Reservation,
 )
 from testbed.sites.chameleon.options import (
@@ -198,7 +198,7 @@ def listed_hosts(work: Work) -> list[Mapping[str, Any]] | None:
     try:
         return work.ask("looking for free machines", work.cloud.hosts)
     except SiteError as error:
-        if fault_under(error) is not Fault.REFUSED:
+        if fault_under(error) is not CallFault.REFUSED:
             raise
         return None
 
@@ -291,7 +291,7 @@ def end_leases(work: Work) -> None:
             _delete(work, lease)
         except SiteError as error:
             # One that is over holds nothing, and some clouds refuse to delete it.
-            if lease.status != "TERMINATED" or fault_under(error) is Fault.PASSING:
+            if lease.status != "TERMINATED" or fault_under(error) is CallFault.PASSING:
                 raise
 
 
@@ -357,7 +357,7 @@ def _new_lease(work: Work, wanted: Sequence[Reservation]) -> BlazarLease:
                 lambda lease: lease.id,
             )
         except SiteError as error:
-            if fault_under(error) is not Fault.FULL:
+            if fault_under(error) is not CallFault.FULL:
                 raise
             refusals.append(error)
     later = f", nor at {len(refusals) - 1} later times" if len(refusals) > 1 else ""
@@ -412,7 +412,7 @@ def _later_starts(work: Work) -> list[float]:
     try:
         bookings = work.ask("looking for free machines", work.cloud.bookings)
     except SiteError as error:
-        if fault_under(error) is not Fault.REFUSED:
+        if fault_under(error) is not CallFault.REFUSED:
             raise
         return [_ceil_minute(now + 2**place * HOUR_S) for place in range(BLIND_TRIALS)]
     ends = sorted({_ceil_minute(each.end_s + GAP_S) for each in bookings if each.end_s > now})
@@ -516,7 +516,7 @@ def prolong(work: Work, lease: BlazarLease, seconds: float) -> None:
     try:
         _remember(work, work.ask("prolonging the lease", attempt))
     except SiteError as error:
-        if fault_under(error) is Fault.FULL:
+        if fault_under(error) is CallFault.FULL:
             error.retry_after_s = None  # the other reservation stays
         raise
 

@@ -25,8 +25,8 @@ from testbed.reach import target_of
 from testbed.sites import keys
 from testbed.sites.chameleon.cloud import (
     PASSING_S,
+    CallFault,
     CloudError,
-    Fault,
     NovaServer,
     Reservation,
     explain,
@@ -205,9 +205,9 @@ def _remove_failed(work: Work, server: NovaServer, before: list[str], made: int)
     said = " ".join(server.fault.split()).rstrip(".") or "Nova gives no reason"
     work.journal("failed", what="server", name=server.name, id=server.id, reason=said)
     work.ask("removing a failed server", lambda: work.cloud.delete_server(server.id))
-    if fault_of(said) is Fault.QUOTA:
+    if fault_of(said) is CallFault.QUOTA:
         # Of servers requested in parallel Nova may accept one too many and count it later.
-        error = CloudError(said, Fault.QUOTA)
+        error = CloudError(said, CallFault.QUOTA)
         raise explain(error, f"starting server {server.name}", work.options.site)
     if made >= TRIES:
         first = f" (at first: {'; '.join(before)})" if before and before != [said] else ""
@@ -228,7 +228,7 @@ def _create(work: Work, missing: Mapping[str, Mapping[str, Any]], made: dict[str
         try:
             future.result()
         except CloudError as error:
-            if error.fault is not Fault.PASSING or made[name] > TRIES:
+            if error.fault is not CallFault.PASSING or made[name] > TRIES:
                 problem = error
     if problem is not None:
         raise explain(problem, "making servers", work.options.site) from problem

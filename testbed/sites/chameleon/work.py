@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
-from testbed.sites.chameleon.cloud import Cloud, CloudError, Fault, explain
+from testbed.sites.chameleon.cloud import CallFault, Cloud, CloudError, explain
 from testbed.sites.chameleon.options import ChameleonOptions
 from testbed.sites.clock import Clock
 from testbed.sites.contract import Progress, SiteError, silent
@@ -82,7 +82,7 @@ class Work:
         failed, also after `pauses_s` if the fault may pass."""
         retrying = Retrying(
             retry=retry_if_exception(
-                lambda error: isinstance(error, CloudError) and error.fault is Fault.PASSING
+                lambda error: isinstance(error, CloudError) and error.fault is CallFault.PASSING
             ),
             stop=stop_after_attempt(len(self.pauses_s) + 1),
             wait=wait_chain(*map(wait_fixed, self.pauses_s or (0.0,))),
@@ -123,7 +123,7 @@ class Work:
         try:
             made = call()
         except CloudError as error:
-            if error.fault is not Fault.PASSING:
+            if error.fault is not CallFault.PASSING:
                 self.journal("refused", what=what, name=name)
             raise
         self.journal("made", what=what, name=name, id=id_of(made))
@@ -146,7 +146,7 @@ class Work:
         return [line for line in self.record.entries() if line.get("what") == what]
 
 
-def fault_under(error: SiteError) -> Fault | None:
+def fault_under(error: SiteError) -> CallFault | None:
     """Return the fault of the failed call under `error`, None if there was no such call."""
     return error.__cause__.fault if isinstance(error.__cause__, CloudError) else None
 

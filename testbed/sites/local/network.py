@@ -221,6 +221,25 @@ def shape(
         run("tc", "-n", netns, "qdisc", "replace", "dev", device, "root", *bucket)
 
 
+def has_netem(switch: str) -> bool:
+    """Return True if the kernel can delay and lose packets: try it where no packet passes."""
+    run("tc", "-n", switch, "qdisc", "add", "dev", "lo", "root", "netem", check=False)
+    there = queueing(switch).get("lo", [])
+    run("tc", "-n", switch, "qdisc", "del", "dev", "lo", "root", check=False)
+    return any(each["kind"] == "netem" for each in there)
+
+
+def impair(
+    places: LocalNames, name: str, node: str, *, rate: float, delay: float, loss: float
+) -> None:
+    """Delay packets (s) and lose a share of them in both directions of a node's link."""
+    words = f"netem limit 10000 rate {rate:.0f}bit delay {1e6 * delay:.0f}us loss {100 * loss:g}%"
+    ends = {places.netns(name, node): "eth0", places.switch(name): places.port(node)}
+    for netns, device in ends.items():
+        shape(netns, device, None)
+        run("tc", "-n", netns, "qdisc", "add", "dev", device, "root", *words.split())
+
+
 Queueing = list[dict[str, Any]]
 
 

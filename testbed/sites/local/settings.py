@@ -14,7 +14,7 @@ from testbed.sites.local.nodes import LocalNodes, at_once
 from testbed.sites.local.record import LocalRecord, PlannedNode
 from testbed.spec import NfsSpec, SwiftSpec
 
-_ENFORCERS = {"1:", "5317:"}
+ENFORCERS = {"1:", "5317:"}
 """Handles of the root queueing of Hotbed's enforcers on nodes (PriorityMeister's and Swift's).
 These shape the node's outgoing packets in place of the site, and check the queueing themselves."""
 
@@ -36,7 +36,7 @@ def read_back(nodes: LocalNodes, known: LocalRecord, disks: Disks) -> list[Enfor
         there = (network.queueing(netns) if inside else at_switch).get(device, [])
         found = network.rate_of(netns, device, there, rate, levels)
         enforced = isinstance(spec.store, (NfsSpec, SwiftSpec)) and inside
-        if enforced and any(q.get("root") and q["handle"] in _ENFORCERS for q in there):
+        if enforced and any(q.get("root") and q["handle"] in ENFORCERS for q in there):
             wanted: float | str = found
         else:
             wanted = rate

@@ -212,6 +212,50 @@ class LocalSite:
     def link(self, name: str, node: str, up: bool) -> None:
         network.set_link(self.places, name, self._member(name, node).name, up)
 
+    def check_link(self, name: str, node: str, *, packets: bool) -> None:
+        netns = self.places.netns(name, self._member(name, node).name)
+        queues = network.queueing(netns).get("eth0", [])
+        if any(each.get("root") and each["handle"] in settings.ENFORCERS for each in queues):
+            raise UserError(
+                f"the store's enforcer shapes the packets of node {node}",
+                where=f"testbed {name}",
+                allowed="--cut",
+            )
+        if packets and not network.has_netem(self.places.switch(name)):
+            raise UserError(
+                "this machine's kernel has no netem, which delays and loses packets",
+                where=f"testbed {name}",
+                allowed="--cut or --rate",
+            )
+
+    def shape_link(
+        self,
+        name: str,
+        node: str,
+        *,
+        bits_per_s: float | None = None,
+        delay_s: float = 0.0,
+        loss: float = 0.0,
+    ) -> None:
+        spec, group = self._known(name).spec, self._member(name, node).group
+        rate = bits_per_s or group.network
+        if delay_s or loss:
+            network.impair(self.places, name, node, rate=rate, delay=delay_s, loss=loss)
+        else:
+            levels, mtu = spec.priority_levels, spec.mtu
+            network.set_rate(self.places, name, node, rate, levels=levels, mtu=mtu)
+
+    def power(self, name: str, node: str, on: bool) -> None:
+        member, root = self._member(name, node), self._root(name)
+        with self._locked(name):
+            known, nodes = self._known(name), self._nodes(name)
+            if not on:
+                nodes.clear(node)
+                return
+            if nodes.gone(member, network.ports(self.places, name)):
+                nodes.start(known, member, root)
+            _wait_for_ssh(self._describe(known), member, nodes, Event())
+
     def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
         for disk in self._disks_of(name, node):
             disk.command({"op": "fault", "slow": slow, "error": error})

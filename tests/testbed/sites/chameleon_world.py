@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from testbed import reach
-from testbed.sites.chameleon.cloud import BlazarLease, CloudError, Fault, Reservation
+from testbed.sites.chameleon.cloud import BlazarLease, CallFault, CloudError, Reservation
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
@@ -19,8 +19,8 @@ from tests.testbed.sites.fake_shells import FakeShells
 from tests.testbed.sites.manual_clock import ManualClock
 
 HOUR_S = 3600.0
-LOST = CloudError("Gateway Time-out", Fault.PASSING, status=504)
-FULL = CloudError("Not enough hosts available", Fault.FULL, status=500)
+LOST = CloudError("Gateway Time-out", CallFault.PASSING, status=504)
+FULL = CloudError("Not enough hosts available", CallFault.FULL, status=500)
 BARE: dict[str, Any] = {"site": "CHI@UC", "project": "CHI-1", "node_type": "compute_skylake"}
 VIRTUAL: dict[str, Any] = {"site": "KVM@TACC", "project": "CHI-1"}
 

@@ -151,6 +151,21 @@ class SiteConformance:
         with raises(UserError, "nobody"):
             site.disk_fault(spec.name, "nobody", slow=2.0)
 
+    def test_a_limited_link_and_a_stopped_node(self, site, spec, up):
+        needs(site, FaultSite)
+        node = self.disk_node(up)
+        site.check_link(spec.name, node, packets=False)
+        site.shape_link(spec.name, node, bits_per_s=1e7)
+        site.shape_link(spec.name, node)
+        for on in (False, False, True, True):
+            site.power(spec.name, node, on)
+            status = site.status(spec.name)
+            assert (status.nodes[node] == "running") is on
+            assert (status.state is State.READY) is on
+        assert site.find(spec.name) == up
+        with raises(UserError, "nobody"):
+            site.power(spec.name, "nobody", False)
+
     def test_a_cut_link_is_named_and_raised_by_the_next_provision(self, site, spec, up):
         needs(site, FaultSite)
         node = self.disk_node(up)

@@ -18,9 +18,9 @@ from typing import Any
 from testbed.sites.chameleon.cloud import (
     BlazarLease,
     Booking,
+    CallFault,
     Cloud,
     CloudError,
-    Fault,
     NovaServer,
     Reservation,
     TokenIdentity,
@@ -248,10 +248,10 @@ class FakeCloud:
     ) -> BlazarLease:
         start = self.clock.now() if start_s is None else start_s
         if end_s <= start:
-            raise CloudError("End date must be later than start date.", Fault.REFUSED)
+            raise CloudError("End date must be later than start date.", CallFault.REFUSED)
         # As in Blazar, "now" is the start of the current minute.
         if end_s - start // 60 * 60 > self.longest_s:
-            raise CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
+            raise CloudError("Lease duration exceeds the maximum", CallFault.REFUSED, status=403)
         reservations = []
         taken: set[str] = set()
         for each in wanted:
@@ -260,11 +260,11 @@ class FakeCloud:
             if not each.flavor_id:
                 free = self._pick(each, start, end_s, taken)
                 if len(free) < each.amount:
-                    raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+                    raise CloudError("Not enough hosts available", CallFault.FULL, status=500)
                 taken |= set(free)
                 self._hosts_of[reservation.id] = free
             elif self._virtual_taken(start, end_s) + each.amount > self.virtual:
-                raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+                raise CloudError("Not enough hosts available", CallFault.FULL, status=500)
         made = BlazarLease(
             self._id("lease"),
             name,
@@ -301,7 +301,7 @@ class FakeCloud:
         hosts = {h for r in lease.reservations for h in self._hosts_of.get(r.id, ())}
         for booking in self.others:
             if booking.host_id in hosts and lease.end_s <= booking.start_s < end_s:
-                raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+                raise CloudError("Not enough hosts available", CallFault.FULL, status=500)
         self._leases[lease_id] = replace(lease, end_s=end_s)
         return self._leases[lease_id]
 
@@ -321,7 +321,7 @@ class FakeCloud:
 
     def create_keypair(self, name: str, public_key: str) -> str:
         if (self.me.user_id, name) in self._keypairs:
-            raise CloudError(f"Key pair '{name}' already exists.", Fault.REFUSED, status=409)
+            raise CloudError(f"Key pair '{name}' already exists.", CallFault.REFUSED, status=409)
         self._keypairs[self.me.user_id, name] = public_key
         return name
 
@@ -342,7 +342,7 @@ class FakeCloud:
 
     def delete_security_group(self, group_id: str) -> None:
         if any(kept.group == self._groups.get(group_id) for kept in self._servers.values()):
-            raise CloudError("Security Group in use.", Fault.REFUSED, status=409)
+            raise CloudError("Security Group in use.", CallFault.REFUSED, status=409)
         self._groups.pop(group_id, None)
 
     def servers(self, prefix: str) -> Sequence[NovaServer]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import UserError
-from testbed.sites.chameleon.cloud import Booking, CloudError, Fault, NoCredentials
+from testbed.sites.chameleon.cloud import Booking, CallFault, CloudError, NoCredentials
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.chameleon.work import PAUSES_S
 from testbed.sites.contract import SiteError, State
@@ -22,7 +22,7 @@ from tests.testbed.sites.fake_cloud import FakeCloud, hosts
 
 __all__ = ["world"]
 
-FORBIDDEN = CloudError("Policy forbids it.", Fault.REFUSED, status=403)
+FORBIDDEN = CloudError("Policy forbids it.", CallFault.REFUSED, status=403)
 
 
 class Conforming(SiteConformance):
@@ -154,7 +154,7 @@ def test_credentials_that_are_missing_or_refused(world):
     assert "there are no credentials" in site.plan(spec_of(BARE)).detail
     with raises(UserError, "there are no credentials"):
         site.provision(spec_of(BARE))
-    world.fail("*", CloudError("The request requires authentication.", Fault.CREDENTIALS))
+    world.fail("*", CloudError("The request requires authentication.", CallFault.CREDENTIALS))
     with raises(UserError, "authentication", do="openrc"):
         world.site().provision(spec_of(BARE))
     assert world.site().names() == []
@@ -214,7 +214,7 @@ def test_host_keys_of_the_first_contact_are_pinned(world):
 def test_a_cloud_that_stays_away(world):
     """A release retries; a look does not wait."""
     world.site().provision(spec_of(BARE))
-    world.fail("*", CloudError("timed out", Fault.PASSING))
+    world.fail("*", CloudError("timed out", CallFault.PASSING))
     before = world.clock.now()
     status = world.site().status("small")
     assert world.clock.now() == pytest.approx(before, abs=1)
@@ -281,7 +281,9 @@ def test_it_is_not_asked_for_without_end_nor_after_another_error(world):
         world.site().provision(spec_of(VIRTUAL))
     assert askings(world) == 15
     assert world.cloud.live_leases() == []
-    world.fail("create_lease", CloudError("Lease exceeds the maximum", Fault.REFUSED, status=403))
+    world.fail(
+        "create_lease", CloudError("Lease exceeds the maximum", CallFault.REFUSED, status=403)
+    )
     with raises(SiteError, "exceeds the maximum"):
         world.site().provision(spec_of(VIRTUAL))
     assert askings(world) == 16

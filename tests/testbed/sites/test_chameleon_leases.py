@@ -12,8 +12,8 @@ from schemas.errors import UserError
 from testbed.sites.chameleon.cloud import (
     BlazarLease,
     Booking,
+    CallFault,
     CloudError,
-    Fault,
     Reservation,
     TokenIdentity,
 )
@@ -267,7 +267,7 @@ def too_late(world: World) -> None:
 
 
 def refused(world: World) -> None:
-    world.fail("create_lease", CloudError("Bad Request", Fault.REFUSED, status=400))
+    world.fail("create_lease", CloudError("Bad Request", CallFault.REFUSED, status=400))
     with pytest.raises(SiteError):
         world.site().provision(spec_of(BARE))
 
@@ -324,7 +324,7 @@ def test_a_lease_that_prolonging_broke_is_reported_as_such(world):
         if name == "prolong_lease" and when == "after":
             (lease,) = world.cloud.live_leases()
             world.cloud._leases[lease.id] = replace(lease, status="ERROR")
-            raise CloudError("Internal Server Error", Fault.PASSING, status=500)
+            raise CloudError("Internal Server Error", CallFault.PASSING, status=500)
 
     world.cloud.trip = trip
     with raises(SiteError, "(ERROR)", "`hotbed up`"):

@@ -19,9 +19,9 @@ from schemas.errors import UserError
 from testbed.sites.chameleon import cloud as clouds
 from testbed.sites.chameleon.cloud import (
     BlazarLease,
+    CallFault,
     Cloud,
     CloudError,
-    Fault,
     Reservation,
     TokenIdentity,
     open_cloud,
@@ -173,12 +173,12 @@ def said(status: int, words: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [
-        (said(500, "Not enough hosts available"), Fault.FULL),
-        (said(500, "Internal Server Error"), Fault.PASSING),
-        (said(409, "The lease with name: mine already exists"), Fault.REFUSED),
-        ({"status_code": 504}, Fault.PASSING),
-        ({"status_code": 401, "json": {"error_message": "no"}}, Fault.CREDENTIALS),
-        ({"exc": requests.exceptions.ConnectTimeout}, Fault.PASSING),
+        (said(500, "Not enough hosts available"), CallFault.FULL),
+        (said(500, "Internal Server Error"), CallFault.PASSING),
+        (said(409, "The lease with name: mine already exists"), CallFault.REFUSED),
+        ({"status_code": 504}, CallFault.PASSING),
+        ({"status_code": 401, "json": {"error_message": "no"}}, CallFault.CREDENTIALS),
+        ({"exc": requests.exceptions.ConnectTimeout}, CallFault.PASSING),
     ],
 )
 def test_faults_have_blazars_words(http, cloud, answer, fault):
@@ -219,7 +219,7 @@ def test_a_rule_of_a_security_group_that_exists_stays(http: Mocker, cloud: Cloud
     http.post(f"{NEUTRON}/v2.0/security-group-rules", json=full, status_code=409)
     with pytest.raises(CloudError) as error:
         cloud.add_rule("g", protocol="tcp")
-    assert error.value.fault is Fault.QUOTA
+    assert error.value.fault is CallFault.QUOTA
 
 
 # -- opening a session -----------------------------------------------------------------------------
