@@ -65,7 +65,9 @@ _NOTHING: Mapping[str, Any] = {
 
 def _faults(testbed: Testbed) -> list[dict[str, Any]]:
     """Return the faults in force as JSON."""
-    return []
+    from testbed.faults import faults_in_force
+
+    return [fault.as_json() for fault in faults_in_force(testbed)]
 
 
 def verdict(found: Mapping[str, Any]) -> str:

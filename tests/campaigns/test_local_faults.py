@@ -176,7 +176,8 @@ def test_faults_by_hand_are_seen_and_undone(deployed, live_campaign):
         with pytest.raises(UserError) as caught:
             go(live_campaign(CELL), deployed)
         assert "hotbed fault clear" in caught.value.do
-        until(lambda: slow() == 1, 20)  # the command has ended long ago
+        until(lambda: len(faults_in_force(deployed)) == 1, 20)  # the command has ended long ago
+        assert slow() == 1
         assert [one.kind for one in faults_in_force(deployed)] == ["link"]
         assert hotbed("fault", "link", "osd1", "--rate", "1Mbit") == 0
         assert reaches("osd1")
