@@ -24,7 +24,7 @@ from testbed.terminal import cleaned
 PANELS = {
     "Start a testbed": "doctor up deploy extend down snapshot store new",
     "Run experiments": "try reproduce run compare scale control fault load calibrate bench",
-    "Look at testbeds and results": "list status top logs ssh exec report validate variation",
+    "Look at testbeds and results": "list status top ui logs ssh exec report validate variation",
     "Share results": "bundle verify rerun reference",
     "Papers": "cosbench mos pm swift twochoice ursa",
 }
@@ -95,8 +95,13 @@ def command(app: typer.Typer) -> Any:
     return typer.main.get_command(app)
 
 
-_CHAMELEON = {"blazarclient", "chi", "keystoneauth1", "openstack", "zunclient"}
-_EXTRA = "run pip install 'hotbed[chameleon]'"
+_EXTRAS = {
+    **dict.fromkeys(
+        ("blazarclient", "chi", "keystoneauth1", "openstack", "zunclient"), "chameleon"
+    ),
+    **dict.fromkeys(("bokeh", "panel", "tornado"), "ui"),
+}
+"""Extra of Hotbed that has a package."""
 
 
 def _terminated(_signum: int, _frame: FrameType | None) -> None:
@@ -124,8 +129,9 @@ def _run(arguments: list[str] | None) -> None:
         raise SystemExit(EXIT_USER if isinstance(error, UserError) else EXIT_FAILED) from None
     except ModuleNotFoundError as error:
         name, lacking = str(error.name).partition(".")[0], f"the package {error.name} is missing"
-        if name in _CHAMELEON:
-            lacking, do = f"{lacking}, which the site chameleon needs", _EXTRA
+        if name in _EXTRAS:
+            extra = _EXTRAS[name]
+            lacking, do = f"{lacking}, of the extra {extra}", f"run pip install 'hotbed[{extra}]'"
         elif (ROOT / "Makefile").is_file() and not (ROOT / name).exists():
             do = "run `make setup`, or `tools/setup.sh notebook` without root"
         else:

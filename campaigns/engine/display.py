@@ -248,7 +248,7 @@ class RunView:
         run = self.run
         rows = [
             ("run", f"{run.campaign} / {run.run_id} / attempt {run.attempt}"),
-            ("cell", f"{_label(run)} (block {run.block}, seed {run.seed})"),
+            ("cell", f"{label_of(run)} (block {run.block}, seed {run.seed})"),
             ("ground", f"{run.ground}, site {run.provenance.site}"),
             ("status", run.status + (f": {run.reason}" if run.reason else "")),
             ("time scale", f"{run.time_scale:g}"),
@@ -279,7 +279,7 @@ class CampaignView:
                 run.run_id,
                 str(run.attempt),
                 str(run.block),
-                _label(run),
+                label_of(run),
                 run.status,
                 run.reason or "",
             )
@@ -291,7 +291,7 @@ class CampaignView:
         return table(columns, rows, title=self.name, note=note)
 
 
-def _label(run: Run) -> str:
+def label_of(run: Run) -> str:
     """Return the cell's label; if its parameters are no longer allowed, return them as text."""
     with contextlib.suppress(UserError):
         return str(cells_of(run.kind, run.ground).check(run.parameters, "run").label())

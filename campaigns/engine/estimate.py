@@ -55,14 +55,15 @@ class Estimator:
 
     def left(self, cells: Iterable[Cell], width: int = 1) -> float:
         """Return the seconds that `cells` will take, `width` at a time."""
-        each = [self._seconds(cell) for cell in cells]
+        each = [self.seconds(cell.parameters.label(), cell.planned_s) for cell in cells]
         # The longest cell bounds the time, however many cells run in parallel.
         return max(sum(each) / max(1, width - self.queued), max(each, default=0.0))
 
-    def _seconds(self, cell: Cell) -> float:
+    def seconds(self, label: str, planned_s: float) -> float:
+        """Return the seconds that a cell with this label will take."""
         every = self._sums.get(_ALL, (1.0, 1.0))
-        planned, measured = self._sums.get(cell.parameters.label(), every)
-        return (cell.planned_s + self._around_s) * (measured / planned if planned else 1.0)
+        planned, measured = self._sums.get(label, every)
+        return (planned_s + self._around_s) * (measured / planned if planned else 1.0)
 
 
 def took_s(run: Run) -> float:

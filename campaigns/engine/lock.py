@@ -169,6 +169,17 @@ def _holder(handle: int) -> Holder | None:
         return None
 
 
+def holder_of(path: Path) -> Holder | None:
+    """Return the living process that holds the lock file, without touching the lock; None if there
+    is none."""
+    try:
+        with path.open("rb") as file:
+            holder = _holder(file.fileno())
+    except OSError:
+        return None
+    return holder if holder is not None and holder.alive() else None
+
+
 def _interrupt(what: str, holder: Holder) -> None:
     try:
         with suppress(ProcessLookupError):

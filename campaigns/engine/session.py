@@ -626,7 +626,14 @@ def _description(prepared: Prepared) -> str:
         "testbed": prepared.testbed,
         "identity": {**vars(identity), "code": identity.code.digest},
         "cells": [
-            {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
+            {
+                "run_id": cell.run_id,
+                "grids": cell.grids,
+                "figures": cell.figures,
+                "block": cell.block,
+                "label": cell.parameters.label(),
+                "planned_s": round(cell.planned_s, 1),
+            }
             for cell in prepared.full_plan.cells
         ],
         "precision": [one.model_dump() for one in prepared.reached],

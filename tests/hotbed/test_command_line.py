@@ -46,7 +46,8 @@ def test_every_verb_that_reports_takes_json():
             return [one for key, each in below for one in without(each, f"{name} {key}".strip())]
         return [] if any("--json" in one.opts for one in command.params) else [name]
 
-    assert without(cli.command(cli.build()), "") == ["ssh"]  # it becomes the node's shell
+    # A server, and a command that becomes the node's shell.
+    assert without(cli.command(cli.build()), "") == ["ui", "ssh"]
 
 
 def test_the_version(capsys):

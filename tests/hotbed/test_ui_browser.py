@@ -1,0 +1,175 @@
+"""Pages of `hotbed ui` in Debian's Chromium."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.hotbed.ui_browser import NEEDED, go, shot, window
+from tests.hotbed.ui_world import CAMPAIGN, EVIL, runs, served
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), NEEDED]
+PAGES = ("testbed", "campaign", "runs", "journal", "reports")
+FIRST_PAINT_S = 2.0
+# Counts a stranger's elements, in shadow roots, too.
+STRANGERS = """() => {
+  const count = root => [...root.querySelectorAll('*')].reduce(
+    (n, e) => n + (e.shadowRoot ? count(e.shadowRoot) : 0),
+    root.querySelectorAll('evil-tag, img[src="x"]').length)
+  return count(document)
+}"""
+TEXTS = """() => {
+  const words = root => [...root.childNodes].map(e => e.nodeType == 3 ? e.data :
+    e.nodeName == 'STYLE' ? '' : words(e.shadowRoot || e)).join(' ')
+  return words(document.body)
+}"""
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ui")
+    runs(folder, 36)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(artifacts: Path) -> Iterator[str]:
+    with served(artifacts) as found:
+        yield found
+
+
+def row(page: Page, words: str) -> Any:
+    return page.locator(".tabulator-row", has_text=words)
+
+
+def test_the_testbed_is_live(address: str) -> None:
+    with window(address) as page:
+        expect(page.get_by_text("HEALTH_WARN").first).to_be_visible()
+        expect(page.get_by_text("4 times as slow").first).to_be_visible()
+        expect(page.get_by_role("row").filter(has_text="osd3")).to_contain_text("31")
+        clock = page.locator("h1", has_text=re.compile(r"\d\d:\d\d:\d\d"))
+        before, began = clock.inner_text(), time.monotonic()
+        while clock.inner_text() == before:
+            assert time.monotonic() < began + 10
+            page.wait_for_timeout(50)
+        shot(page, "testbed")
+
+
+def test_without_a_testbed_it_says_what_to_do(tmp_path: Path) -> None:
+    with served(tmp_path, "--none") as address, window(address) as page:
+        expect(page.get_by_text("hotbed up SPEC")).to_be_visible()
+        for name in PAGES[1:4]:
+            go(page, name)
+            expect(page.get_by_text("hotbed run CAMPAIGN")).to_be_visible()
+        go(page, "reports")
+        expect(page.get_by_text("hotbed report PAPER")).to_be_visible()
+
+
+def test_a_campaign_and_its_log(address: str, artifacts: Path) -> None:
+    with window(address) as page:
+        go(page, "campaign")
+        expect(page.get_by_text("36 of 39 cells done")).to_be_visible()
+        expect(page.locator("i.done")).to_have_count(36)
+        expect(page.locator("i.running")).to_have_count(1)
+        expect(page.get_by_text("0.9 cores were used outside").first).to_be_visible()
+        shot(page, "campaign")
+        log = artifacts / CAMPAIGN / "running00000/.attempt-1.partial/logs/cell.log"
+        with log.open("a") as file:
+            file.write("collect: fetching samples\n")
+        began = time.monotonic()
+        expect(page.get_by_text("collect: fetching samples")).to_be_visible()
+        print(f"the log's new line took {time.monotonic() - began:.2f} s")
+
+
+def test_runs_are_filtered_grouped_and_compared(address: str) -> None:
+    with window(address) as page:
+        go(page, "runs")
+        expect(page.get_by_text("37 of 37 attempts")).to_be_visible()
+        page.get_by_label("Status").select_option("spoiled")
+        expect(page.get_by_text("1 of 37 attempts")).to_be_visible()
+        page.get_by_label("Status").select_option("done")
+        page.get_by_label("Contains").fill("dlr-even")
+        page.get_by_label("Contains").press("Enter")
+        expect(page.get_by_text("12 of 37 attempts")).to_be_visible()
+        row(page, "dlr-even").nth(-1).click()
+        page.get_by_label("Contains").fill("")
+        page.get_by_label("Contains").press("Enter")
+        expect(page.get_by_text("36 of 37 attempts")).to_be_visible()
+        row(page, "default").first.click()
+        expect(page.get_by_text("what differs, and all results")).to_be_visible()
+        with page.expect_download() as download:
+            page.get_by_text("Download as CSV").click()
+        assert len(Path(download.value.path()).read_text().splitlines()) == 37
+        shot(page, "runs")
+
+
+def test_a_journal_step_by_step(address: str) -> None:
+    with window(address) as page:
+        go(page, "journal")
+        expect(page.get_by_text("Journal of dlr")).to_be_visible()
+        expect(page.get_by_text("primary-affinity").first).to_be_visible()
+        row(page, "osd.0").nth(3).click()
+        expect(page.get_by_text("Step 3 at")).to_be_visible()
+        shot(page, "journal")
+
+
+def test_reports_and_the_gallery(address: str) -> None:
+    with window(address) as page:
+        go(page, "reports")
+        expect(page.locator("figure img").first).to_be_visible()
+        with page.expect_popup() as popup:
+            page.get_by_text(f"{CAMPAIGN}/report.html").click()
+        expect(popup.value.get_by_text("a report")).to_be_visible()
+
+
+def test_strangers_texts_stay_texts(tmp_path: Path) -> None:
+    runs(tmp_path, 12, EVIL, EVIL)
+    with served(tmp_path, "--evil") as address, window(address) as page:
+        for name in PAGES:
+            go(page, name)
+            page.wait_for_function(f"() => ({TEXTS})().includes('<evil-tag>')")
+            if name == "runs":
+                page.get_by_label("Group by").select_option(index=4)
+                page.get_by_label("and by").select_option(index=1)
+                page.locator(".tabulator-row").nth(4).click()
+                page.locator(".tabulator-row").nth(5).click()
+                expect(page.get_by_text("what differs, and all results")).to_be_visible()
+            page.mouse.move(400, 500)
+            page.wait_for_timeout(1500)
+            assert page.evaluate(STRANGERS) == 0, name
+            assert "\x1b" not in page.evaluate(TEXTS), name
+
+
+def test_the_first_paint_of_a_thousand_runs(tmp_path: Path) -> None:
+    runs(tmp_path, 1000)
+    with served(tmp_path) as address, window(address) as page:
+        go(page, "runs")
+        expect(page.get_by_text("1001 of 1001 attempts")).to_be_visible()
+        assert min(_painted(page) for _ in range(5)) <= FIRST_PAINT_S
+
+
+def _painted(page: Page) -> float:
+    """Return the seconds from a reload to its first paint."""
+    began = time.monotonic()
+    page.reload(wait_until="commit")
+    page.locator(".tabulator-row").first.wait_for()
+    seconds = time.monotonic() - began
+    paint = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    painted = float(page.evaluate(paint)) / 1e3
+    print(f"first paint after {painted:.2f} s, rows after {seconds:.2f} s")
+    return painted
+
+
+@pytest.mark.parametrize("width", [480, 1280])
+def test_nothing_is_wider_than_the_window(address: str, width: int) -> None:
+    with window(address, width) as page:
+        for name in PAGES:
+            go(page, name)
+            page.wait_for_timeout(3000)
+            assert page.evaluate("() => document.documentElement.scrollWidth") <= width, name

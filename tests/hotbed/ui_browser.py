@@ -1,0 +1,65 @@
+"""Debian's Chromium for the tests of `hotbed ui`.
+
+`HOTBED_SCREENSHOTS=FOLDER` writes the screenshots of the documentation into a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+CHROMIUM = shutil.which("chromium")
+NEEDED = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
+WAIT_MS = 60_000
+expect.set_options(timeout=WAIT_MS)
+
+
+@contextmanager
+def window(address: str, width: int = 1280) -> Iterator[Page]:
+    """Open an address that has the token; yield its page. Fail in the end if a page asked anything
+    but 127.0.0.1, opened a dialog, or had an error: one of the content policy is among them."""
+    wrong: list[str] = []
+
+    def asked(request: Any) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob") and parts.hostname != "127.0.0.1":
+            wrong.append(f"a request to {request.url}")
+
+    def dialog(dialog: Any) -> None:
+        wrong.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_context(viewport={"width": width, "height": 800}).new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.on("request", asked)
+        page.on("dialog", dialog)
+        page.on("pageerror", lambda error: wrong.append(f"an error: {error}"))
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.goto(address)
+        yield page
+        browser.close()
+    assert not wrong
+
+
+def go(page: Page, name: str) -> None:
+    """Follow a link of the page's head."""
+    page.locator("header a", has_text=name).click()
+    expect(page).to_have_title(f"Hotbed: {name}")
+
+
+def shot(page: Page, name: str) -> None:
+    """Write a screenshot for the documentation, if it is asked for."""
+    folder = os.environ.get("HOTBED_SCREENSHOTS")
+    if folder:
+        page.wait_for_timeout(1500)
+        page.screenshot(path=Path(folder) / f"ui-{name}.png")
