@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controllers.common.once import NoParameters, Once
+from controllers.common.base import NoParameters
+from controllers.common.once import Once
 from controllers.common.parameters import read
 from testbed.stores.contract import READ_POLICY, SetOption
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
-from controllers.common.parameters import mapping
+from controllers.common.base import ParameterPolicy
 from controllers.contract import State
 from testbed.stores.contract import OSDS, Action, Needs, Observation
 
 
-@dataclass(frozen=True)
-class NoParameters:
-    """No parameters."""
-
-
-class Once:
+class Once(ParameterPolicy[Any]):
     """Policy that acts at the first step and leaves the rest to Ceph.
 
     Args:
@@ -35,15 +30,11 @@ class Once:
         *,
         again: bool = False,
     ) -> None:
+        super().__init__(parameters)
         self.name = name
         self.needs = Needs(frozenset({OSDS}), frozenset(acts))
         self._actions = tuple(actions)
-        self._parameters = parameters
         self._again = again
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return the parameters."""
-        return mapping(self._parameters)
 
     def initial(self) -> State:
         """Return the state before the first step."""

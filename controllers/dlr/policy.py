@@ -22,11 +22,12 @@ nor changed; a_i comes from the OSD map, so a failed action is tried again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controllers.common.affinity import changes, sensed
-from controllers.common.parameters import mapping, number, read
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import number
 from controllers.contract import State
 from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Action, Needs, Observation
 
@@ -42,22 +43,12 @@ class DlrParameters:
     theta_l: float = number(20.0, 0, 100, "pressure, percent, below which an OSD goes back to 1")
 
 
-class Dlr:
+class Dlr(ParameterPolicy[DlrParameters]):
     """Algorithm 1. It has no memory: the observation holds everything it needs."""
 
     name = "dlr"
     needs = Needs(frozenset({PRESSURE, OSDS}), frozenset({PRIMARY_AFFINITY}))
-
-    def __init__(self, parameters: DlrParameters) -> None:
-        self._p = parameters
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return the thresholds in force."""
-        return mapping(self._p)
-
-    def initial(self) -> State:
-        """Return an empty state."""
-        return {}
+    parameters_type = DlrParameters
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
         """Run one round of the outer loop."""
@@ -80,7 +71,4 @@ class Dlr:
         return state, changes(observation, wanted)
 
 
-def create(parameters: Mapping[str, object], seed: int) -> Dlr:
-    """Create the policy; `seed` is not used."""
-    read_parameters = read(DlrParameters, "dlr", parameters)
-    return Dlr(read_parameters)
+create = Dlr.create

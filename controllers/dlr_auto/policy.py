@@ -13,11 +13,12 @@ The law is Algorithm 1's, but delta_1 is relative to the distance between the cl
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from controllers.common.affinity import changes, sensed
-from controllers.common.parameters import mapping, number, read
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import number
 from controllers.contract import State
 from controllers.dlr_auto.memory import BINS, Split, remember, split
 from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Action, Needs, Observation
@@ -46,18 +47,12 @@ class Thresholds:
     span: float
 
 
-class DlrAuto:
+class DlrAuto(ParameterPolicy[DlrAutoParameters]):
     """DLR with automatic thresholds. Its memory: the histogram and the last thresholds."""
 
     name = "dlr-auto"
     needs = Needs(frozenset({PRESSURE, OSDS}), frozenset({PRIMARY_AFFINITY}))
-
-    def __init__(self, parameters: DlrAutoParameters) -> None:
-        self._p = parameters
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return every parameter in force."""
-        return mapping(self._p)
+    parameters_type = DlrAutoParameters
 
     def initial(self) -> State:
         """Return an empty histogram and no thresholds."""
@@ -112,6 +107,4 @@ class DlrAuto:
         return alpha
 
 
-def create(parameters: Mapping[str, object], seed: int) -> DlrAuto:
-    """Create the policy; `seed` is not used."""
-    return DlrAuto(read(DlrAutoParameters, "dlr-auto", parameters))
+create = DlrAuto.create

@@ -25,11 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controllers.common.parameters import integer, mapping, number, read
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import integer, number
 from controllers.contract import State
 from controllers.dlr_even.primaries import best_primaries, rate_of, weights
 from controllers.dlr_even.rates import DiskRates, in_flight_of, rates_of, remember
-from controllers.dlr_pg.swaps import SwapProblem
+from controllers.dlr_pg.swaps import SwapProblem, movable, pins_after, swap_action
 from schemas.closed_network import Station
 from testbed.stores.contract import (
     ACTIVITY,
@@ -42,8 +43,6 @@ from testbed.stores.contract import (
     ClearUpmap,
     Needs,
     Observation,
-    Pg,
-    SwapPrimary,
 )
 
 _DIGITS = 3
@@ -68,18 +67,12 @@ class DlrEvenParameters:
     calm_steps: int = integer(2, 1, 1000, "windows of calm after which all swaps are undone")
 
 
-class DlrEven:
+class DlrEven(ParameterPolicy[DlrEvenParameters]):
     """DLR by swaps, with measured rates."""
 
     name = "dlr-even"
     needs = Needs(frozenset({PRESSURE, OSDS, PGS, ACTIVITY, LATENCY}), frozenset({PG_UPMAP}))
-
-    def __init__(self, parameters: DlrEvenParameters) -> None:
-        self._p = parameters
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return every parameter in force."""
-        return mapping(self._p)
+    parameters_type = DlrEvenParameters
 
     def initial(self) -> State:
         """Return the first state: nothing measured, nothing pinned, the whole budget."""
@@ -127,7 +120,7 @@ class DlrEven:
         if actions:
             budget = max(0.0, budget - p.stall_s)
         after |= {
-            "pinned": _pins(pinned, known, actions),
+            "pinned": pins_after(pinned, known, actions),
             "stall_s": round(budget, 6),
             "calm": calm,
         }
@@ -210,7 +203,7 @@ class DlrEven:
         facts = {"in_flight": rates.in_flight, "now": now, "worth": best}
         words = {name: round(value, _DIGITS) for name, value in facts.items()}
         by_id = {pg.id: pg for pg in observation.pgs}
-        return [_swap(by_id[pg], osd, pinned) for pg, osd in sorted(step.items())], words
+        return [swap_action(by_id[pg], osd, pinned) for pg, osd in sorted(step.items())], words
 
     def _lost_s(
         self, problem: SwapProblem, chosen: Mapping[str, int], rates: DiskRates, rate: float
@@ -246,7 +239,7 @@ def problem_of(
     if not served:
         return None
     return SwapProblem(
-        movable={pg.id: pg.up for pg in served if pg.id not in left_alone and _movable(pg, pinned)},
+        movable={pg.id: pg.up for pg in served if pg.id not in left_alone and movable(pg, pinned)},
         primaries={pg.id: pg.primary for pg in served},
         loads=weights(served, reads),
         capacity=dict.fromkeys(rates.stations, 1.0),
@@ -259,29 +252,4 @@ def _without(problem: SwapProblem, osds: frozenset[int]) -> SwapProblem:
     return replace(problem, movable=movable)
 
 
-def _movable(pg: Pg, pinned: Mapping[str, Any]) -> bool:
-    ours = pg.id in pinned
-    return len(pg.up) > 1 and set(pg.up) == set(pg.acting) and (ours or not pg.upmap)
-
-
-def _swap(pg: Pg, osd: int, pinned: Mapping[str, Any]) -> Action:
-    # Back to the first order: remove the pin instead of adding to it.
-    if pg.id in pinned and pinned[pg.id][0] == osd and set(pinned[pg.id]) == set(pg.up):
-        return ClearUpmap(pg.id)
-    return SwapPrimary(pg.id, osd)
-
-
-def _pins(
-    pinned: Mapping[str, Any], known: Mapping[str, Pg], actions: Sequence[Action]
-) -> dict[str, Any]:
-    """Return the pins after `actions`: cleared pins stay listed until the store shows them gone."""
-    after = {pg: list(order) for pg, order in pinned.items()}
-    for action in actions:
-        if isinstance(action, SwapPrimary):
-            after.setdefault(action.pg, list(known[action.pg].up))
-    return dict(sorted(after.items()))
-
-
-def create(parameters: Mapping[str, object], seed: int) -> DlrEven:
-    """Create the policy; `seed` is not used."""
-    return DlrEven(read(DlrEvenParameters, "dlr-even", parameters))
+create = DlrEven.create

@@ -10,10 +10,9 @@ often as the budget allows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controllers.common.parameters import integer, number, read
+from controllers.common.parameters import integer, number
 from controllers.dlr_even.policy import DlrEven, DlrEvenParameters
 
 
@@ -32,8 +31,7 @@ class DlrFast(DlrEven):
     """dlr-even with the parameters of short windows."""
 
     name = "dlr-fast"
+    parameters_type = DlrFastParameters
 
 
-def create(parameters: Mapping[str, object], seed: int) -> DlrFast:
-    """Create the policy; `seed` is not used."""
-    return DlrFast(read(DlrFastParameters, "dlr-fast", parameters))
+create = DlrFast.create

@@ -21,11 +21,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.common.affinity import sensed
+from controllers.common.base import ParameterPolicy
 from controllers.common.closed_network import throughput
-from controllers.common.parameters import mapping, read
 from controllers.contract import State
 from controllers.dlr_pg.capacity import DlrPgParameters, capacities
-from controllers.dlr_pg.swaps import SwapProblem, osd_loads, pg_loads, plan
+from controllers.dlr_pg.swaps import (
+    SwapProblem,
+    movable,
+    osd_loads,
+    pg_loads,
+    pins_after,
+    plan,
+    swap_action,
+)
 from testbed.stores.contract import (
     OSDS,
     PG_UPMAP,
@@ -35,23 +43,15 @@ from testbed.stores.contract import (
     ClearUpmap,
     Needs,
     Observation,
-    Pg,
-    SwapPrimary,
 )
 
 
-class DlrPg:
+class DlrPg(ParameterPolicy[DlrPgParameters]):
     """DLR by swaps. Its memory: capacities below 1, pinned PGs with their old order, the budget."""
 
     name = "dlr-pg"
     needs = Needs(frozenset({PRESSURE, OSDS, PGS}), frozenset({PG_UPMAP}))
-
-    def __init__(self, parameters: DlrPgParameters) -> None:
-        self._p = parameters
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return every parameter in force."""
-        return mapping(self._p)
+    parameters_type = DlrPgParameters
 
     def initial(self) -> State:
         """Return the first state: all calm, nothing pinned, the whole budget."""
@@ -79,7 +79,7 @@ class DlrPg:
             budget = max(0.0, budget - p.stall_s)
         return {
             "capacity": {str(osd): w for osd, w in sorted(capacity.items()) if w < 1},
-            "pinned": _pins(pinned, known, actions),
+            "pinned": pins_after(pinned, known, actions),
             "stall_s": budget,
             "calm": calm,
         }, actions
@@ -99,7 +99,7 @@ class DlrPg:
         if not served:
             return []
         problem = SwapProblem(
-            movable={pg.id: pg.up for pg in served if _movable(pg, pinned)},
+            movable={pg.id: pg.up for pg in served if movable(pg, pinned)},
             primaries={pg.id: pg.primary for pg in served},
             loads=pg_loads(served, p.weigh),
             capacity=capacity,
@@ -110,7 +110,7 @@ class DlrPg:
         if not chosen or gain * (horizon_s - p.stall_s) <= horizon_s:
             return []
         by_id = {pg.id: pg for pg in served}
-        return [_swap(by_id[pg], osd, pinned) for pg, osd in sorted(chosen.items())]
+        return [swap_action(by_id[pg], osd, pinned) for pg, osd in sorted(chosen.items())]
 
     def _rate(self, problem: SwapProblem, chosen: Mapping[str, int]) -> float:
         load = osd_loads({**problem.primaries, **chosen}, problem.loads, list(problem.capacity))
@@ -119,29 +119,4 @@ class DlrPg:
         return throughput(sorted(demands), max(1.0, self._p.in_flight_per_osd * len(load)))
 
 
-def _movable(pg: Pg, pinned: Mapping[str, Any]) -> bool:
-    ours = pg.id in pinned
-    return len(pg.up) > 1 and set(pg.up) == set(pg.acting) and (ours or not pg.upmap)
-
-
-def _swap(pg: Pg, osd: int, pinned: Mapping[str, Any]) -> Action:
-    # Back to the first order: remove the pin instead of adding to it.
-    if pg.id in pinned and pinned[pg.id][0] == osd and set(pinned[pg.id]) == set(pg.up):
-        return ClearUpmap(pg.id)
-    return SwapPrimary(pg.id, osd)
-
-
-def _pins(
-    pinned: Mapping[str, Any], known: Mapping[str, Pg], actions: Sequence[Action]
-) -> dict[str, Any]:
-    """Return the pins after `actions`: cleared pins stay listed until the store shows them gone."""
-    after = {pg: list(order) for pg, order in pinned.items()}
-    for action in actions:
-        if isinstance(action, SwapPrimary):
-            after.setdefault(action.pg, list(known[action.pg].up))
-    return dict(sorted(after.items()))
-
-
-def create(parameters: Mapping[str, object], seed: int) -> DlrPg:
-    """Create the policy; `seed` is not used."""
-    return DlrPg(read(DlrPgParameters, "dlr-pg", parameters))
+create = DlrPg.create

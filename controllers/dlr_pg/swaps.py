@@ -14,8 +14,34 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from testbed.stores.contract import Pg
+from testbed.stores.contract import Action, ClearUpmap, Pg, SwapPrimary
+
+
+def movable(pg: Pg, pinned: Mapping[str, Any]) -> bool:
+    """Return True if the PG is where CRUSH wants it, and nobody else has pinned it."""
+    ours = pg.id in pinned
+    return len(pg.up) > 1 and set(pg.up) == set(pg.acting) and (ours or not pg.upmap)
+
+
+def swap_action(pg: Pg, osd: int, pinned: Mapping[str, Any]) -> Action:
+    """Return the action that makes `osd` the PG's primary."""
+    # Back to the first order: remove the pin instead of adding to it.
+    if pg.id in pinned and pinned[pg.id][0] == osd and set(pinned[pg.id]) == set(pg.up):
+        return ClearUpmap(pg.id)
+    return SwapPrimary(pg.id, osd)
+
+
+def pins_after(
+    pinned: Mapping[str, Any], known: Mapping[str, Pg], actions: Sequence[Action]
+) -> dict[str, Any]:
+    """Return the pins after `actions`: cleared pins stay listed until the store shows them gone."""
+    after = {pg: list(order) for pg, order in pinned.items()}
+    for action in actions:
+        if isinstance(action, SwapPrimary):
+            after.setdefault(action.pg, list(known[action.pg].up))
+    return dict(sorted(after.items()))
 
 
 def pg_loads(pgs: Sequence[Pg], weigh: str) -> dict[str, float]:

@@ -5,10 +5,9 @@ Algorithm 1 is unchanged. Only the interval in which it measures and decides is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controllers.common.parameters import number, read
+from controllers.common.parameters import number
 from controllers.dlr.policy import Dlr, DlrParameters
 
 
@@ -23,8 +22,7 @@ class DlrShort(Dlr):
     """DLR with a short interval."""
 
     name = "dlr-short"
+    parameters_type = DlrShortParameters
 
 
-def create(parameters: Mapping[str, object], seed: int) -> DlrShort:
-    """Create the policy; `seed` is not used."""
-    return DlrShort(read(DlrShortParameters, "dlr-short", parameters))
+create = DlrShort.create

@@ -27,7 +27,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controllers.common.parameters import choice, flag, mapping, number, read, structure
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import choice, flag, number, structure
 from controllers.contract import State
 from controllers.microstores import detect_map
 from controllers.microstores.shares import busiest, util
@@ -59,11 +60,12 @@ class MosParameters:
     restore_on_stop: bool = flag(True, "put the store back when the controller is stopped")
 
 
-class Mos:
+class Mos(ParameterPolicy[MosParameters]):
     """Basic MOS. Its memory: ``firstTime`` and ``toChange`` of every microstore, and the reasons
     for the last epoch's changes."""
 
     name = "mos"
+    parameters_type = MosParameters
     acts_at_once = False
     """True if the first epoch outside the band already acts."""
 
@@ -74,14 +76,10 @@ class Mos:
                 f"controller {self.name}: util_low {parameters.util_low:g} is above util_high "
                 f"{parameters.util_high:g}"
             )
-        self._p = parameters
+        super().__init__(parameters)
         self._detect = detect_map.detector_from_json(parameters.detect, self.name)
         acts = {MACHINES} | ({TENANTS} if self._detect else set())
         self.needs = Needs(frozenset({MICROSTORES}), frozenset(acts))
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return every parameter in force."""
-        return mapping(self._p)
 
     def initial(self) -> State:
         """Return the state before any decision."""
@@ -226,6 +224,4 @@ def _parts(machines: Sequence[AssignableMachine]) -> tuple[float, ...]:
     return (total.proxy_cores, total.storage_cores, total.network, total.ssds + total.hdds)
 
 
-def create(parameters: Mapping[str, object], seed: int) -> Mos:
-    """Create the policy; `seed` is not used."""
-    return Mos(read(MosParameters, "mos", parameters))
+create = Mos.create

@@ -6,10 +6,7 @@ The listing leaves some blocks open. Here adding and removing stand after the ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from controllers.common.parameters import read
-from controllers.mos.policy import Mos, MosParameters
+from controllers.mos.policy import Mos
 
 
 class MosAtOnce(Mos):
@@ -19,6 +16,4 @@ class MosAtOnce(Mos):
     acts_at_once = True
 
 
-def create(parameters: Mapping[str, object], seed: int) -> MosAtOnce:
-    """Create the policy; `seed` is not used."""
-    return MosAtOnce(read(MosParameters, MosAtOnce.name, parameters))
+create = MosAtOnce.create

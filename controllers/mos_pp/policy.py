@@ -31,9 +31,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
-from controllers.common.parameters import choice, flag, mapping, number, read, structure
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import choice, flag, number, structure
 from controllers.contract import State
 from controllers.microstores import detect_map
 from controllers.microstores.optimiser import COST, EXACT, OBJECTIVES, SOLVERS, check_solver, plan
@@ -124,12 +125,12 @@ class ProvisioningEpoch:
     asked: bool = False
 
 
-class MosPlusPlus:
+class MosPlusPlus(ParameterPolicy[MosPlusPlusParameters]):
     """MOS++. Its memory: for the journal the last plan and the reasons for the last epoch's
     changes."""
 
     name = "mos-pp"
-    parameters_type: ClassVar[type[MosPlusPlusParameters]] = MosPlusPlusParameters
+    parameters_type = MosPlusPlusParameters
 
     def __init__(self, parameters: MosPlusPlusParameters) -> None:
         """Raise UserError for an empty band, a malformed model, tenant, price or detector."""
@@ -142,22 +143,13 @@ class MosPlusPlus:
         check_solver(p.solver, p.objective)
         where = f"controller {self.name}: parameter"
         model = PiecewiseLinear.from_json(p.model, f"{where} 'model'") if p.model else None
-        self._p = p
+        super().__init__(p)
         self._model = model
         self._promises = promises_from_json(p.tenants, model, f"{where} 'tenants'")
         self._prices = prices_from_json(p.prices, f"{where} 'prices'") if p.prices else None
         self._detect = detect_map.detector_from_json(p.detect, self.name)
         acts = {RESOURCES} | ({TENANTS} if self._detect else set())
         self.needs = Needs(frozenset({MICROSTORES}), frozenset(acts))
-
-    @classmethod
-    def create(cls, parameters: Mapping[str, object]) -> MosPlusPlus:
-        """Create the policy. UserError: a parameter is unknown or has a wrong value."""
-        return cls(read(cls.parameters_type, cls.name, parameters))
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return every parameter in force."""
-        return mapping(self._p)
 
     def initial(self) -> State:
         """Return the state before any decision."""
@@ -389,6 +381,4 @@ def sample(slots: Sequence[float], low: float, high: float) -> float | None:
     return sum(low <= slot <= high for slot in slots) / len(slots)
 
 
-def create(parameters: Mapping[str, object], seed: int) -> MosPlusPlus:
-    """Create the policy; `seed` is not used."""
-    return MosPlusPlus.create(parameters)
+create = MosPlusPlus.create

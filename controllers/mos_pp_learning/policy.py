@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from controllers.common.parameters import flag, number
 from controllers.contract import State
@@ -36,7 +36,6 @@ from controllers.mos_pp.policy import (
     EXCEEDED,
     MISSED,
     WITHIN,
-    MosPlusPlus,
     MosPlusPlusParameters,
     ProvisioningEpoch,
     count_of,
@@ -62,7 +61,7 @@ class MosPlusPlusLearning(MosPlusPlusByResource):
     turn."""
 
     name = "mos-pp-learning"
-    parameters_type: ClassVar[type[MosPlusPlusParameters]] = MosPlusPlusLearningParameters
+    parameters_type = MosPlusPlusLearningParameters
     _p: MosPlusPlusLearningParameters
 
     def initial(self) -> State:
@@ -261,6 +260,4 @@ def _comparable(
     return found
 
 
-def create(parameters: Mapping[str, object], seed: int) -> MosPlusPlus:
-    """Create the policy; `seed` is not used."""
-    return MosPlusPlusLearning.create(parameters)
+create = MosPlusPlusLearning.create

@@ -7,8 +7,6 @@ network can be given back while cores are added. The rest is ``mos-pp``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from controllers.mos_pp.policy import MosPlusPlus, ProvisioningEpoch, one_less, one_more
 from testbed.stores.microstores import MEASURES, Microstore
 
@@ -43,6 +41,4 @@ class MosPlusPlusByResource(MosPlusPlus):
                 self._take(epoch, store.name, one, f"{measure} above the band")
 
 
-def create(parameters: Mapping[str, object], seed: int) -> MosPlusPlus:
-    """Create the policy; `seed` is not used."""
-    return MosPlusPlusByResource.create(parameters)
+create = MosPlusPlusByResource.create

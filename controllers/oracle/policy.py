@@ -6,11 +6,12 @@ the policy follows a moving disturbance. The gap between DLR and the oracle is t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controllers.common.affinity import changes
-from controllers.common.parameters import mapping, number, read
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import number
 from controllers.contract import State
 from testbed.stores.contract import HOT, OSDS, PRIMARY_AFFINITY, Action, Needs, Observation
 
@@ -22,22 +23,12 @@ class OracleParameters:
     affinity: float = number(0.1, 0, 1, "primary affinity of a hot OSD")
 
 
-class Oracle:
+class Oracle(ParameterPolicy[OracleParameters]):
     """Policy that sets affinities from the ground truth."""
 
     name = "oracle"
     needs = Needs(frozenset({HOT, OSDS}), frozenset({PRIMARY_AFFINITY}))
-
-    def __init__(self, parameters: OracleParameters) -> None:
-        self._p = parameters
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return the affinity of hot OSDs."""
-        return mapping(self._p)
-
-    def initial(self) -> State:
-        """Return an empty state."""
-        return {}
+    parameters_type = OracleParameters
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
         """Return low affinities for the hot OSDs, 1 for others; nothing without the truth."""
@@ -50,6 +41,4 @@ class Oracle:
         return state, changes(observation, wanted)
 
 
-def create(parameters: Mapping[str, object], seed: int) -> Oracle:
-    """Create the policy; `seed` is not used."""
-    return Oracle(read(OracleParameters, "oracle", parameters))
+create = Oracle.create

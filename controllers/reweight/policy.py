@@ -12,10 +12,11 @@ on the OSD's own file system (FileStore). The journal's effects show how many we
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controllers.common.parameters import integer, mapping, number, read
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import integer, number
 from controllers.contract import State
 from testbed.stores.contract import (
     OSDS,
@@ -36,22 +37,12 @@ class ReweightParameters:
     max_osds: int = integer(10_000, 1, 10_000, "OSDs changed at a time")
 
 
-class Reweight:
+class Reweight(ParameterPolicy[ReweightParameters]):
     """Policy that gives the same command every interval."""
 
     name = "reweight"
     needs = Needs(frozenset({OSDS}), frozenset({REWEIGHT_BY_UTILIZATION}))
-
-    def __init__(self, parameters: ReweightParameters) -> None:
-        self._p = parameters
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return the command's arguments."""
-        return mapping(self._p)
-
-    def initial(self) -> State:
-        """Return an empty state."""
-        return {}
+    parameters_type = ReweightParameters
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
         """Return the command."""
@@ -59,6 +50,4 @@ class Reweight:
         return state, [ReweightByUtilization(p.oload, p.max_change, p.max_osds)]
 
 
-def create(parameters: Mapping[str, object], seed: int) -> Reweight:
-    """Create the policy; `seed` is not used."""
-    return Reweight(read(ReweightParameters, "reweight", parameters))
+create = Reweight.create

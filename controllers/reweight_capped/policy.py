@@ -6,10 +6,9 @@ mon_reweight_max_change is 0.05 and mon_reweight_max_osds 4, still so in Pacific
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controllers.common.parameters import integer, number, read
+from controllers.common.parameters import integer, number
 from controllers.reweight.policy import Reweight, ReweightParameters
 
 
@@ -25,8 +24,7 @@ class CappedReweight(Reweight):
     """`Reweight` under another name."""
 
     name = "reweight-capped"
+    parameters_type = CappedReweightParameters
 
 
-def create(parameters: Mapping[str, object], seed: int) -> CappedReweight:
-    """Create the policy; `seed` is not used."""
-    return CappedReweight(read(CappedReweightParameters, "reweight-capped", parameters))
+create = CappedReweight.create

@@ -18,7 +18,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from controllers.common.parameters import choice, flag, mapping, read, structure
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import choice, flag, structure
 from controllers.contract import State
 from controllers.microstores.shares import amount_of, whole_steps
 from schemas.errors import UserError, not_allowed
@@ -59,10 +60,11 @@ class StaticParameters:
     restore_on_stop: bool = flag(True, "put the store back when the controller is stopped")
 
 
-class StaticMicrostores:
+class StaticMicrostores(ParameterPolicy[StaticParameters]):
     """Fixed allocation. Its memory: True once the allocation has been given out."""
 
     name = NAME
+    parameters_type = StaticParameters
 
     def __init__(self, parameters: StaticParameters) -> None:
         """Raise UserError for microstores that serve other sizes."""
@@ -70,17 +72,13 @@ class StaticMicrostores:
             if sizes not in (SMALL, LARGE):
                 where = f"controller {NAME}: parameter 'serves': {store}"
                 raise not_allowed(where, sizes, f"{SMALL}, {LARGE}")
-        self._p = parameters
+        super().__init__(parameters)
         self.needs = Needs(frozenset({MICROSTORES}), frozenset(self._acts()))
 
     def _acts(self) -> set[str]:
         if self._p.allocation == KEEP:
             return set()
         return {RESOURCES, TENANTS} if self._p.allocation == DEFAULT else {RESOURCES}
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return every parameter in force."""
-        return mapping(self._p)
 
     def initial(self) -> State:
         """Return the state before the allocation."""
@@ -176,6 +174,4 @@ def _divided(count: int, weights: Sequence[float], index: int) -> list[int]:
     return given
 
 
-def create(parameters: Mapping[str, object], seed: int) -> StaticMicrostores:
-    """Create the policy; `seed` is not used."""
-    return StaticMicrostores(read(StaticParameters, NAME, parameters))
+create = StaticMicrostores.create

@@ -5,28 +5,18 @@ It evens out the number of PGs on each OSD and ignores load.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from controllers.common.parameters import mapping, read
+from controllers.common.base import NoParameters, ParameterPolicy
 from controllers.contract import State
 from testbed.stores.contract import BALANCER, OSDS, Action, Needs, Observation, SetBalancer
 
 
-@dataclass(frozen=True)
-class UpmapParameters:
-    """No parameters."""
-
-
-class Upmap:
+class Upmap(ParameterPolicy[NoParameters]):
     """Policy that switches the module on at the first step and leaves the rest to it."""
 
     name = "upmap"
     needs = Needs(frozenset({OSDS}), frozenset({BALANCER}))
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return no parameters."""
-        return mapping(UpmapParameters())
 
     def initial(self) -> State:
         """Return the state with the module off."""
@@ -37,7 +27,4 @@ class Upmap:
         return {"on": True}, [] if state["on"] else [SetBalancer("upmap")]
 
 
-def create(parameters: Mapping[str, object], seed: int) -> Upmap:
-    """Create the policy; it has no parameters and does not use `seed`."""
-    read(UpmapParameters, "upmap", parameters)
-    return Upmap()
+create = Upmap.create

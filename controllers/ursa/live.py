@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.common.parameters import choice, flag, integer, mapping, number
+from controllers.common.base import ParameterPolicy
+from controllers.common.parameters import choice, flag, integer, number
 from controllers.contract import State
 from controllers.ursa.instance import Float32, Float64, Instance, Int32, Racks, Timer
 from controllers.ursa.plan import plan
@@ -462,7 +463,7 @@ def _domain(osd: Osd, kind: str) -> str:
     return osd.rack or osd.node if kind == "rack" else osd.node
 
 
-class Steering:
+class Steering(ParameterPolicy[UrsaParameters]):
     """A loop policy (`controllers.contract.LoopPolicy`) around one method of the planner."""
 
     needs = Needs(frozenset({OSDS, PGS, ACTIVITY}), frozenset({PG_UPMAP}))
@@ -470,12 +471,8 @@ class Steering:
     def __init__(self, name: str, method: str, parameters: UrsaParameters, seed: int) -> None:
         self.name = name
         self._method = method
-        self._p = parameters
+        super().__init__(parameters)
         self._seed = seed
-
-    def parameters(self) -> Mapping[str, object]:
-        """Return every parameter in force."""
-        return mapping(self._p)
 
     def initial(self) -> State:
         """Return the state before any measurement or decision."""

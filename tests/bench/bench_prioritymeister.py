@@ -17,11 +17,11 @@ import simulating
 from frame import ROOT, SMALL, Row, row, show, unmeasured
 
 from controllers.jit import COMPILED, njit
-from controllers.prioritymeister import linear_program as lp
 from controllers.prioritymeister import network_calculus as system
 from controllers.prioritymeister import prioritizer as plan
 from controllers.prioritymeister.estimators import load_profile
 from controllers.prioritymeister.limiters import Limiters, rb_curve
+from tests.controllers.prioritymeister import linear_program as lp
 from workloads.traces import arrivals
 from workloads.traces.reader import load
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers.prioritymeister import linear_program as lp
 from controllers.prioritymeister.network_calculus import QueueFlow, System
 from schemas.errors import UserError
+from tests.controllers.prioritymeister import linear_program as lp
 from tests.errors import raises
 
 pytestmark = pytest.mark.slow  # linear programmes

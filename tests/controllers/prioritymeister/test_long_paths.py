@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controllers.prioritymeister import linear_program as lp
 from controllers.prioritymeister.network_calculus import QueueFlow, System
+from tests.controllers.prioritymeister import linear_program as lp
 
 pytestmark = pytest.mark.slow  # linear programmes
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controllers.prioritymeister import linear_program as lp
 from controllers.prioritymeister.limiters import Limiters
 from controllers.prioritymeister.network_calculus import QueueFlow, System
 from controllers.prioritymeister.prioritizer import (
@@ -23,6 +22,7 @@ from controllers.prioritymeister.prioritizer import (
     prioritize,
 )
 from schemas.errors import UserError
+from tests.controllers.prioritymeister import linear_program as lp
 from tests.errors import raises
 
 
