@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from analysis.bundle.publish import with_known_facts
 from analysis.core import style
 from analysis.core.claims import Evidence, evaluate_all
@@ -24,7 +22,7 @@ from analysis.core.report import claims_text, draw
 from schemas.claim import ClaimResult
 from schemas.durable import make_folder, read_json, write_file
 from schemas.errors import UserError
-from schemas.mistakes import mistake
+from schemas.mistakes import checked
 from schemas.reference import Reference
 from schemas.run import Run, Summary
 
@@ -137,18 +135,13 @@ def folders_in(root: Path, shelf: str = "*") -> list[Path]:
 
 def read_record(folder: Path) -> Reference:
     """Return the record of a reference. UserError: it cannot be read."""
-    try:
-        return Reference.model_validate(read_json(folder / RECORD))
-    except ValidationError as error:
-        raise mistake(error, Reference).error(str(folder / RECORD)) from error
+    return checked(Reference, read_json(folder / RECORD), folder / RECORD)
 
 
 def read_claims(folder: Path) -> list[ClaimResult]:
     """Return the claims of a reference. UserError: they cannot be read."""
-    try:
-        return [ClaimResult.model_validate(one) for one in read_json(folder / CLAIMS)]
-    except ValidationError as error:
-        raise mistake(error, ClaimResult).error(str(folder / CLAIMS)) from error
+    path = folder / CLAIMS
+    return [checked(ClaimResult, one, path) for one in read_json(path)]
 
 
 def read_runs(folder: Path) -> list[LoadedRun]:

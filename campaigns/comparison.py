@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import ValidationError
-
 from campaigns.engine import session
 from campaigns.engine.attempts import PAPERMILL_CELL
 from campaigns.engine.campaign_file import EXPERIMENT, ROOT
@@ -29,7 +27,7 @@ from schemas.campaign import Campaign, Limits
 from schemas.cells.dlr import DLR, DlrCell
 from schemas.comparison import Comparison, PlannedCell
 from schemas.errors import UserError, not_allowed, unknown
-from schemas.mistakes import mistake
+from schemas.mistakes import checked
 from testbed.spec import no_spec
 from testbed.stores.contract import Needs
 
@@ -227,10 +225,7 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
             }
         ],
     }
-    try:
-        return Campaign.model_validate(body)
-    except ValidationError as error:  # the checks above report a user's mistakes
-        raise mistake(error, Campaign).error("compare") from error
+    return checked(Campaign, body, "compare")
 
 
 def _choose(ask: Ask) -> _Chosen:

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from campaigns.comparison import ALL
 from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from controllers.registry import available, create
 from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError, not_allowed
-from schemas.mistakes import mistake
+from schemas.mistakes import checked
 from testbed.stores.microstores import MICROSTORES
 
 CAMPAIGN = "dlr-scale"
@@ -92,12 +90,8 @@ def vary(campaign: Campaign, ask: ScaleRequest) -> Campaign:
     if ask.blocks is not None and not 1 <= ask.blocks <= 1000:
         raise not_allowed("--blocks", ask.blocks, "1 to 1000")
     grids = [_changed(grid, changes, ask.blocks) for grid in grids]
-    try:
-        return Campaign.model_validate(
-            campaign.model_dump() | {"grids": [grid.model_dump() for grid in grids]}
-        )
-    except ValidationError as error:
-        raise mistake(error, Campaign).error(campaign.name) from error
+    body = campaign.model_dump() | {"grids": [grid.model_dump() for grid in grids]}
+    return checked(Campaign, body, campaign.name)
 
 
 def _along(grids: Sequence[Grid], name: str, wanted: Sequence[float]) -> list[Grid]:

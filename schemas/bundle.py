@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from schemas.run import Model
+from schemas.model import Model
 
 MANIFEST = "manifest.json"
 ABOUT = "about.json"

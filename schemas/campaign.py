@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from schemas.model import Model
 
 Kind = Literal["dlr", "ursa", "twochoice", "twochoice-objects", "prioritymeister", "mos"]
 """Kinds of campaigns, and of their runs: a kind has models of its cells and of their results."""
@@ -19,13 +21,7 @@ METRIC = "throughput_mb_s"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
-class Strict(BaseModel):
-    """Model that refuses unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Precision(Strict):
+class Precision(Model):
     """Precision that a grid asks for: the engine adds whole blocks until the interval is as narrow
     (`schemas.precision`).
 
@@ -69,7 +65,7 @@ class Precision(Strict):
         return self.compare or (() if self.share_of is None else (self.share_of,))
 
 
-class Grid(Strict):
+class Grid(Model):
     """Named set of cells: the product of `vary` over `fixed`. A randomized block holds every cell
     of the grid `repeats` times. `figures` names the figures that use it; `exclude` lists partial
     cells to leave out; `repetitions` is the number of blocks, with `precision` that of the first
@@ -107,7 +103,7 @@ class Grid(Strict):
         return self
 
 
-class Limits(Strict):
+class Limits(Model):
     """Limits beyond which a run is spoiled: redone, and counted in the report. `steal`: share of
     the machine's time that its host gave to others; `outside_cores`: cores used outside the
     testbed; `client_share`: share of the load generator's CPUs; `stalled`: share of the time
@@ -119,7 +115,7 @@ class Limits(Strict):
     stalled: float = Field(default=0.05, gt=0, le=1)
 
 
-class LeaseRules(Strict):
+class LeaseRules(Model):
     """Rules for a testbed with a lease. `extend` lets the campaign ask for more time if the rest of
     the lease does not suffice. No cell starts that would end less than `margin_s` before the lease:
     the margin is for restoring the testbed, fetching files, and a late cell."""
@@ -128,7 +124,7 @@ class LeaseRules(Strict):
     margin_s: float = Field(default=180, ge=30, le=86400)
 
 
-class Campaign(Strict):
+class Campaign(Model):
     """Content of a YAML file under campaigns/files/, named <short name>-<profile>; its cells are of
     the kind `kind`.
 

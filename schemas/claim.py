@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from schemas.run import Model
+from schemas.model import Model
 
 Kind = Literal["ratio", "share", "count", "order", "seconds", "exact"]
 """Kind of a measured quantity. ``ratio``: a quotient, or a relative change. ``share``: in [0, 1].

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from schemas.run import Model
+from schemas.model import Model
 
 
 class PlannedCell(Model):

@@ -32,6 +32,13 @@ def read_json(path: Path, name: str = "") -> Any:
         raise UserError(f"is not JSON ({error})", where=name or path) from error
 
 
+def json_lines(data: str | bytes) -> Iterator[Any]:
+    """Yield what the complete lines hold; torn ones are left out."""
+    for line in data.splitlines():
+        with contextlib.suppress(ValueError):
+            yield json.loads(line)
+
+
 def read_deployed(path: Path) -> Any:
     """Return the content of a JSON file that a deployment leaves at `path`. UserError: nothing is
     deployed, or the file cannot be read."""

@@ -10,7 +10,7 @@ import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from schemas.errors import UserError, nearest, sentence
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Place = tuple[int | str, ...]
+M = TypeVar("M", bound="BaseModel")
 
 _ALLOWED: Mapping[str, str] = {
     "a whole number": "int_type int_parsing int_from_float int_parsing_size",
@@ -104,6 +105,16 @@ def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
     here = [each for each in found if each.place == chosen.place]
     others = {each.place for each in found if not _related(each.place, chosen.place)}
     return Mistake(chosen.place, chosen.kind, *_words(chosen, here), len(others))
+
+
+def checked(model: type[M], data: object, where: object) -> M:
+    """Return `data` as a model. UserError: the first mistake, at `where` (the file or option)."""
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise mistake(error, model).error(where) from error
 
 
 @dataclass(frozen=True)

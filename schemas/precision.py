@@ -22,8 +22,8 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
+from schemas.model import Model
 from schemas.run import OpSummary, Summary
 
 Rule = Literal["two-stage", "looks"]
@@ -44,7 +44,7 @@ class Statistic:
     by_block: Callable[[Path, Collection[str]], Mapping[int, float]]
 
 
-class Reached(BaseModel):
+class Reached(Model):
     """Decision of a rule on the blocks of a grid, kept in ``campaign.json``. The estimate is a mean
     log-ratio or a share; it is None without an interval.
 
@@ -56,8 +56,6 @@ class Reached(BaseModel):
         n: blocks among them with both values, or with the share's value.
         half_width: of the interval.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     grid: str = ""
     rule: Rule

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from schemas.run import Model
+from schemas.model import Model
 
 REFERENCE_VERSION: Final = 1
 

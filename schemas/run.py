@@ -15,20 +15,15 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from schemas.campaign import Kind
 from schemas.migrate import current
+from schemas.model import Model
 
 SCHEMA_VERSION: Final = 3
 
 RunStatus = Literal["done", "failed", "spoiled", "interrupted"]
-
-
-class Model(BaseModel):
-    """Base of strict, immutable records."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Provenance(Model):

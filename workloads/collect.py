@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -29,7 +29,7 @@ def rows(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> Iterator
         recording: the recorder's samples, {"wall": epoch, "values": {node: {metric: value}}}.
     """
     yield from _client_rows(bench.series)
-    yield from _recorded_rows(bench, recording)
+    yield from recorded_rows(recording, bench.measured)
 
 
 def _client_rows(series: Sequence[RadosSample]) -> Iterator[Row]:
@@ -45,9 +45,13 @@ def _client_rows(series: Sequence[RadosSample]) -> Iterator[Row]:
                 yield sample.t_s, CLIENT, metric, value
 
 
-def _recorded_rows(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+def recorded_rows(
+    recording: Iterable[Mapping[str, Any]], at: Callable[[float], float | None]
+) -> Iterator[Row]:
+    """Yield (t_s, node, metric, value) of a recorder's samples, {"wall": epoch, "values": {node:
+    {metric: value}}}; `at` maps an epoch to t_s, or to None if the sample does not count."""
     for line in recording:
-        t_s = bench.measured(float(line["wall"]))
+        t_s = at(float(line["wall"]))
         if t_s is None:
             continue
         for node, metrics in line["values"].items():
@@ -115,7 +119,7 @@ def pressure_mean(
 ) -> dict[str, float]:
     """Return the mean of each node's signal over the measured time, percent."""
     values: dict[str, list[float]] = {}
-    for t_s, node, name, value in _recorded_rows(bench, recording):
+    for t_s, node, name, value in recorded_rows(recording, bench.measured):
         if name == metric and 0 <= t_s <= bench.seconds:
             values.setdefault(node, []).append(value)
     return {node: fmean(found) for node, found in sorted(values.items())}

@@ -11,8 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from schemas.model import Model
 from testbed.agent.contract import Agent
 from testbed.deploy.inventory import FIO_JOBS, SCRATCH_PATH
 from workloads.errors import WorkloadError
@@ -27,7 +28,7 @@ FILES_S = 300.0
 _GROUP_BITS = 6  # fio's latency buckets: 64 a power of two (stat.h, FIO_IO_U_PLAT_BITS)
 
 
-class FioLoad(BaseModel):
+class FioLoad(Model):
     """Random 4 KiB reads of a node's disk, on the files that the role fio laid out.
 
     Without `offered_iops` it is the paper's hotspot: a closed loop of `jobs` x `iodepth` reads,
@@ -39,8 +40,6 @@ class FioLoad(BaseModel):
     does; then only `jobs` reads are in flight. I/O is `direct`, which the paper does not say:
     through the page cache fio would read memory.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file_bytes: int = Field(ge=BLOCK)
     offered_iops: float | None = Field(default=None, ge=1)

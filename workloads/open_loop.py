@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from schemas.model import Model
 from testbed.agent.contract import Agent, UnitResult
 from testbed.agent.openloop.plan import BALLAST_BYTES, MOST_BALLAST, WritePlan
 from testbed.agent.openloop.writer import Histogram, merged
@@ -25,7 +26,7 @@ GRACE_S = 60.0  # to connect, to write the objects a first time and to print
 _STOP_S = 60.0
 
 
-class OpenLoop(BaseModel):
+class OpenLoop(Model):
     """Load in which `rates` maps PG ids (``"2.1f"``) to writes per second.
 
     A write overwrites one of `objects_per_pg` objects of its PG, so that disks do not fill. A PG
@@ -36,8 +37,6 @@ class OpenLoop(BaseModel):
     flight get `drain_s` seconds; unfinished ones are then *outstanding*. `keep_requests` lists
     every request, for figures of single response times.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     pool: str = Field(default="bench", pattern=r"^[A-Za-z0-9._][A-Za-z0-9._-]*$")
     object_bytes: int = Field(default=2**20, ge=1, le=2**27)

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from schemas.model import Model
 from testbed.agent.contract import STATE, Agent, UnitResult
 from workloads.errors import WorkloadError
 from workloads.rados_output import BenchOutput, RadosSample, parse_rados_bench, samples
@@ -50,13 +51,11 @@ exec "$@"
 """
 
 
-class RadosBench(BaseModel):
+class RadosBench(Model):
     """Benchmark as in the paper (section V-B): mode, object size, concurrency, time.
 
     `read_seed`: seed of the objects of random reads, which then are the same in the same order; it
     needs a C compiler on the client. None draws them anew, from the time of the start."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     op: Literal["write", "seq", "rand"]
     pool: str = Field(default="bench", pattern=r"^[A-Za-z0-9._][A-Za-z0-9._-]*$")

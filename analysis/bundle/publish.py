@@ -47,7 +47,7 @@ from schemas.bundle import (
     role_of,
 )
 from schemas.errors import UserError
-from schemas.mistakes import mistake
+from schemas.mistakes import checked
 from schemas.run import Run, Summary
 
 Gather = Callable[[Mapping[Path, Sequence[Path]], Path], Sources]
@@ -216,10 +216,7 @@ def about_of(
         "authors": sources.authors,
         "date": max((one.ended_at for one in campaigns), default="")[:10],
     }
-    try:
-        return About.model_validate(body | dict(stated))
-    except ValidationError as error:
-        raise mistake(error, About).error("--about") from error
+    return checked(About, body | dict(stated), "--about")
 
 
 def _refuse(findings: Sequence[Finding]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -19,10 +19,12 @@ from controllers.registry import code_hash, find
 from controllers.replay import replay
 from schemas.campaign import Kind, Limits
 from schemas.durable import write_file
-from schemas.run import Model, Provenance, Run, RunStatus, Stopping
+from schemas.model import Model
+from schemas.run import Provenance, Run, RunStatus, Stopping
 from testbed import closure
 from testbed.closure import Closure
 
+M = TypeVar("M", bound=Model)
 JOB_FILE = "job.json"
 ERROR_FILE = "error.json"
 RUN_FILE = "run.json"
@@ -188,14 +190,19 @@ def write_error(folder: Path, error: BaseException) -> None:
     (folder / ERROR_FILE).write_text(json.dumps(body) + "\n")
 
 
-def read_job(folder: Path) -> Job | None:
-    """Return the job in `folder`; None if there is none or it is incomplete."""
+def read_complete(model: type[M], path: Path) -> M | None:
+    """Return the model in the file; None if there is no file or it is incomplete."""
     from pydantic import ValidationError
 
     try:
-        return Job.model_validate_json((folder / JOB_FILE).read_bytes())
+        return model.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
+
+
+def read_job(folder: Path) -> Job | None:
+    """Return the job in `folder`; None if there is none or it is incomplete."""
+    return read_complete(Job, folder / JOB_FILE)
 
 
 def write_run(folder: Path, run: Run) -> None:

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from schemas.errors import HotbedError, UserError
@@ -119,12 +118,7 @@ class Lock:
         self._handle = handle
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._handle is not None:
             # No explicit unlocking: a child that still cleans up keeps the lock.
             os.close(self._handle)

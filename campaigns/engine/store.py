@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from campaigns.engine.job import RUN_FILE, utc_now, write_run
-from schemas.durable import append_line, commit_folder, make_folder
+from campaigns.engine.job import RUN_FILE, read_complete, utc_now, write_run
+from schemas.durable import append_line, commit_folder, json_lines, make_folder
 from schemas.errors import UserError
 from schemas.run import Run, Summary
 from testbed.closure import ROOT
@@ -97,7 +97,7 @@ class RunStore:
     def summary(self, run_id: str) -> Summary | None:
         """Return the results of a run's first finished attempt; None without one."""
         number = self.done(run_id)
-        return None if number is None else _read_summary(self.folder / run_id / f"attempt-{number}")
+        return None if number is None else _summary_in(self.folder / run_id / f"attempt-{number}")
 
     def results(self) -> Iterator[tuple[Run, Summary]]:
         """Yield every finished run with its results, oldest first."""
@@ -107,7 +107,7 @@ class RunStore:
             if run is not None and run.status == "done":
                 found.append((run, path))
         for run, path in sorted(found, key=lambda one: (one[0].started_at, one[0].run_id)):
-            summary = _read_summary(path)
+            summary = _summary_in(path)
             if summary is not None:
                 yield run, summary
 
@@ -121,21 +121,11 @@ class RunStore:
 
 def read_run(folder: Path) -> Run | None:
     """Return the record in `folder`; None if there is none or it is incomplete."""
-    from pydantic import ValidationError
-
-    try:
-        return Run.model_validate_json((folder / RUN_FILE).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValidationError):
-        return None
+    return read_complete(Run, folder / RUN_FILE)
 
 
-def _read_summary(folder: Path) -> Summary | None:
-    from pydantic import ValidationError
-
-    try:
-        return Summary.model_validate_json((folder / "summary.json").read_bytes())
-    except (OSError, ValidationError):
-        return None
+def _summary_in(folder: Path) -> Summary | None:
+    return read_complete(Summary, folder / "summary.json")
 
 
 def amended(run: Run, **changes: Any) -> Run:
@@ -173,11 +163,7 @@ class Ledger:
         """Yield every complete record, oldest first; skip torn lines."""
         if not self.path.is_file():
             return
-        for line in self.path.read_bytes().split(b"\n"):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
+        for record in json_lines(self.path.read_bytes()):
             if isinstance(record, dict) and "event" in record:
                 yield record
 

@@ -14,6 +14,7 @@ from controllers.microstores.performance import ClassTable, PiecewiseLinear, Wor
 from controllers.microstores.problem import MicrostorePlan
 from testbed.stores.microstores import NOTHING, Resources
 
+RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7")
 HOLDS, BROKEN, UNKNOWN = "holds", "broken", "unknown"
 
 CORES_RATIO = 3.0

@@ -6,10 +6,11 @@ import types
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from schemas.errors import UserError, not_allowed, unknown
+from schemas.model import Model
 from schemas.sizes import counts_of, size_name
 from schemas.yaml_file import plain_message
 
@@ -19,12 +20,10 @@ _BOUNDS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
-class CellParameters(BaseModel):
+class CellParameters(Model):
     """Parameters of one cell. Every kind adds a `controller`, a field or a property: the name under
     which the engine counts the result. `ALLOWED` gives the allowed values of a field in words if
     its type does not."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ALLOWED: ClassVar[Mapping[str, str]] = {}
 

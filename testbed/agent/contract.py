@@ -64,6 +64,13 @@ class UnitResult:
     stderr: str
     cpu_s: float | None = None
 
+    def reason(self, program: str) -> str:
+        """Return why it failed, in the program's own words without its name."""
+        if self.exit_code is None:
+            return "it was stopped"
+        lines = [line for line in self.stderr.splitlines() if line.strip()]
+        return lines[-1].strip().removeprefix(f"{program}: ")[:300] if lines else "it said nothing"
+
 
 class Agent(Protocol):
     """The engine's handle on the admin node."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import json_lines
 from schemas.errors import RemoteError, UserError, not_allowed
 from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, load_config
 from testbed.agent.sampler import NodeSample, open_sampler
@@ -42,13 +43,7 @@ def line_of(sample: NodeSample) -> str:
 
 def samples_of(text: str) -> list[dict[str, Any]]:
     """Return the complete lines of a recording; a truncated line is left out."""
-    found = []
-    for line in text.splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+    return list(json_lines(text))
 
 
 def record(

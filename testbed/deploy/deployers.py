@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 
-from pydantic import ValidationError
-
 from schemas.durable import write_file
 from schemas.errors import UserError, unknown
+from schemas.mistakes import checked
 from testbed.checks import CheckResult
 from testbed.deploy.contract import Deployer
 from testbed.deploy.playbook import LOG, ansible_folder
 from testbed.sites.contract import Testbed
-from testbed.spec import CephSpec, TestbedSpec, explain
+from testbed.spec import CephSpec, TestbedSpec
 from testbed.spec.stores import KINDS
 
 __all__ = [
@@ -75,10 +74,7 @@ def with_kind(spec: TestbedSpec, kind: str) -> TestbedSpec:
         return spec
     body = spec.model_dump(mode="json")
     body["store"]["deployer"] = {"kind": kind}
-    try:
-        return TestbedSpec.model_validate(body)
-    except ValidationError as error:
-        raise explain(error, f"--deployer {kind}") from error
+    return checked(TestbedSpec, body, f"--deployer {kind}")
 
 
 def claim(testbed: Testbed, kind: str) -> str | None:

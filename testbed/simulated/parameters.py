@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from schemas.errors import UserError
+from schemas.mistakes import checked
+from schemas.model import Model
 from schemas.yaml_file import read
 from testbed.deploy.inventory import FIO_JOBS, fio_file_bytes
-from testbed.spec import CephSpec, DiskSpec, GroupSpec, TestbedSpec, explain
+from testbed.spec import CephSpec, DiskSpec, GroupSpec, TestbedSpec
 
 MODEL_VERSION = "3"
 """Version that changes with every change of the model that changes results."""
@@ -51,7 +53,7 @@ _SAME = {
 """Parameters that the simulator's configuration takes under the same names."""
 
 
-class ModelParameters(BaseModel):
+class ModelParameters(Model):
     """Constants of the modelled Ceph; seconds and bytes.
 
     Attributes:
@@ -84,8 +86,6 @@ class ModelParameters(BaseModel):
         prefill_pid: process number in the names of the objects that are read.
         detail_nodes: most nodes with samples of their own; with more, means are recorded.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_io: int = Field(default=512 * 1024, ge=512, le=2**30)
     reorder: float = Field(default=0.56, ge=0, le=1)
@@ -137,10 +137,7 @@ def load_parameters(path: Path) -> ModelParameters:
     """Read model parameters from a YAML file with those that differ from the defaults. UserError:
     the file cannot be read or does not fit; one sentence."""
     data = read(path) or {}
-    try:
-        return ModelParameters.model_validate(data)
-    except ValidationError as error:
-        raise explain(error, str(path), ModelParameters) from error
+    return checked(ModelParameters, data, path)
 
 
 def osd_group(spec: TestbedSpec) -> GroupSpec:
@@ -190,10 +187,8 @@ def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters
         for name, value in section.items():
             if name in _SETTINGS:
                 given[_SETTINGS[name]] = value
-    try:
-        return ModelParameters.model_validate({**parameters.model_dump(), **given})
-    except ValidationError as error:
-        raise explain(error, f"spec {spec.name}: store.config", ModelParameters) from error
+    body = {**parameters.model_dump(), **given}
+    return checked(ModelParameters, body, f"spec {spec.name}: store.config")
 
 
 FILESTORE_BYTES = 220 * 2**20

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schemas.durable import append_line, make_folder, sync_folder, write_file
+from schemas.durable import append_line, json_lines, make_folder, sync_folder, write_file
 from schemas.errors import UserError
 from schemas.locks import take
 from testbed.sites.contract import SiteError
@@ -215,15 +215,6 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        return [entry for entry in json_lines(path.read_bytes()) if isinstance(entry, dict)]
     except FileNotFoundError:
         return []
-    found = []
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict):
-            found.append(entry)
-    return found

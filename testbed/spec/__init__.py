@@ -16,15 +16,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Field,
     ValidationError,
     model_validator,
 )
 
+from schemas.durable import read_json
 from schemas.errors import UserError
-from schemas.mistakes import Place, mistake
+from schemas.mistakes import Place, checked, mistake
 from schemas.yaml_file import no_file, read_mapping
 from testbed.spec.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
 from testbed.spec.stores import (
@@ -207,7 +207,6 @@ __all__ = [
     "SwiftSpec",
     "TestbedSpec",
     "TwoChoiceSpec",
-    "explain",
     "load_spec",
     "no_spec",
     "renamed",
@@ -405,11 +404,6 @@ def _leave_out(body: dict[str, Any], key: str, default: object) -> None:
         del body[key]
 
 
-def explain(error: ValidationError, where: str, model: type[BaseModel] | None = None) -> UserError:
-    """Return one sentence on the first mistake in `where` against `model`, by default a spec."""
-    return mistake(error, model or TestbedSpec).error(where)
-
-
 def load_spec(path: Path) -> TestbedSpec:
     """Read and validate a spec file. UserError: the file is missing, is not YAML or does not fit
     the schema; one sentence."""
@@ -463,22 +457,12 @@ def _read_profile(store: object, path: Path) -> None:
     name = store.get("profile") if isinstance(store, dict) else None
     if not isinstance(store, dict) or not isinstance(name, str):
         return
-    try:
-        store["profile"] = json.loads((path.parent / name).read_text())
-    except OSError as error:
-        raise UserError(
-            f"{name} cannot be read ({error.strerror})", where=f"{path}: store.profile"
-        ) from error
-    except ValueError as error:
-        raise UserError(f"{name} is not JSON: {error}", where=f"{path}: store.profile") from error
+    store["profile"] = read_json(path.parent / name, f"{path}: store.profile: {name}")
 
 
 def renamed(spec: TestbedSpec, name: str) -> TestbedSpec:
     """Return `spec` under another name. UserError: `name` is not a name."""
-    try:
-        return TestbedSpec.model_validate({**spec.model_dump(), "name": name})
-    except ValidationError as error:
-        raise explain(error, "--name") from error
+    return checked(TestbedSpec, {**spec.model_dump(), "name": name}, "--name")
 
 
 def with_suite(spec: TestbedSpec, suite: str) -> TestbedSpec:

@@ -9,7 +9,7 @@ on the admin node.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 MICROSTORES = "microstores"  # a sense: Observation.microstores
@@ -171,33 +171,9 @@ def resources_to_json(resources: Resources) -> dict[str, float]:
 
 def microstores_to_json(seen: Microstores) -> dict[str, Any]:
     """Return JSON-able data; exponents become strings, as JSON keys are."""
-    return {
-        "stores": [
-            {
-                "name": store.name,
-                "resources": resources_to_json(store.resources),
-                "utilization": dict(store.utilization),
-                "slots": list(store.slots),
-            }
-            for store in seen.stores
-        ],
-        "tenants": [_tenant_to_json(tenant) for tenant in seen.tenants],
-        "total": resources_to_json(seen.total),
-        "step": resources_to_json(seen.step),
-        "machines": [
-            {
-                "name": machine.name,
-                "holds": resources_to_json(machine.holds),
-                "microstore": machine.microstore,
-            }
-            for machine in seen.machines
-        ],
-    }
-
-
-def _tenant_to_json(tenant: Tenant) -> dict[str, Any]:
-    data = {item.name: getattr(tenant, item.name) for item in fields(Tenant)}
-    data["sizes"] = {str(exponent): count for exponent, count in tenant.sizes.items()}
+    data = asdict(seen)
+    for tenant in data["tenants"]:
+        tenant["sizes"] = {str(exponent): count for exponent, count in tenant["sizes"].items()}
     return data
 
 

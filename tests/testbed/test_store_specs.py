@@ -108,7 +108,7 @@ def test_a_profile_is_read_beside_the_spec(tmp_path):
     (tmp_path / "disk.json").write_text(json.dumps(profile))
     assert load_spec(path).store.profile == profile
     (tmp_path / "disk.json").write_text("{")
-    with raises(UserError, "disk.json is not JSON"):
+    with raises(UserError, "disk.json: is not JSON"):
         load_spec(path)
 
 

@@ -11,7 +11,6 @@ from xml.sax.saxutils import quoteattr
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -20,7 +19,8 @@ from pydantic import (
 )
 
 from schemas.errors import UserError
-from schemas.mistakes import mistake
+from schemas.mistakes import checked
+from schemas.model import Model
 
 STAGES = ("init", "prepare", "main", "cleanup", "dispose")
 UNITS = ("B", "KB", "MB", "GB")
@@ -33,11 +33,7 @@ Bound = Annotated[int, Field(ge=1, le=LARGEST)]
 Address = Annotated[str, Field(pattern=r"^https?://[^\s;]+$")]
 
 
-class _Typed(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class CosbenchSizes(_Typed):
+class CosbenchSizes(Model):
     """Object sizes: whole numbers of a unit, drawn evenly from `low` to `high`."""
 
     low: Bound
@@ -79,7 +75,7 @@ def parse_sizes(text: str) -> CosbenchSizes:
     )
 
 
-class _Access(_Typed):
+class _Access(Model):
     """Auth or storage element. Fields are COSBench's keys; a field of None is left out."""
 
     type: str
@@ -215,7 +211,7 @@ def access_of(
     return made
 
 
-class CosbenchWorkload(_Typed):
+class CosbenchWorkload(Model):
     """Load of one tenant.
 
     Percentages of operations sum to 100. There are `containers` containers. Reads draw evenly from
@@ -267,10 +263,7 @@ class CosbenchWorkload(_Typed):
         Raises:
             UserError: the values make no workload; one sentence gives the reason.
         """
-        try:
-            return CosbenchWorkload.model_validate(dict(self) | changes)
-        except ValidationError as error:
-            raise mistake(error, CosbenchWorkload).error(f"workload {self.name}") from error
+        return checked(CosbenchWorkload, dict(self) | changes, f"workload {self.name}")
 
     @property
     def container_prefix(self) -> str:

@@ -91,14 +91,8 @@ def mean_pressure(
 
 
 def recorded_rows(recording: Iterable[Mapping[str, Any]], began: float) -> Iterator[SampleRow]:
-    """Yield (t_s, node, metric, value) of a recorder's samples, {"wall": epoch, "values": {node:
-    {metric: value}}}; times count from `began` (epoch)."""
-    for line in recording:
-        t_s = float(line["wall"]) - began
-        for node, metrics in line["values"].items():
-            for metric, value in metrics.items():
-                if value is not None and math.isfinite(value):
-                    yield t_s, str(node), str(metric), float(value)
+    """Return a recorder's samples as rows; times count from `began` (epoch)."""
+    return benchmarked.recorded_rows(recording, lambda wall: wall - began)
 
 
 def collect_writes(

@@ -235,7 +235,8 @@ def prepare(
     try:
         done = agent.unit_wait(client, UNIT, timeout_s=PREPARE_S)
         if done.exit_code != 0:
-            raise HotbedError(f"the objects of {objects.letter} cannot be written: {_said(done)}")
+            why = done.reason("cosdrive")
+            raise HotbedError(f"the objects of {objects.letter} cannot be written: {why}")
         with tempfile.TemporaryDirectory() as folder:
             _bring(shell, Path(folder), f"{name}.archive")
             archive = read_archive(Path(folder, f"{name}.archive"))
@@ -319,11 +320,4 @@ def _why(shell: Shell, client: str, drives: Sequence[ProxyDriver], done: UnitRes
         if said:
             words = said.removeprefix("cosdrive: ")[:300]
             return f"the driver of {one.name} on node {client} failed: {words}"
-    return f"the drivers on node {client} failed: {_said(done)}"
-
-
-def _said(done: UnitResult) -> str:
-    if done.exit_code is None:
-        return "it was stopped"
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return (lines[-1].strip().removeprefix("cosdrive: ") if lines else "it said nothing")[:300]
+    return f"the drivers on node {client} failed: {done.reason('cosdrive')}"

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter, ValidationError
 from campaigns.papers.prioritymeister.topology import (
     NETWORK_STAGES,
     Links,
-    PmModel,
     PmWorkload,
     Topology,
 )
@@ -34,6 +33,7 @@ from controllers.prioritymeister.prioritizer import (
     make_plan,
 )
 from schemas.errors import UserError, not_allowed
+from schemas.model import Model
 from workloads.traces.reader import ReadingReport, TraceReader
 
 Tell = Callable[[str], None]
@@ -331,7 +331,7 @@ _MOST_LEVELS = 63  # DSCP has six bits, and 0 is best effort
 _ANY: Mapping[str, Sequence[str]] = {}
 
 
-class NetworkLevel(PmModel):
+class NetworkLevel(Model):
     """A level of the network, 1 is the first, and the mark of its packets."""
 
     level: int
@@ -339,7 +339,7 @@ class NetworkLevel(PmModel):
     name: str
 
 
-class NetworkFlow(PmModel):
+class NetworkFlow(Model):
     """Messages of a workload from a host: its requests (``network-in``) or its server's replies.
 
     `pairs` are (bytes per second, bytes) of token buckets that all apply; empty means no limit.
@@ -356,7 +356,7 @@ class NetworkFlow(PmModel):
     destination: tuple[str, ...] = ()
 
 
-class HostNetwork(PmModel):
+class HostNetwork(Model):
     """Outgoing link of a host: its queue, rate in bytes per second, and flows."""
 
     queue: str
@@ -364,7 +364,7 @@ class HostNetwork(PmModel):
     flows: tuple[NetworkFlow, ...]
 
 
-class NetworkParameters(PmModel):
+class NetworkParameters(Model):
     """Network enforcement (section 4.6) at every host that sends, and at switch ports.
 
     `ports` are the queues after the first of every route, with their rates in bytes per second.
@@ -378,7 +378,7 @@ class NetworkParameters(PmModel):
     ports: dict[str, float]
 
 
-class EnforcerParameters(PmModel):
+class EnforcerParameters(Model):
     """All parameters: the NFS proxy's ``parameters`` by device queue, and the network's."""
 
     policy: str

@@ -106,7 +106,8 @@ def prepare(agent: Agent, files: Sequence[tuple[NfsServer, str, int]]) -> None:
             agent.unit_stop(client, PREPARE_UNIT)
             raise
         if done.exit_code != 0:
-            raise HotbedError(f"node {client} cannot fill its file on {server.name}: {_said(done)}")
+            why = done.reason("replay")
+            raise HotbedError(f"node {client} cannot fill its file on {server.name}: {why}")
 
 
 def lay_out(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
@@ -172,7 +173,7 @@ def report_of(load: ClientLoad, done: UnitResult) -> dict[str, Any]:
     """Return the report of a replayer; raise HotbedError if it or some of its requests failed."""
     who = f"the replayer of {load.workload} on node {load.client.name}"
     if done.exit_code != 0:
-        raise HotbedError(f"{who} failed: {_said(done)}")
+        raise HotbedError(f"{who} failed: {done.reason('replay')}")
     try:
         report: dict[str, Any] = json.loads(done.stdout)
         errors = report["errors"]
@@ -202,10 +203,3 @@ def _stop(agent: Agent, loads: Sequence[ClientLoad]) -> None:
             agent.unit_stop(load.client.name, UNIT)
         except HotbedError:
             continue
-
-
-def _said(done: UnitResult) -> str:
-    if done.exit_code is None:
-        return "it was stopped"
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return (lines[-1].strip().removeprefix("replay: ") if lines else "it said nothing")[:300]

@@ -31,12 +31,13 @@ from campaigns.papers.prioritymeister.plan import (
     plan_of,
     storage_parameters,
 )
-from campaigns.papers.prioritymeister.topology import NETWORK_STAGES, PmModel, Topology
+from campaigns.papers.prioritymeister.topology import NETWORK_STAGES, Topology
 from controllers.prioritymeister.estimators import load_profile
 from controllers.prioritymeister.prioritizer import PriorityPlan
 from schemas.cells.prioritymeister import PLANNED
 from schemas.durable import read_json
 from schemas.errors import UserError, not_allowed
+from schemas.model import Model
 from testbed.simulated import programs, sources
 from workloads.traces.reader import TraceReader
 from workloads.traces.requests import save
@@ -82,13 +83,13 @@ class SimulationSetting(EnforcedPolicy):
 # Results.
 
 
-class ResultModel(PmModel):
+class ResultModel(Model):
     """Part of the results; a field may have another name in the simulator's answer."""
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
 
-class Latencies(PmModel):
+class Latencies(Model):
     """Latencies of some requests; `buckets` are [from, below, count] in nanoseconds, if requested.
 
     Percentiles are the middle of a bucket, which is at most 1/64 of its value wide; `mean` and
@@ -107,7 +108,7 @@ class Latencies(PmModel):
     buckets: tuple[tuple[int, int, int], ...] = ()
 
 
-class ReplayPart(PmModel):
+class ReplayPart(Model):
     """Requests of a whole replay or of its second half; `slo_misses` is counted one by one."""
 
     requests: int
@@ -128,7 +129,7 @@ class Enforced(ResultModel):
     weight: float
 
 
-class Bound(PmModel):
+class Bound(Model):
     """The proven latency and the measured maximum.
 
     `proven_s` is the paper's bound (fluid). `blocking_s` is the bound with whole requests and
@@ -151,7 +152,7 @@ class Bound(PmModel):
         return self.measured_s <= self.blocking_s * (1 + 1e-8) + 1e-8
 
 
-class TraceRead(PmModel):
+class TraceRead(Model):
     """Reader's report on a workload's trace."""
 
     requests: int

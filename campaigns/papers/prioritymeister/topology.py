@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from controllers.prioritymeister.prioritizer import FRAME, PlannedWorkload
 from schemas.errors import UserError, not_allowed
 from schemas.mistakes import mistake
+from schemas.model import Model
 from schemas.yaml_file import read_mapping
 from testbed.spec.quantities import BitsPerSecond, Bytes, Seconds
 from testbed.stores.nfs.shaping import MANAGEMENT_SHARE, bucket
@@ -71,13 +72,7 @@ def htb_links(frame: int) -> Links:
     return Links(LINK_SHARE, frame, float(frame), partial(bucket, frame=frame))
 
 
-class PmModel(BaseModel):
-    """Model that nobody changes, without unknown fields."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TopologyModel(PmModel):
+class TopologyModel(Model):
     """Part of a topology: all its numbers are finite."""
 
     model_config = ConfigDict(allow_inf_nan=False)

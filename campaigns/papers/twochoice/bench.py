@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
-from campaigns.papers.twochoice.servers import Agents, reason_of
+from campaigns.papers.twochoice.servers import Agents
 from schemas.cells.twochoice import Scheduler
 from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError, not_allowed
@@ -202,7 +202,8 @@ def answer(node: str, done: UnitResult) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
     except ValueError as error:
-        raise HotbedError(f"the load generator on {node} failed: {reason_of(done)}") from error
+        why = done.reason("twochoicebench")
+        raise HotbedError(f"the load generator on {node} failed: {why}") from error
 
 
 def bench_testbed(testbed: Testbed, spec: TestbedSpec) -> Agents:

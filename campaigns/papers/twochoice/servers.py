@@ -260,7 +260,8 @@ class ObjectServers(Agents):
         plans = () if plan is None else (plan,)
         (done,) = self.generate(arguments, max_s=max_s, plans=plans).values()
         if done.exit_code != 0:
-            raise HotbedError(f"the load generator's {arguments[0]} failed: {reason_of(done)}")
+            why = done.reason("twochoicebench")
+            raise HotbedError(f"the load generator's {arguments[0]} failed: {why}")
         try:
             found: dict[str, Any] = json.loads(done.stdout)
         except ValueError as error:
@@ -294,11 +295,3 @@ class ObjectServers(Agents):
         for node, numbers in self.numbers.items():
             found |= dict(zip(numbers, site.disks_stats(self.live.name, node), strict=True))
         return found
-
-
-def reason_of(done: UnitResult) -> str:
-    """Return why the load generator failed, in its own words."""
-    if done.exit_code is None:
-        return "it was stopped"
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return lines[-1].strip().removeprefix("twochoicebench: ")[:300] if lines else "it said nothing"

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from schemas.model import Model
 from testbed.stores.microstores import NOTHING, AssignableMachine, Resources
 
 # ----------------------------------------------------------------------------------------------
@@ -87,9 +88,7 @@ def local(letter: str) -> ObjectClass:
 # Constants of the model: costs of an operation, and costs of a reconfiguration.
 
 
-class _ConstantsModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _ConstantsModel(Model):
     def canonical(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
         return self.model_dump(mode="json")

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from schemas.errors import UserError
-from testbed.spec import GroupSpec, TestbedSpec, explain
+from schemas.mistakes import checked
+from testbed.spec import GroupSpec, TestbedSpec
 from testbed.spec.stores import SpecModel
 
 HOUR_S = 3600.0
@@ -290,10 +291,7 @@ def _of_group(value: str | dict[str, str] | None, group: str) -> str | None:
 
 def read_options(options: Mapping[str, object], where: str = "site.options") -> ChameleonOptions:
     """Return the checked options of a spec. UserError: one sentence for the first wrong option."""
-    try:
-        return ChameleonOptions.model_validate(dict(options))
-    except ValidationError as error:
-        raise explain(error, where, ChameleonOptions) from error
+    return checked(ChameleonOptions, dict(options), where)
 
 
 def check_spec(spec: TestbedSpec, options: ChameleonOptions) -> None:

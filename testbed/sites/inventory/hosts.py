@@ -22,9 +22,8 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from schemas.errors import UserError
-from schemas.mistakes import mistake
+from schemas.mistakes import checked, mistake
 from schemas.yaml_file import ContentError, load
-from testbed.spec import explain
 from testbed.spec.stores import SpecModel
 
 _DEVICE = re.compile(r"/dev/[A-Za-z0-9._/:+=@-]+")
@@ -241,10 +240,7 @@ class InventoryOptions(LoginOptions):
 
 def read_options(options: Mapping[str, object], where: str = "site.options") -> InventoryOptions:
     """Return the options, checked. UserError: one sentence for the first mistake."""
-    try:
-        return InventoryOptions.model_validate(dict(options))
-    except ValidationError as error:
-        raise explain(error, where, InventoryOptions) from error
+    return checked(InventoryOptions, dict(options), where)
 
 
 # -- inventory files -------------------------------------------------------------------------------
@@ -317,11 +313,9 @@ def _short(path: Path) -> ListedMachines | None:
         data = load(text, decimals=False)  # Ansible's files may have other numbers
         if not isinstance(data, Mapping) or not isinstance(data.get("hosts"), list):
             return None
-        return _checked(ShortFile.model_validate(load(text)), str(path))
+        return _checked(checked(ShortFile, load(text), path), str(path))
     except ContentError as error:
         raise UserError(error, where=path) from error
-    except ValidationError as error:
-        raise explain(error, str(path), ShortFile) from error
     except (OSError, ValueError, yaml.YAMLError):
         return None  # Ansible reports the reason
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from schemas.durable import write_file
+from schemas.durable import read_json, write_file
 from schemas.errors import UserError, not_allowed, unknown
-from schemas.mistakes import mistake
+from schemas.mistakes import checked
 from testbed.simulated.cosperf.machines import CLASSES, ObjectClass, local
 from testbed.stores.microstores import Resources
 
@@ -174,16 +174,7 @@ def keep(points: Points, name: str) -> Path:
 
 def read_points(path: Path) -> Points:
     """Read a file of measured points. UserError: the file, the place in it, and the error."""
-    try:
-        data = json.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"cannot be read ({error.strerror})", where=path) from error
-    except ValueError as error:
-        raise UserError(f"the file is not JSON ({error})", where=path) from error
-    try:
-        return Points.model_validate(data)
-    except ValidationError as error:
-        raise mistake(error, Points).error(path) from error
+    return checked(Points, read_json(path), path)
 
 
 def halves(
