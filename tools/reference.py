@@ -11,7 +11,7 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -317,14 +317,7 @@ def controllers() -> Iterator[str]:
     for name, found in sorted(available().items()):
         policy = create(found, {}, 0)
         module = importlib.import_module(f"controllers.{found.folder.name}.policy")
-        others = importlib.import_module(type(policy).__module__)
-        declared = {
-            item.name: item.metadata
-            for one in [*vars(others).values(), *vars(module).values()]
-            if inspect.isclass(one) and is_dataclass(one)
-            for item in fields(one)
-            if "doc" in item.metadata
-        }
+        declared = {one.name: one.metadata for one in fields(vars(policy)["_p"])}
         yield f"## {name}\n\n{prose(module.__doc__).split(chr(10) * 2)[0].rstrip(':')}\n"
         senses, acts = (shown(sorted(one)) for one in (policy.needs.senses, policy.needs.acts))
         yield f"Senses: {senses}. Acts: {acts}.\n"
