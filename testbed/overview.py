@@ -106,10 +106,21 @@ def links_cut(found: Mapping[str, Any]) -> list[str]:
 def units_of(testbed: Testbed, node: Node) -> list[dict[str, str]]:
     """Return the units of Hotbed and of the store on a node: {name, unit, state, about}; ``name``
     is short, such as osd.3. RemoteError: the node cannot be reached."""
-    listing = ["systemctl", "list-units", "--all", "--plain", "--no-legend", "--no-pager"]
-    listing += ["ceph*@*.service", "hotbed-*.service"]
-    lines = shell_to(testbed, node).run(listing, timeout_s=15).text.splitlines()
-    return [
-        {"name": short_name(unit), "unit": unit, "state": f"{active} ({sub})", "about": about}
-        for unit, _, active, sub, about in (line.split(maxsplit=4) for line in lines)
-    ]
+    shell = shell_to(testbed, node)
+    listing, ended = shell.run(["sh", "-c", _UNITS], timeout_s=15).text.split("==\n")
+    rows = {
+        unit: {"name": short_name(unit), "unit": unit, "state": f"{active} ({sub})", "about": about}
+        for unit, _, active, sub, about in (line.split(maxsplit=4) for line in listing.splitlines())
+    }
+    for unit in sorted({*ended.split()} - {*rows}):
+        rows[unit] = {"name": short_name(unit), "unit": unit, "state": "ended", "about": ""}
+    return list(rows.values())
+
+
+# systemd forgets a unit that has ended; its journal stays.
+_UNITS = """
+systemctl list-units --all --plain --no-legend --no-pager 'ceph*@*.service' 'hotbed-*.service'
+echo ==
+{ journalctl --field=_SYSTEMD_UNIT; journalctl --field=UNIT; } |
+    grep -E '^(ceph.*@|hotbed-).*[.]service$' || :
+"""

@@ -189,11 +189,13 @@ def test_logs_of_a_unit_by_its_short_name(site, spec_file, ask, tmp_path):
         "hotbed-controller@dlr.service loaded active running Hotbed: controller dlr",
     )
     (programs / "systemctl").write_text("#!/bin/sh\ncat << END\n" + "\n".join(listed) + "\nEND\n")
-    (programs / "journalctl").write_text("#!/bin/sh\necho \"$@\"; printf '\\033[31mred\\n'\n")
+    (programs / "journalctl").write_text(
+        "#!/bin/sh\necho \"$@\"; printf '\\033[31mred\\nhotbed-recorder.service\\n'\n"
+    )
     for name in ("systemctl", "journalctl"):
         (programs / name).chmod(0o755)
     rows = json.loads(ask("logs", "admin", "--json").out)
-    assert [row["name"] for row in rows] == ["osd.3", "mon.admin", "control-dlr"]
+    assert [row["name"] for row in rows] == ["osd.3", "mon.admin", "control-dlr", "recorder"]
     assert rows[1]["state"] == "failed (failed)"
     assert "control-dlr" in ask("logs", "admin").out
     for word, unit in (
@@ -202,7 +204,7 @@ def test_logs_of_a_unit_by_its_short_name(site, spec_file, ask, tmp_path):
         ("control-dlr", "hotbed-controller@dlr"),
         ("ceph-osd@3.service", "ceph-osd@3"),
     ):
-        first, second = ask("logs", "admin", word, "--lines", "7", "-f").out.splitlines()
+        first, second, _ = ask("logs", "admin", word, "--lines", "7", "-f").out.splitlines()
         assert f"--lines=7 --follow --unit={unit}.service" in first
         assert second == "\\x1b[31mred"
     error = ask("logs", "admin", "osd.4", code=2).err
