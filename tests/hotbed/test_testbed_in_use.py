@@ -62,7 +62,10 @@ CHANGING = {
 # These take the lock in the engine, only read, or run the operator's input.
 OTHERS = {
     *("run", "rerun", "compare", "top", "ssh", "exec", "logs", "snapshot list", "control status"),
-    *("control log", "swift status", "twochoice status", "ursa plan"),
+    *("control log", "swift status", "twochoice status", "ursa plan", "ui"),
+    # Made during a campaign too: they are in its runs' provenance.
+    *(f"fault {word}" for word in ("link", "disk", "osd", "mon", "node", "clear", "list")),
+    *("load start", "load stop"),
 }
 
 
