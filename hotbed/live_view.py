@@ -31,13 +31,10 @@ def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1
     follows the testbed for `seconds`, so that a forgotten notebook does not load a testbed for
     days; `LiveView.stop` ends it. Elsewhere it is one sample, and `LiveView.watch` prints more.
     The first sample is taken at once. HotbedError: the testbed cannot be sampled."""
-    from testbed.client import agent_client
-
-    client = agent_client(testbed)
+    from hotbed.top_view import samples
 
     def looks(count: int | None) -> Generator[Sample, None, None]:
-        payload = {"interval_s": interval_s} | ({} if count is None else {"count": count})
-        return client.stream("top", payload)
+        return samples(testbed, interval_s=interval_s, count=count)
 
     view = LiveView(looks, most=max(1, round(seconds / interval_s)))
     view.look()
@@ -151,7 +148,7 @@ class LiveView:
             color_system="standard",
         )
         if self._sample is not None:
-            shown.print(top_view(self._sample))
+            shown.print(top_view(self._sample, WIDTH))
         if self._problem is not None:
             shown.print(Text(self._problem, style="red"))
         if html:

@@ -20,22 +20,27 @@ def verb(
     ] = 1.0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Pressure, disk, network, primary affinity of every node, client throughput, live."""
+    """Pressure, disk, network, primary affinity of every node, client throughput, live.
+
+    In a terminal: Enter shows a node's processes, disks and network; < and > choose the sort
+    column; ? lists all keys; q ends.
+    """
     import sys
     from contextlib import closing
 
+    from hotbed.top_view import samples
     from testbed.choose import choose_partly
-    from testbed.client import agent_client
+    from testbed.terminal import console
 
     found = choose_partly(testbed)
-    payload = {"interval_s": interval} | ({"count": 1} if once else {})
-    with closing(agent_client(found).stream("top", payload)) as samples:
-        if as_json:
-            _as_json(samples)
-        elif once or not sys.stdout.isatty():
-            _one_below_another(samples)
-        else:
-            _on_the_screen(samples)
+    count = 1 if once else None
+    if not (once or as_json) and sys.stdout.isatty() and not console().is_dumb_terminal:
+        from hotbed.top_app import watch
+
+        watch(found, interval)
+        return
+    with closing(samples(found, interval_s=interval, count=count)) as seen:
+        (_as_json if as_json else _one_below_another)(seen)
 
 
 def _as_json(samples: Iterable[Mapping[str, Any]]) -> None:
@@ -52,19 +57,4 @@ def _one_below_another(samples: Iterable[Mapping[str, Any]]) -> None:
     from testbed.terminal import console
 
     for sample in samples:
-        console().print(top_view(sample))
-
-
-def _on_the_screen(samples: Iterable[Mapping[str, Any]]) -> None:
-    """Show only the last sample, until Ctrl-C ends the view."""
-    from rich.live import Live
-
-    from hotbed.top_view import top_view
-    from testbed.terminal import console
-
-    try:
-        with Live(console=console(), screen=True, auto_refresh=False) as live:
-            for sample in samples:
-                live.update(top_view(sample), refresh=True)
-    except KeyboardInterrupt:
-        pass
+        console().print(top_view(sample, console().width))

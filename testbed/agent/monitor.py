@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from schemas.errors import HotbedError
 from testbed.agent.contract import AgentConfig, AgentNode
@@ -55,6 +55,7 @@ class Counters:
     net_rx: int
     net_tx: int
     osd_us: Mapping[int, int] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def parse(line: bytes) -> Counters:
             net_rx=int(data["net"][0]),
             net_tx=int(data["net"][1]),
             osd_us={int(osd): int(total) for osd, total in data["osd_us"].items()},
+            detail=data.get("detail", {}),
         )
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise ValueError(f"not a probe's answer: {line[:80]!r}") from error
@@ -199,18 +201,19 @@ def probe_program() -> str:
     return Path(__file__).with_name("probe.py").read_text()
 
 
-def probe_settings(node: AgentNode) -> bytes:
-    """Return the first line that a probe gets."""
+def probe_settings(node: AgentNode, *, processes: bool = False) -> bytes:
+    """Return the first line that a probe gets; with `processes`, it also counts these."""
     settings = {
         "pressure_file": node.pressure_file,
         "devices": dict(node.devices),
         "address": node.address,
         "osds": list(node.osds),
+        "processes": processes,
     }
     return json.dumps(settings).encode() + b"\n"
 
 
-def over_ssh(config: AgentConfig) -> Opener:
+def over_ssh(config: AgentConfig, *, processes: bool = False) -> Opener:
     """Return an opener of channels through the admin node's ssh (no ssh to itself)."""
     from testbed.agent.reach import reach
 
@@ -219,7 +222,7 @@ def over_ssh(config: AgentConfig) -> Opener:
     def open_channel(node: AgentNode) -> Channel:
         process = reach(config, node.name).popen(["python3", "-u", "-c", program])
         channel = ProcessChannel(process)
-        channel.send(probe_settings(node))
+        channel.send(probe_settings(node, processes=processes))
         return channel
 
     return open_channel

@@ -2,7 +2,8 @@
 
 It answers each line on standard input (a number, returned as `seq`) with one JSON line of counters;
 the reader computes rates. The first line is its settings, {"pressure_file", "devices", "address",
-"osds"}. Standard library only, and no import from the project: `monitor.py` sends this file's text.
+"osds", "processes"}. Standard library only, and no import from the project: `monitor.py` sends this
+file's text.
 
 All values are cumulative:
   pressure_us  "some ... total=" of the node's io.pressure (microseconds in which a task waited)
@@ -12,6 +13,8 @@ All values are cumulative:
                weighted milliseconds, requests in flight (the kernel's stat file, iostats.rst)
   net          bytes received and sent on the interface that carries the node's address
   osd_us       io.pressure "some" total of each OSD's own control group, if it has or can have one
+  detail       only if "processes" is true: names of the disks and interfaces, and for each process,
+               by PID.START: its command, processor microseconds, bytes read and written on disks
 """
 
 from __future__ import annotations
@@ -136,6 +139,27 @@ def own_pressure(pid: int) -> str | None:
     return None
 
 
+def process_counters(commands: dict[str, str]) -> dict[str, list[Any]]:
+    """Return the counters of every process; `commands` keeps the commands that were read."""
+    hertz, found = os.sysconf("SC_CLK_TCK"), {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            head, _, rest = read(f"/proc/{entry}/stat").rpartition(")")
+            words = rest.split()
+            key = f"{entry}.{words[19]}"  # a process number may be used again
+            if key not in commands:
+                line = read(f"/proc/{entry}/cmdline").replace("\0", " ").strip()
+                commands[key] = line[:160] or f"[{head.partition('(')[2]}]"
+            io = dict(line.split(": ") for line in read(f"/proc/{entry}/io").splitlines())
+        except (OSError, ValueError):
+            continue  # the process ended in between, or its command is no text
+        cpu_us = (int(words[11]) + int(words[12])) * 1_000_000 // hertz
+        found[key] = [commands[key], cpu_us, int(io["read_bytes"]), int(io["write_bytes"])]
+    return found
+
+
 class Probe:
     """Reader of counters that locates them once."""
 
@@ -149,6 +173,7 @@ class Probe:
         self.osds = [int(osd) for osd in settings.get("osds") or ()]
         self.processes: dict[int, int] = {}
         self.own: dict[int, str] = {}
+        self.commands: dict[str, str] | None = {} if settings.get("processes") else None
 
     def sample(self) -> dict[str, Any]:
         """Return all current counters."""
@@ -163,6 +188,15 @@ class Probe:
             "disk": [disk_counters(read(path)) for path in self.stats],
             "net": net_bytes(read("/proc/net/dev"), self.interfaces),
             "osd_us": self._osd_us(),
+        } | self._detail()
+
+    def _detail(self) -> dict[str, Any]:
+        if self.commands is None:
+            return {}
+        names = [path.split("/")[-2] for path in self.stats]
+        processes = process_counters(self.commands)
+        return {
+            "detail": {"disks": names, "net": ", ".join(self.interfaces), "processes": processes}
         }
 
     def _cpu_us(self, ticks: list[int]) -> int:

@@ -1,32 +1,38 @@
-"""Verb: live view of the testbed, a sample per second, for `hotbed top`."""
+"""Verbs of `hotbed top`: a sample of the testbed per second, and the detail of one node."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from schemas.errors import StoreError
-from testbed.agent.contract import AgentConfig, osd_nodes
+from schemas.errors import RemoteError, StoreError
+from testbed.agent.contract import AgentConfig, node_of, osd_nodes
+from testbed.agent.monitor import Counters, Monitor, over_ssh, rates
 from testbed.agent.sampler import CLIENT, NodeSample, open_sampler
+from testbed.agent.verbs import needed
 from testbed.stores.microstores import MICROSTORES, microstores_to_json
 from testbed.stores.swift.cluster import state_to_json
 from testbed.stores.swift.store import SwiftStore, store_of
 
 _LONGEST_S = 86_400.0
 _ANSWER_S = 2.0  # short: a person is watching
+_PROCESSES = 100  # the busiest ones
+_OF_A_DISK = ("disk", "read_mb_s", "write_mb_s", "util", "queue")
 
 
 def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Stream {interval_s?: 1, count?} -> {wall, testbed, nodes, osds, client, lost, steered}.
+    """Stream {interval_s?: 1, count?} -> {wall, testbed, nodes, osds, client, lost, steered,
+    controllers}.
 
     `nodes` maps a name to its metrics plus roles, osds and signal; `osds` and `client` are as in
     `testbed.agent.sampler`; with Swift also `swift`, {microstores, state, down, lost}. If the store
-    does not answer, `steered` maps each controller's name to its changes. Ends after `count`
-    samples, or when the caller hangs up.
+    does not answer, `steered` maps each controller's name to its changes. `controllers` holds the
+    running ones (see `controllers.steps`). Ends after `count` samples, or when the caller hangs up.
     """
-    interval_s = min(60.0, max(0.2, float(payload.get("interval_s", 1.0))))
-    count = payload.get("count")
+    interval_s, count = _interval_s(payload), payload.get("count")
+    steps = steps_of(config)
     sampler = open_sampler(config, _ANSWER_S)
     swift = store_of(config) if config.store == "swift" else None
     try:
@@ -36,12 +42,77 @@ def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, A
         while (count is None or taken < int(count)) and due < end:
             due = max(due + interval_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
-            yield view(config, sampler.sample()) | _microstores(swift)
+            seen = view(config, sampler.sample()) | {"controllers": next(steps)}
+            yield seen | _microstores(swift)
             taken += 1
     finally:
         if swift is not None:
             swift.close()
         sampler.close()
+
+
+def node_top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Stream {node, interval_s?: 1, count?} -> {wall, processes: [{pid, command, cpu_cores,
+    read_mb_s, write_mb_s}], disks: [{disk, read_mb_s, write_mb_s, util, queue}], net: {interface,
+    rx_mb_s, tx_mb_s}}, with the busy processes. RemoteError: the node does not answer."""
+    interval_s, count = _interval_s(payload), payload.get("count")
+    node = node_of(config, *needed(payload, "node-top", "node"))
+    monitor = Monitor([node], over_ssh(config, processes=True))
+    try:
+        taken, lost, end = 0, monitor.start(), time.monotonic() + _LONGEST_S
+        while (count is None or taken < int(count)) and time.monotonic() < end:
+            if lost:
+                raise RemoteError(f"node {node.name}: {lost[node.name]}.", retry=True)
+            before = monitor.counters()[node.name]
+            time.sleep(interval_s)
+            lost = monitor.read().lost
+            if not lost:
+                yield detail(before, monitor.counters()[node.name])
+                taken += 1
+    finally:
+        monitor.close()
+
+
+def detail(before: Counters, after: Counters) -> dict[str, Any]:
+    """Return the answer of `node_top` between two counts of a node."""
+    seconds = after.t - before.t
+    rows = []
+    for key, (command, *counts) in after.detail["processes"].items():
+        earlier = before.detail["processes"].get(key, [command, 0, 0, 0])[1:]
+        cpu, read, write = ((b - a) / seconds / 1e6 for a, b in zip(earlier, counts, strict=True))
+        row = {"cpu_cores": cpu, "read_mb_s": read, "write_mb_s": write}
+        if any(value > 0 for value in row.values()):
+            rows.append({"pid": int(key.partition(".")[0]), "command": command} | row)
+    # By processor time, then by I/O.
+    rows.sort(key=lambda row: (-row["cpu_cores"], -row["read_mb_s"] - row["write_mb_s"]))
+    disks = []
+    for name, a, b in zip(after.detail["disks"], before.disks, after.disks, strict=False):
+        one = rates(replace(before, disks=(a,)), replace(after, disks=(b,)))
+        if one is not None:
+            values = (one.disk_read_mb_s, one.disk_write_mb_s, one.disk_util, one.disk_queue)
+            disks.append(dict(zip(_OF_A_DISK, (name, *values), strict=True)))
+    return {
+        "wall": after.wall,
+        "processes": rows[:_PROCESSES],
+        "disks": disks,
+        "net": {
+            "interface": after.detail["net"],
+            "rx_mb_s": (after.net_rx - before.net_rx) / seconds / 1e6,
+            "tx_mb_s": (after.net_tx - before.net_tx) / seconds / 1e6,
+        },
+    }
+
+
+def _interval_s(payload: Mapping[str, Any]) -> float:
+    return min(60.0, max(0.2, float(payload.get("interval_s", 1.0))))
+
+
+def steps_of(config: AgentConfig) -> Iterator[dict[str, Any]]:
+    """Return the running controllers' steps, read again at each `next`."""
+    from testbed.agent.__main__ import find  # by name: controllers import this package
+
+    found: Iterator[dict[str, Any]] = find("control-steps")(config, {"interval_s": 0})
+    return found
 
 
 def _microstores(swift: SwiftStore | None) -> dict[str, Any]:

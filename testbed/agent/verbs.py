@@ -45,6 +45,7 @@ VERBS: dict[str, str] = {
     # Observation.
     "overview": "testbed.agent.overview:overview",
     "top": "testbed.agent.top:top",
+    "node-top": "testbed.agent.top:node_top",
     "sense": "testbed.agent.sense:sense",
     "observe": "testbed.agent.sense:observe",
     "store-selftest": "testbed.agent.selftest:selftest",
@@ -70,6 +71,7 @@ VERBS: dict[str, str] = {
     "control-status": "controllers.control:status",
     "control-log": "controllers.control:log",
     "control-follow": "controllers.control:follow",
+    "control-steps": "controllers.steps:steps",
 }
 
 

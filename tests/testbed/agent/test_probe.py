@@ -62,6 +62,17 @@ def test_the_disk_is_found_by_number_and_counted_once(tmp_path, monkeypatch):
     assert found == [f"{disk}/stat"]
 
 
+def test_processes_are_counted_with_their_commands():
+    commands: dict[str, str] = {}
+    found = probe.process_counters(commands)
+    (key,) = [key for key in found if key.startswith(f"{os.getpid()}.")]
+    command, cpu_us, _, _ = found[key]
+    assert "python" in command
+    assert cpu_us > 0
+    commands[key] = "kept"
+    assert probe.process_counters(commands)[key][0] == "kept"
+
+
 def test_an_osd_has_a_group_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(probe, "read", lambda path: "0::/\n")
     assert probe.own_pressure(4711) is None

@@ -183,6 +183,33 @@ def test_top_shows_nodes_osds_who_is_lost_and_what_is_steered(sampling, raw, mon
     assert shown["steered"] == {"dlr": ["osd.0=0.10"]}
 
 
+def detailed(seq: int, turn: int) -> bytes:
+    fio = ["fio x", 500_000 * turn, 1_000_000 * turn, 0]
+    late = {"9.7": ["new", 250_000, 0, 0]} if turn > 1 else {}
+    processes = {"7.1": fio, "8.1": ["idle", 5, 5, 5], **late}
+    known = {"disks": ["sdb"], "net": "eth0", "processes": processes}
+    return counters(seq, turn, detail=known)
+
+
+def test_a_nodes_detail_has_busy_processes_disks_and_network(monkeypatch):
+    site = Site({"a": detailed, "b": lambda seq, turn: b""})
+    monkeypatch.setattr(top, "over_ssh", lambda config, processes: site.open)
+    (found,) = top.node_top(CONFIG, {"node": "a", "interval_s": 0.2, "count": 1})
+    json.dumps(found, allow_nan=False)
+    assert [row["command"] for row in found["processes"]] == ["fio x", "new"]
+    assert found["processes"][0] == {
+        **{"pid": 7, "command": "fio x"},
+        **{"cpu_cores": pytest.approx(0.5), "read_mb_s": pytest.approx(1), "write_mb_s": 0},
+    }
+    (disk,) = found["disks"]
+    assert (disk["disk"], disk["util"]) == ("sdb", pytest.approx(80))
+    assert found["net"] == {"interface": "eth0", "rx_mb_s": 1.0, "tx_mb_s": 2.0}
+    with raises(RemoteError, "node b"):
+        next(top.node_top(CONFIG, {"node": "b"}))
+    with raises(UserError, "'z'"):
+        next(top.node_top(CONFIG, {"node": "z"}))
+
+
 @pytest.fixture
 def store(raw, monkeypatch):
     found = CephStore(Connection(raw), pools=["bench"])

@@ -1,0 +1,380 @@
+"""Screen of `hotbed top`: the table of nodes with sorting and scrolling, and a node's detail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.message_pump import MessagePump
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Static
+
+from hotbed.top_view import CAPTION, COLUMNS, NodeRow, fitting, header, notes, rows_of, samples
+from schemas.errors import HotbedError
+from schemas.shown import line
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Testbed
+
+AGAIN_S = 2.0
+"""Wait before a lost testbed is asked again."""
+_GAP = 2  # between two columns of Textual's table
+_SCROLLBAR = 2
+Stream = Callable[[], Generator[Mapping[str, Any], None, None]]
+
+
+@dataclass
+class StreamNews(Message):
+    """The next item of a stream, or the reason why it ended."""
+
+    item: Mapping[str, Any] | None
+    problem: str = ""
+    drawn: threading.Event = field(default_factory=threading.Event)
+
+
+class StreamReader:
+    """Thread that sends a stream's items to `target`, and opens a stream that failed again. Items
+    that come before the previous one is drawn are left out."""
+
+    def __init__(self, target: MessagePump, stream: Stream) -> None:
+        self._target, self._stream = target, stream
+        self._ended, self._drawn = threading.Event(), threading.Event()
+        self._drawn.set()
+        self._thread = threading.Thread(target=self._read, name="top", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while True:
+            problem = "the stream ended"
+            try:
+                with closing(self._stream()) as items:
+                    for item in items:
+                        if not self._told(StreamNews(item)):
+                            return
+            except (HotbedError, OSError, ValueError) as error:
+                problem = str(error)
+            if not self._told(StreamNews(None, problem)) or self._ended.wait(AGAIN_S):
+                return
+
+    def _told(self, news: StreamNews) -> bool:
+        """Send news; return False if the screen is gone."""
+        if news.item is not None and not self._drawn.is_set():
+            return not self._ended.is_set()
+        self._drawn = news.drawn
+        try:
+            return not self._ended.is_set() and self._target.post_message(news)
+        except RuntimeError:  # the event loop is closed
+            return False
+
+    def end(self) -> None:
+        """End with the next item, without a wait."""
+        self._ended.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of the stream."""
+        self._thread.join(timeout_s)
+
+
+class RowTable(DataTable[Text]):
+    """Table of rows: Home and End are its first and last row."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("home", "scroll_top", show=False),
+        Binding("end", "scroll_bottom", show=False),
+    ]
+
+
+class NodeTable(RowTable):
+    """Table of nodes, with Enter in the footer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "select_cursor", "Detail")]
+
+
+class TopHelp(ModalScreen[None]):
+    """All keys, and the meaning of columns and marks."""
+
+    DEFAULT_CSS = """
+    TopHelp { align: center middle; }
+    TopHelp > Static { width: auto; max-width: 100%; padding: 1 1; border: round $primary; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,question_mark,enter", "dismiss", "Back"),
+        ("q", "app.quit", "Quit"),
+    ]
+    KEYS = (
+        ("arrows, PgUp, PgDn, Home, End", "move and scroll"),
+        ("Enter", "processes, disks, network of the node"),
+        ("<  >, or click on a title", "choose the sort column"),
+        ("r", "reverse the order"),
+        ("o", "the testbed's order again"),
+        ("c  i", "in a node: sort by CPU, by I/O"),
+        ("Esc", "go back"),
+        ("?", "show or leave this help"),
+        ("q", "quit"),
+    )
+
+    def compose(self) -> ComposeResult:
+        """Yield the help's text."""
+        keys = "\n".join(f"{key:31}{what}" for key, what in self.KEYS)
+        yield Static(f"{keys}\n\n{CAPTION}", markup=False)
+
+
+class NodeDetail(ModalScreen[None]):
+    """Processes, disks, network and OSDs of one node; asked only while this screen is open."""
+
+    DEFAULT_CSS = """
+    NodeDetail { background: $background; }
+    NodeDetail Static { padding: 0 1; }
+    NodeDetail DataTable { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "app.pop_screen", "Back"),
+        ("c", "by('cpu_cores')", "By CPU"),
+        ("i", "by('io')", "By I/O"),
+        ("question_mark", "app.help", "Help"),
+        ("q", "app.quit", "Quit"),
+    ]
+    _TITLES: ClassVar[dict[str, str]] = {
+        "cpu_cores": "cores",
+        "read_mb_s": "read",
+        "write_mb_s": "write",
+        "pid": "pid",
+        "command": "command",
+    }
+
+    def __init__(self, row: NodeRow, stream: Stream) -> None:
+        super().__init__()
+        self.row, self._stream = row, stream
+        self._by = "cpu_cores"
+        self._item: Mapping[str, Any] | None = None
+
+    def compose(self) -> ComposeResult:
+        """Yield the node's facts and the table of processes."""
+        yield Static(Text(f"node {line(self.row.name)}: asking ..."), id="facts", markup=False)
+        yield RowTable(cursor_type="row")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Start to ask the node."""
+        table = self.query_one(DataTable)
+        for key, title in self._TITLES.items():
+            table.add_column(Text(title), key=key, width=None if key == "command" else 8)
+        table.focus()
+        self._reader = StreamReader(self, self._stream)
+
+    def on_unmount(self) -> None:
+        """Stop asking the node."""
+        self._reader.end()
+
+    def on_stream_news(self, news: StreamNews) -> None:
+        """Show the node's next sample, or why there is none."""
+        news.stop()
+        self._item = news.item or self._item
+        self._show(news.problem)
+        self.call_after_refresh(news.drawn.set)
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """Sort processes by the selected column."""
+        self.action_by(str(event.column_key.value))
+
+    def action_by(self, column: str) -> None:
+        """Sort processes by a column, or by read plus write (``io``)."""
+        self._by = column
+        self._show()
+
+    def _show(self, problem: str = "") -> None:
+        facts = Text(f"node {line(self.row.name)}", style="bold")
+        if problem:
+            facts.append(f"\n{line(problem)}; asking again", style="red")
+        if self._item is not None:
+            facts.append(self._facts(self._item), style="not bold")
+            self._processes(self._item["processes"])
+        self.query_one("#facts", Static).update(facts)
+
+    def _facts(self, item: Mapping[str, Any]) -> str:
+        lines = [
+            f"disk {line(disk['disk'])}: read {disk['read_mb_s']:.1f} MB/s, write "
+            f"{disk['write_mb_s']:.1f} MB/s, util {disk['util']:.0f} %, queue {disk['queue']:.1f}"
+            for disk in item["disks"]
+        ]
+        net = item["net"]
+        lines.append(
+            f"network {line(net['interface'])}: rx {net['rx_mb_s']:.1f} MB/s, "
+            f"tx {net['tx_mb_s']:.1f} MB/s"
+        )
+        for name, values in self.row.osds.items():
+            known = ", ".join(f"{line(key)} {value:.3g}" for key, value in values.items())
+            lines.append(f"{name}: {known or 'does not answer'}")
+        return "".join(f"\n{each}" for each in lines)
+
+    def _processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        def order(row: Mapping[str, Any]) -> Any:
+            if self._by in ("pid", "command"):
+                return row[self._by]
+            return -(row["read_mb_s"] + row["write_mb_s"] if self._by == "io" else row[self._by])
+
+        table: DataTable[Text] = self.query_one(DataTable)
+        cursor, top = table.cursor_row, table.scroll_y
+        table.clear()
+        for row in sorted(processes, key=order):
+            rates = [f"{row[name]:.2f}" for name in ("cpu_cores", "read_mb_s", "write_mb_s")]
+            cells = [Text(cell, justify="right") for cell in (*rates, str(row["pid"]))]
+            table.add_row(*cells, Text(line(row["command"])))
+        table.move_cursor(row=cursor, scroll=False)
+        table.call_after_refresh(table.scroll_to, y=top, animate=False)
+
+
+class TopApp(App[None]):
+    """The table of nodes. `stream` opens samples, `detail` a node's own."""
+
+    CSS = "#header, #notes { padding: 0 1; } #notes { max-height: 40%; } DataTable { height: 1fr; }"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("less_than_sign", "sort(-1)", "Sort", key_display="<"),
+        Binding("greater_than_sign", "sort(1)", "Sort", key_display=">"),
+        ("r", "reverse", "Reverse"),
+        ("o", "order", "Spec's order"),
+        ("question_mark", "help", "Help"),
+        ("q", "quit", "Quit"),
+    ]
+
+    def __init__(self, stream: Stream, detail: Callable[[str], Stream]) -> None:
+        super().__init__()
+        self._stream, self._detail = stream, detail
+        self._sample: Mapping[str, Any] | None = None
+        self._rows: list[NodeRow] = []
+        self._drawn: object = None
+        self._cells: list[list[Text]] = []
+        self._sorted_by: str | None = None
+        self._reversed = False
+
+    def compose(self) -> ComposeResult:
+        """Yield header, table, notes and footer."""
+        yield Static("asking the testbed ...", id="header", markup=False)
+        yield NodeTable(cursor_type="row")
+        yield Static(id="notes", markup=False)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Start to ask the testbed."""
+        self.query_one(DataTable).focus()
+        self.reader = StreamReader(self, self._stream)
+
+    def on_unmount(self) -> None:
+        """Stop asking the testbed."""
+        self.reader.end()
+
+    def on_resize(self) -> None:
+        """Choose the columns for the new width."""
+        self.call_after_refresh(self._show)
+
+    def on_stream_news(self, news: StreamNews) -> None:
+        """Show the next sample, or that the testbed is lost."""
+        self._sample = news.item or self._sample
+        self._show(news.problem)
+        self.call_after_refresh(news.drawn.set)
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """Sort by the selected column; a second time, in reverse."""
+        title = str(event.column_key.value)
+        self._reversed = title == self._sorted_by and not self._reversed
+        self._sorted_by = title
+        self._show()
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Open the node's detail."""
+        row = self._rows[event.cursor_row]
+        self.push_screen(NodeDetail(row, self._detail(row.name)))
+
+    def action_sort(self, step: int) -> None:
+        """Sort by the next or previous column of those on the screen."""
+        titles = [str(key.value) for key in self.screen_stack[0].query_one(DataTable).columns]
+        if titles:
+            place = titles.index(self._sorted_by) + step if self._sorted_by in titles else 0
+            self._sorted_by, self._reversed = titles[place % len(titles)], False
+            self._show()
+
+    def action_reverse(self) -> None:
+        """Reverse the order."""
+        self._reversed = not self._reversed
+        self._show()
+
+    def action_order(self) -> None:
+        """Show nodes in the testbed's order."""
+        self._sorted_by, self._reversed = None, False
+        self._show()
+
+    def action_help(self) -> None:
+        """Show all keys."""
+        self.push_screen(TopHelp())
+
+    def _show(self, problem: str = "") -> None:
+        below: list[Text] = []
+        screen = self.screen_stack[0]
+        if problem:
+            below.append(Text(f"connection lost: {line(problem)}; trying again", style="red"))
+        if self._sample is not None:
+            screen.query_one("#header", Static).update(header(self._sample))
+            below += notes(self._sample)
+            rows = {row.name: row for row in rows_of(self._sample)}
+            self._fill(screen.query_one(DataTable), list(rows.values()))
+            if isinstance(self.screen, NodeDetail):
+                self.screen.row = rows.get(self.screen.row.name, self.screen.row)
+        screen.query_one("#notes", Static).update(Text("\n").join(below))
+
+    def _fill(self, table: DataTable[Text], rows: list[NodeRow]) -> None:
+        """Show `rows`; update cells in place as long as the table's shape stays."""
+        for column in COLUMNS:
+            if column.title == self._sorted_by:
+                rows.sort(key=column.order)
+        self._rows = rows[::-1] if self._reversed else rows
+        columns = fitting(rows, table.size.width - _SCROLLBAR, _GAP, more=1)
+        mark = "▲" if self._reversed else "▼"
+        titles = [c.title + (mark if c.title == self._sorted_by else "") for c, _ in columns]
+        shape = [titles, [size for _, size in columns], [row.height for row in self._rows]]
+        cells = [[column.cell(row) for column, _ in columns] for row in self._rows]
+        before, self._cells = self._cells, cells
+        if shape == self._drawn:
+            for number, (row, old) in enumerate(zip(cells, before, strict=True)):
+                for (column, _), cell, was in zip(columns, row, old, strict=True):
+                    if cell != was:
+                        table.update_cell(str(number), column.title, cell)
+            return
+        self._drawn, cursor, top = shape, table.cursor_row, table.scroll_y
+        table.clear(columns=True)
+        for (column, size), title in zip(columns, titles, strict=True):
+            label = Text(title, justify="right" if column.right else "left")
+            table.add_column(label, width=size, key=column.title)
+        for number, (row, node) in enumerate(zip(cells, self._rows, strict=True)):
+            table.add_row(*row, key=str(number), height=node.height)
+        table.move_cursor(row=cursor, scroll=False)
+        table.call_after_refresh(table.scroll_to, y=top, animate=False)
+
+
+def watch(testbed: Testbed, interval_s: float) -> None:
+    """Show a testbed until the user quits. HotbedError: its first sample cannot be had."""
+    from testbed.client import agent_client
+
+    client = agent_client(testbed)
+    opened = samples(testbed, interval_s=interval_s)
+    first = [chain([next(opened)], opened)]  # an undeployed testbed ends the command, as elsewhere
+
+    def stream() -> Generator[Mapping[str, Any], None, None]:
+        yield from first.pop() if first else samples(testbed, interval_s=interval_s)
+
+    def detail(node: str) -> Stream:
+        return lambda: client.stream("node-top", {"node": node, "interval_s": interval_s})
+
+    app = TopApp(stream, detail)
+    app.run()
+    app.reader.join(interval_s + 1.0)
+    with suppress(ValueError):  # the thread still waits for a sample
+        opened.close()
