@@ -6,7 +6,8 @@ the names are those of ``samples.parquet``:
 node    pressure (its signal, percent), disk_read_mb_s, disk_write_mb_s, disk_util (percent),
         disk_queue, net_rx_mb_s, net_tx_mb_s, cpu_cores, hot (0 or 1: a disturbance runs on it)
 osd.N   primary_affinity, reweight, primaries, op_r_latency_s, osd_pressure (percent)
-client  read_mb_s, write_mb_s, read_iops, write_iops: client operations as the OSDs count them
+client  read_mb_s, write_mb_s, read_iops, write_iops, read_latency_s, write_latency_s (means):
+        client operations as the OSDs count them
 
 MB are 10^6 bytes. Unavailable values are absent.
 """
@@ -65,7 +66,14 @@ def node_metrics(node: AgentNode, rates: Rates, hot: bool) -> dict[str, float]:
 def client_metrics(deltas: Mapping[int, tuple[float, OsdCounters]]) -> dict[str, float]:
     """Return all OSDs' client service, from each OSD's seconds and counts."""
     total = [(seconds, c) for seconds, c in deltas.values() if seconds > 0]
-    return {
+    counts = [c for _, c in total]
+    reads, writes = sum(c.read_latency_n for c in counts), sum(c.writes for c in counts)
+    means = {}
+    if reads > 0:
+        means["read_latency_s"] = sum(c.read_latency_s for c in counts) / reads
+    if writes > 0:
+        means["write_latency_s"] = sum(c.write_latency_s for c in counts) / writes
+    return means | {
         "read_mb_s": sum(c.read_bytes / seconds for seconds, c in total) / 1e6,
         "write_mb_s": sum(c.write_bytes / seconds for seconds, c in total) / 1e6,
         "read_iops": sum(c.reads / seconds for seconds, c in total),
@@ -136,10 +144,14 @@ class Sampler:
         self._store: StoreSampler | None = None
         self._away, self._ask_at = "", -math.inf
         self._clock = SteadyClock()
+        self.start()
+
+    def start(self) -> None:
+        """Open the probes if needed, and begin an interval."""
         with ThreadPoolExecutor(1) as pool:  # the two waits run in parallel
             first = pool.submit(self._stored)
             self._monitor.start()
-            self.began = ticks()
+            self.began = self._ticks()
             first.result()
 
     def sample(self) -> NodeSample:
@@ -173,7 +185,7 @@ class Sampler:
         return {}, {"store": self._away}
 
     def close(self) -> None:
-        """End the probes."""
+        """End the probes; `start` opens them again."""
         self._monitor.close()
 
 

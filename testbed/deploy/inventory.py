@@ -197,6 +197,8 @@ def build_inventory(
         "hotbed_scratch_path": SCRATCH_PATH,
         "hotbed_scratch_label": SCRATCH_LABEL,
     }
+    if spec.metrics:
+        common |= {"hotbed_metrics": True, "hotbed_metrics_ports": ports.METRICS_PORTS}
     variables = common | _of_store(testbed, spec, store) | dict(extra or {})
     children: dict[str, Any] = {
         group: {"hosts": {node.name: {} for node in testbed.with_role(role)}}

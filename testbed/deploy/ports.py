@@ -20,6 +20,9 @@ CEPHADM_PORT = 8765
 """Port on which the manager's cephadm module lists the services."""
 DAEMONS = range(6800, 7301)
 """Each OSD and manager takes the next free ports of this range."""
+METRICS_PORTS = {"testbed": 19464, "node": 19100}
+"""Exporters' ports if a spec asks for metrics: the testbed's on the admin node, and each node's."""
+PROMETHEUS_PORT = 19090
 SWIFT_STEP, SWIFT_SERVERS = 10, 3
 """Port distance of microstores (`testbed.deploy.swift_variables`), and storage servers of each."""
 
@@ -61,7 +64,7 @@ def ports_of(spec: TestbedSpec, node: str) -> tuple[Port, ...]:
         found = (Port(store.port + place) for place in range(count) if "object" in group.roles)
     elif isinstance(store, SwiftSpec):
         found = _swift(spec, store, node, group)
-    return tuple(sorted(set(found), key=lambda port: port.number))
+    return tuple(sorted({*found, *_metrics(spec, group)}, key=lambda port: port.number))
 
 
 def _ceph(store: CephSpec, group: GroupSpec) -> Iterator[Port]:
@@ -95,6 +98,14 @@ def _swift(spec: TestbedSpec, store: SwiftSpec, node: str, group: GroupSpec) -> 
         if node in members(microstore.storage, groups, "storage"):
             first = store.storage_port + SWIFT_STEP * place
             yield from (Port(number, peers=True) for number in range(first, first + SWIFT_SERVERS))
+
+
+def _metrics(spec: TestbedSpec, group: GroupSpec) -> Iterator[Port]:
+    if spec.metrics:
+        yield Port(METRICS_PORTS["node"], peers=True)
+        if "admin" in group.roles:
+            yield Port(METRICS_PORTS["testbed"], peers=True)
+            yield Port(PROMETHEUS_PORT, At.LOOPBACK)
 
 
 def for_peers(spec: TestbedSpec, node: str) -> tuple[str, ...]:

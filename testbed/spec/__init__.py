@@ -218,7 +218,7 @@ class TestbedSpec(SpecModel):
     """A whole testbed. `name`: name of the testbed in commands; `site`: the machines; `groups`:
     groups of identical nodes; one node has the role admin; `store`: the store; a Ceph cluster if
     omitted, null for none; `racks`: assignment of nodes to racks; `network`: packet handling of the
-    network."""
+    network; `metrics`: metrics for Prometheus on the admin node (docs/metrics.md)."""
 
     __test__ = False
 
@@ -228,6 +228,16 @@ class TestbedSpec(SpecModel):
     store: Store | None = CephSpec()
     racks: RackSpec | None = None
     network: NetworkSpec | None = None
+    metrics: bool = False
+
+    @model_validator(mode="after")
+    def _metrics_are_brought(self) -> TestbedSpec:
+        if self.metrics and isinstance(self.store, CephSpec) and self.store.deployer.kind != "own":
+            raise ValueError(
+                f"metrics need the deployer own, and this is {self.store.deployer.kind}: leave out "
+                "metrics, or the deployer"
+            )
+        return self
 
     @model_validator(mode="after")
     def _roles(self) -> TestbedSpec:
@@ -382,6 +392,7 @@ class TestbedSpec(SpecModel):
         """
         body = self.model_dump(mode="json", exclude={"name", "site"})
         _leave_out(body, "racks", None)
+        _leave_out(body, "metrics", False)
         usual = NetworkSpec().model_dump().items()
         body["network"] = dict((body["network"] or {}).items() - usual)
         _leave_out(body, "network", {})

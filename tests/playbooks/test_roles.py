@@ -51,7 +51,9 @@ def test_every_default_is_an_argument_or_inner(role):
 
 def test_every_variable_used_has_an_origin(role):
     known = set(load(role / "defaults" / "main.yml")) | set(documented(role)) | registered(role)
-    known |= {"validate_report"} | {f"hotbed_{name}" for name in ("fsid", "scratch_path")}
+    known |= {"validate_report", "agent_bundle_mark"} | {
+        f"hotbed_{name}" for name in ("fsid", "scratch_path")
+    }
     text = "\n".join(
         re.sub(r"(?m)^ *#.*$|name: .*$", "", path.read_text())
         for folder in ("tasks", "templates", "defaults", "handlers")
@@ -67,7 +69,7 @@ def test_every_variable_used_has_an_origin(role):
         *("hotbed_objectstore", "hotbed_scratch_path", "hotbed_fsid", "hotbed_store"),
         *("hotbed_swift_disks", "hotbed_peer_ports"),
         *("hotbed_volumes", "hotbed_engine", "hotbed_wipe", "hotbed_osd_min_bytes"),
-        "hotbed_osd_count",
+        *("hotbed_osd_count", "hotbed_metrics", "hotbed_metrics_ports", "hotbed_testbed"),
     }
     unknown = {name for name in used if name not in known | inventory and not INNER.match(name)}
     assert not unknown, f"{role.name}: {sorted(unknown)}"

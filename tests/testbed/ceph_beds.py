@@ -55,7 +55,7 @@ VARIANT = spec_with(
             "osd": {"osd_max_backfills": 7},
         },
     },
-)
+).model_copy(update={"metrics": True})
 
 
 @contextmanager
@@ -71,7 +71,8 @@ def up_and_down(spec: TestbedSpec = SPEC, state: Path = STATE) -> Iterator[Testb
         site = open_site("local")
         try:
             site.release(spec.name)
-            testbed = site.provision(spec)
+            # The variant, which has metrics, is deployed on the machines of SPEC.
+            testbed = site.provision(spec.model_copy(update={"metrics": spec is SPEC}))
             save_spec(testbed, spec)
             bring(site, testbed)
             yield testbed

@@ -47,6 +47,10 @@ def test_ports_of_ceph_and_nfs():
     assert [numbers(spec, node) for node in ("a", "m", "o1", "g")] == [[], [3300, 6789], [], [7480]]
     assert to_be_reached(spec, "m") == (3300, 6789, 6800)
     assert to_be_reached(spec, "o0") == (6800,)
+    watched = spec.model_copy(update={"metrics": True})
+    assert numbers(watched, "a") == [19090, 19100, 19464]
+    assert ports.for_peers(watched, "a") == ("19100", "19464")
+    assert ports.for_peers(watched, "m") == ("19100",)
     agents = spec_of({**CEPH, "twochoice": {"port": 7400}}, *groups)
     assert numbers(agents, "o1") == [7400]
     assert numbers(spec_of({**CEPH, "deployer": {"kind": "cephadm"}}, *groups), "m")[-1] == 8765

@@ -84,6 +84,7 @@ RACKS = [
     ({"store": {"tenants": ["web", "web"]}}, "'web' twice"),
     ({"store": {"tenants": ["Web"]}}, "tenants"),
     ({"store": {"tenants": ["web"], "deployer": {"kind": "cephadm"}}}, "not with cephadm"),
+    ({"metrics": True, "store": {"deployer": "ceph-ansible"}}, "metrics need the deployer own"),
     (
         {"store": {"pools": [{"name": "b", "size": 2, "min_size": 3}]}},
         "store.pools.0: min_size is 3",
@@ -300,6 +301,8 @@ def test_what_a_spec_does_not_use_leaves_its_digest_alone():
     assert TestbedSpec.model_validate(reef).digest() not in digests
     assert len(digests - {plain}) == len(others)
     assert bare({"mtu": 1500}).digest() == bare({}).digest() == bare().digest()
+    assert TestbedSpec.model_validate(ceph() | {"metrics": False}).digest() == plain
+    assert TestbedSpec.model_validate(ceph() | {"metrics": True}).digest() != plain
     levels = bare({"priority_levels": 7})
     assert levels.digest() == bare({"priority_levels": 7, "mtu": 1500}).digest()
     different = [

@@ -150,9 +150,9 @@ class Container:
     def log(self) -> Path:
         return self.folder / "console.log"
 
-    def mount(self, image: Path, chain: Sequence[int], size: int) -> None:
+    def mount(self, images: Sequence[Path], chain: Sequence[int], size: int) -> None:
         """Mount the root: the layers of `chain` (bottom to top, only the last is written) over
-        `image`. All layers together take at most `size` bytes."""
+        `images` (bottom to top). All layers together take at most `size` bytes."""
         self._mount_files(size)
         *lower, layer = [self.files / str(number) for number in chain]
         upper, work = layer / "upper", layer / "work"
@@ -161,7 +161,7 @@ class Container:
         upper.chmod(0o755)
         # A snapshot freezes layers and stacks them again: no layer may refer to inodes.
         options = [f"{option}=off" for option in ("index", "metacopy") if _has(option)]
-        below = [image, *(each / "upper" for each in lower)]
+        below = [*images, *(each / "upper" for each in lower)]
         options.append(f"lowerdir={':'.join(str(folder) for folder in reversed(below))}")
         options += [f"upperdir={upper}", f"workdir={work}"]
         run("mount", "-t", "overlay", "overlay", "-o", ",".join(options), str(self.root))

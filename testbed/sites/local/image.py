@@ -87,6 +87,31 @@ if grep -aqi persourcepenalties "$ROOT/usr/sbin/sshd"; then
 fi
 """
 
+METRICS = "prometheus prometheus-node-exporter python3-prometheus-client"
+"""Packages of the layer for testbeds with metrics."""
+# On memory, because not every file system can carry an overlay's upper folder.
+_LAYER_RECIPE = r"""
+set -eu
+mount -t tmpfs tmpfs "$SPACE"
+mkdir "$SPACE/upper" "$SPACE/work" "$SPACE/all"
+mount -t overlay overlay -o "lowerdir=$ROOT,upperdir=$SPACE/upper,workdir=$SPACE/work" "$SPACE/all"
+printf '#!/bin/sh\nexit 101\n' > "$SPACE/all/usr/sbin/policy-rc.d"
+chmod 755 "$SPACE/all/usr/sbin/policy-rc.d"
+cat /etc/resolv.conf > "$SPACE/all/etc/resolv.conf" 2>/dev/null || true
+cat /etc/hosts > "$SPACE/all/etc/hosts" 2>/dev/null || true
+echo "deb ${MIRROR:-http://deb.debian.org/debian} $SUITE main" > "$SPACE/all/etc/apt/sources.list"
+mount -t proc proc "$SPACE/all/proc"
+chroot "$SPACE/all" apt-get -q $APT_OPTIONS update
+chroot "$SPACE/all" apt-get -q -y --no-install-recommends install $PACKAGES
+chroot "$SPACE/all" apt-get clean
+umount "$SPACE/all/proc"
+rm -rf "$SPACE/all"/var/lib/apt/lists/* "$SPACE/all/usr/sbin/policy-rc.d"
+rm -f "$SPACE/all"/etc/systemd/system/*.wants/prometheus*
+for file in resolv.conf apt/sources.list; do : > "$SPACE/all/etc/$file"; done
+umount "$SPACE/all"
+cp -a "$SPACE/upper" "$LAYER"
+"""
+
 _LINES = 1100
 """Approximate number of lines that a build prints, only for the progress share."""
 
@@ -113,6 +138,12 @@ def folder(cache: Path, suite: str) -> Path:
     return cache / "roots" / digest(suite) / "root"
 
 
+def metrics_layer(cache: Path, suite: str) -> Path:
+    """Return the (future) folder of the layer over a suite's image with the packages of metrics."""
+    recipe = hashlib.sha256(f"{METRICS}{_LAYER_RECIPE}".encode()).hexdigest()[:12]
+    return cache / "roots" / digest(suite) / f"metrics-{recipe}"
+
+
 def ready(cache: Path, suite: str) -> bool:
     """Return True if the image is built."""
     return folder(cache, suite).is_dir()
@@ -133,6 +164,43 @@ def ensure(cache: Path, suite: str, progress: Progress = silent) -> Path:
     return folder(cache, suite)
 
 
+def ensure_metrics(cache: Path, suite: str, progress: Progress = silent) -> None:
+    """Build the layer of `metrics_layer` if it is not cached, on a cached image; see `ensure`."""
+    layer, roots = metrics_layer(cache, suite), cache / "roots"
+    if layer.is_dir():
+        return
+    busy = "another command builds the layer of metrics for too long"
+    with locked(roots / ".lock", timeout_s=900, busy=busy):
+        if layer.is_dir():
+            return
+        space, new = layer.with_name("metrics.space"), layer.with_name("metrics.new")
+        shutil.rmtree(new, ignore_errors=True)
+        space.mkdir(exist_ok=True)
+        environment = {
+            **_environment(suite, METRICS),
+            "ROOT": str(folder(cache, suite)),
+            "SPACE": str(space),
+            "LAYER": str(new),
+        }
+        _run_recipe(_LAYER_RECIPE, environment, roots / "build-metrics.log", progress)
+        space.rmdir()
+        new.replace(layer)
+
+
+def _environment(suite: str, packages: str) -> dict[str, str]:
+    """Return the variables of every recipe."""
+    return {
+        **ENVIRONMENT,
+        **_proxy(),
+        "DEBIAN_FRONTEND": "noninteractive",
+        "SUITE": suite,
+        # The index of a suite that changes daily is out of date on a slow mirror.
+        "APT_OPTIONS": "-o Acquire::Check-Valid-Until=false" if suite == "sid" else "",
+        "MIRROR": os.environ.get("HOTBED_DEBIAN_MIRROR", ""),
+        "PACKAGES": " ".join(packages.split()),
+    }
+
+
 def _build(roots: Path, suite: str, progress: Progress) -> None:
     for leftover in roots.glob(".building-*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -140,24 +208,30 @@ def _build(roots: Path, suite: str, progress: Progress) -> None:
     temporary.mkdir(parents=True)
     temporary.chmod(0o755)
     environment = {
-        **ENVIRONMENT,
-        **_proxy(),
-        "DEBIAN_FRONTEND": "noninteractive",
+        **_environment(suite, PACKAGES),
         "ROOT": str(temporary / "root"),
-        "SUITE": suite,
-        # The index of a suite that changes daily is out of date on a slow mirror.
-        "APT_OPTIONS": "-o Acquire::Check-Valid-Until=false" if suite == "sid" else "",
-        "MIRROR": os.environ.get("HOTBED_DEBIAN_MIRROR", ""),
         "INCLUDE": BASE.replace(" ", ","),
-        "PACKAGES": " ".join(PACKAGES.split()),
         "MASKED": " ".join(MASKED.split()),
     }
+    try:
+        _run_recipe(_RECIPE, environment, roots / "build.log", progress)
+    except SiteError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    temporary.replace(roots / digest(suite))
+    progress("root image", 1.0)
+
+
+def _run_recipe(
+    recipe: str, environment: Mapping[str, str], log_file: Path, progress: Progress
+) -> None:
+    """Run a recipe. SiteError: it failed; the message ends with the reason from its last lines."""
     # The kernel ends the build if we die, and the build's first process takes all others and the
     # mounts with it. Unmounts reach the build, else it would keep the disks of nodes that go.
     build = ["unshare", "--mount", "--propagation=slave", "--pid", "--fork", "--kill-child=KILL"]
-    build += ["sh", "-c", _RECIPE]
+    build += ["sh", "-c", recipe]
     last: deque[str] = deque(maxlen=5)
-    with (roots / "build.log").open("w") as log:
+    with log_file.open("w") as log:
         process = subprocess.Popen(
             tied(build, "KILL"),
             stdin=subprocess.DEVNULL,
@@ -179,13 +253,10 @@ def _build(roots: Path, suite: str, progress: Progress) -> None:
             process.kill()
             process.wait()
     if code != 0:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise SiteError(
-            f"the root image could not be built ({' | '.join(last)}); see {roots / 'build.log'}",
+            f"the root image could not be built ({' | '.join(last)}); see {log_file}",
             retry_after_s=60.0,
         )
-    temporary.replace(roots / digest(suite))
-    progress("root image", 1.0)
 
 
 def _proxy() -> dict[str, str]:

@@ -17,6 +17,7 @@ from testbed.sites.local import network, racks
 from testbed.sites.local.cgroups import Cgroups
 from testbed.sites.local.container import PRESSURE_FOLDER, Container
 from testbed.sites.local.disk import LocalDisk, detach_loop, folder_name, folders, loops_on, uses
+from testbed.sites.local.image import metrics_layer
 from testbed.sites.local.names import LocalNames
 from testbed.sites.local.process import read_pid, stop
 from testbed.sites.local.record import LocalRecord, PlannedNode
@@ -124,7 +125,10 @@ class LocalNodes:
             procs = self.cgroups.create(f"{self.name}/{DISKS}")
             device = disk.start([layer / folder_name(number) for layer in layers], procs)
             binds |= disk.binds(device, number)
-        container.mount(image, record.chain, member.group.root_size)
+        images = [image]
+        if record.spec.metrics:
+            images.append(metrics_layer(self.places.cache, record.suite))
+        container.mount(images, record.chain, member.group.root_size)
         host_key = folder / "host_key"
         keys.make(host_key, member.name)
         login = keys.public(self.folder / keys.LOGIN)

@@ -111,6 +111,9 @@ class LocalSite:
         self.plan(spec)
         _require_root()
         root = self._root(spec.name, spec.site.options, progress)
+        if spec.metrics:
+            suite = self._suite(spec.name, spec.site.options)
+            image.ensure_metrics(self.places.cache, suite, progress)
         with self._locked(spec.name):
             known = record.load(self.places.testbed(spec.name))
             if known is not None and known.spec != spec:

@@ -30,8 +30,12 @@ PLANNERS = (
     "controllers/dlr_move",
     "controllers/microstores/milp.py",
 )
-OWN_LIBRARY = {"rados": "testbed/stores/ceph", "swift": "testbed/stores/swift/rings.py"}
-"""Libraries installed with a store, and the only code that may use them."""
+OWN_LIBRARY = {
+    "rados": "testbed/stores/ceph",
+    "swift": "testbed/stores/swift/rings.py",
+    "prometheus_client": "testbed/agent/metrics.py",
+}
+"""Libraries installed with a store or by a role, and the only code that may use them."""
 
 
 def refused(source: str, name: str) -> Iterator[str]:

@@ -15,6 +15,7 @@ from testbed.ssh import Shell
 from tests.testbed.ceph_beds import VARIANT, assert_removed, run
 from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.strangers import assert_only_documented_ports_answer
+from tests.waiting import until
 from workloads.cosbench.credentials import filled
 from workloads.cosbench.driver import ClientWorkload, run_on, tenant
 from workloads.cosbench.workload import TABLE_1, S3Storage, to_xml
@@ -46,6 +47,46 @@ def test_stopped_with_the_store_it_ends_by_itself(varied):
     assert "Result=success" in run(varied, "admin", f"systemctl show {unit} --all -p Result")
     start_store(varied)
     assert run(varied, "admin", "ceph health").strip() == "HEALTH_OK"
+
+
+_ASK = """
+import json, sys, urllib.error, urllib.parse, urllib.request
+url, *token = sys.argv[1:]
+headers = {"Authorization": f"Bearer {token[0]}"} if token else {}
+try:
+    answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20)
+    print(answer.read().decode())
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+def asked(testbed: Testbed, node: str, url: str, *token: str) -> str:
+    return shell(testbed, node).run(["python3", "-c", _ASK, url, *token]).text.strip()
+
+
+def test_prometheus_reads_the_testbeds_and_the_nodes_metrics(varied):
+    def values(query: str) -> dict[tuple[str, ...], str]:
+        found = asked(varied, "admin", f"http://127.0.0.1:19090/api/v1/query?query={query}")
+        return {
+            tuple(row["metric"][name] for name in ("osd", "node") if name in row["metric"]): (
+                row["value"][1]
+            )
+            for row in json.loads(found)["data"]["result"]
+        }
+
+    nodes = dict.fromkeys([(name,) for name in VARIANT.node_names()], "1")
+    until(lambda: values("hotbed_node_up") == nodes, 60)
+    assert values("up%7Bjob=%22node%22%7D") == nodes
+    affinities = values("hotbed_osd_primary_affinity_ratio")
+    assert affinities == {("0", "osd0"): "1", ("1", "osd1"): "1"}
+    url = f"http://{varied.admin.address}:19464/metrics"
+    assert asked(varied, "osd0", url) == "401"
+    mode, owner, token = run(
+        varied, "admin", "cd /etc/hotbed/metrics; stat -c '%a %U' token; cat token"
+    ).split()
+    assert (mode, owner) == ("600", "prometheus")
+    assert "hotbed_store_up 1.0" in asked(varied, "osd0", url, token)
 
 
 def test_a_specs_settings_reach_the_daemons(varied):
