@@ -35,13 +35,15 @@ Value = float | str | None
 def samples(
     testbed: Testbed, *, interval_s: float = 1.0, count: int | None = None
 ) -> Generator[dict[str, Any], None, None]:
-    """Stream samples of a deployed testbed, `count` or without end. HotbedError: the testbed cannot
-    be sampled."""
+    """Stream samples of a deployed testbed, `count` or without end, with its faults in force
+    (`faults`). HotbedError: the testbed cannot be sampled."""
     from testbed.client import agent_client
+    from testbed.faults import faults_in_force
 
     payload = {"interval_s": interval_s} | ({} if count is None else {"count": count})
     with closing(agent_client(testbed).stream("top", payload)) as found:
-        yield from found
+        for sample in found:
+            yield sample | {"faults": [fault.as_json() for fault in faults_in_force(testbed)]}
 
 
 @dataclass(frozen=True)
