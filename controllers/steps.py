@@ -87,7 +87,7 @@ class _Tail:
         self.seen = step | spans | {"error": line["error"], "acted": acted, "actions_seen": count}
 
 
-class Steps:
+class RunningSteps:
     """Reader of the running controllers' steps under `folders`."""
 
     def __init__(
@@ -123,8 +123,8 @@ class Steps:
 
 
 def steps(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Stream {interval_s?: 1} -> the steps of the running controllers; see `Steps.look`."""
-    reader = Steps()
+    """Stream {interval_s?: 1} -> the steps of the running controllers; see `RunningSteps.look`."""
+    reader = RunningSteps()
     while True:
         yield reader.look()
         time.sleep(float(payload.get("interval_s", 1.0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from controllers.steps import Steps
+from controllers.steps import RunningSteps
 
 
 def line(step: int, *actions: dict[str, object]) -> str:
@@ -29,7 +29,7 @@ def test_a_look_reads_what_is_new_of_running_controllers_alone(tmp_path):
         asked.append(name)
         return name == "dlr"
 
-    steps = Steps(tmp_path, runs, lambda: now[0])
+    steps = RunningSteps(tmp_path, runs, lambda: now[0])
     (seen,) = steps.look().values()
     assert (seen["step"], seen["at"], seen["actions"]) == (0, 100.0, ["osd.3=0.50", "1 Up"])
     with (folders["dlr"] / "journal.jsonl").open("a") as journal:
