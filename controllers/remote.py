@@ -12,7 +12,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from controllers.decider import declared
 from controllers.registry import FOREIGN, Controller, find
@@ -20,9 +20,6 @@ from controllers.service import check_settings
 from schemas.durable import write_file
 from schemas.errors import RemoteError, UserError
 from testbed.agent.contract import Agent
-
-if TYPE_CHECKING:
-    from testbed.client import AgentClient
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 200.0
@@ -111,8 +108,15 @@ def journal_text(agent: Agent, name: str) -> str:
         offset = piece["offset"]
 
 
+class StreamingAgent(Protocol):
+    """An agent that streams, such as `testbed.client.AgentClient`."""
+
+    def stream(self, verb: str, payload: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        """Yield a streaming verb's answers as they come."""
+
+
 def follow(
-    agent: AgentClient, name: str, lost: Callable[[str], None]
+    agent: StreamingAgent, name: str, lost: Callable[[str], None]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the journal's lines as they come, until the controller has ended. After a broken
     connection, call `lost` with the reason and resume at the same place."""
