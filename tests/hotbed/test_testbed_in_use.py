@@ -61,8 +61,6 @@ CHANGING = {
 }
 # These take the lock in the engine, only read, run the operator's input, or mark a campaign's run.
 OTHERS = {
-    *(f"fault {what}" for what in ("link", "disk", "osd", "mon", "node", "clear", "list")),
-    *("load start", "load stop"),
     *("run", "rerun", "compare", "top", "ssh", "exec", "logs", "snapshot list", "control status"),
     *("control log", "swift status", "twochoice status", "ursa plan", "ui"),
     # Made during a campaign too: they are in its runs' provenance.
