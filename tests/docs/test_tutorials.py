@@ -93,7 +93,7 @@ def test_a_testbed_by_hand_works_as_written(clone: Path) -> None:
         subprocess.run(down, env=os.environ | {"HOTBED_STATE": str(state)}, check=True)
     for words in SHOWN["testbed"]:
         assert words in printed, printed
-    affinities = re.findall(r"osd\.1 .*?([\d.]+)\s*$", printed, re.MULTILINE)
+    affinities = re.findall(r"osd\.1 +up .*?([\d.]+)\s*$", printed, re.MULTILINE)
     assert min(map(float, affinities)) < 1, "the controller did not react"
 
 
