@@ -57,7 +57,7 @@ def _commands(code: Code) -> Iterator[list[str]]:
     """Yield the words after `hotbed` of every command, without usage brackets. In a block, also
     drop remarks behind a # or two spaces."""
     text = code.text if code.is_span else re.split(r"\s{2,}|\s#", code.text)[0]
-    for part in re.split(r"&&|;", re.sub(r"[\[\]]", "", text)):
+    for part in re.split(r"&&|;| > ", re.sub(r"[\[\]]", "", text)):
         if re.match(r" *(\.venv/bin/)?hotbed( |$)", part):
             yield shlex.split(part)[1:]
 
