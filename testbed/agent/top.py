@@ -54,7 +54,7 @@ def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, A
 def node_top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Stream {node, interval_s?: 1, count?} -> {wall, processes: [{pid, command, cpu_cores,
     read_mb_s, write_mb_s}], disks: [{disk, read_mb_s, write_mb_s, util, queue}], net: {interface,
-    rx_mb_s, tx_mb_s}}, with the busy processes. RemoteError: the node does not answer."""
+    rx_mb_s, tx_mb_s}}, with the busiest processes. RemoteError: the node does not answer."""
     interval_s, count = _interval_s(payload), payload.get("count")
     node = node_of(config, *needed(payload, "node-top", "node"))
     monitor = Monitor([node], over_ssh(config, processes=True))
@@ -81,8 +81,7 @@ def detail(before: Counters, after: Counters) -> dict[str, Any]:
         earlier = before.detail["processes"].get(key, [command, 0, 0, 0])[1:]
         cpu, read, write = ((b - a) / seconds / 1e6 for a, b in zip(earlier, counts, strict=True))
         row = {"cpu_cores": cpu, "read_mb_s": read, "write_mb_s": write}
-        if any(value > 0 for value in row.values()):
-            rows.append({"pid": int(key.partition(".")[0]), "command": command} | row)
+        rows.append({"pid": int(key.partition(".")[0]), "command": command} | row)
     # By processor time, then by I/O.
     rows.sort(key=lambda row: (-row["cpu_cores"], -row["read_mb_s"] - row["write_mb_s"]))
     disks = []

@@ -196,7 +196,7 @@ def test_a_nodes_detail_has_busy_processes_disks_and_network(monkeypatch):
     monkeypatch.setattr(top, "over_ssh", lambda config, processes: site.open)
     (found,) = top.node_top(CONFIG, {"node": "a", "interval_s": 0.2, "count": 1})
     json.dumps(found, allow_nan=False)
-    assert [row["command"] for row in found["processes"]] == ["fio x", "new"]
+    assert [row["command"] for row in found["processes"]] == ["fio x", "new", "idle"]
     assert found["processes"][0] == {
         **{"pid": 7, "command": "fio x"},
         **{"cpu_cores": pytest.approx(0.5), "read_mb_s": pytest.approx(1), "write_mb_s": 0},
