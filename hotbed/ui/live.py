@@ -40,8 +40,8 @@ METRICS = {
     "cpu_cores": ("Cores used by the nodes", "cores"),
 }
 _COLUMNS = (
-    *("node", "roles", "pressure, %", "busy, %", "queue", "reads, MB/s", "writes, MB/s"),
-    *("in, MB/s", "out, MB/s", "cores", "OSD", "affinity", "leads PGs", "reads take, ms", ""),
+    *("node", "", "roles", "pressure, %", "busy, %", "queue", "reads, MB/s", "writes, MB/s"),
+    *("in, MB/s", "out, MB/s", "cores", "OSD", "affinity", "primaries", "read, ms"),
 )
 HOT, CALM = 50.0, 20.0  # DLR's thresholds: a controller would call these hot and calm
 LATE_S = 5.0
@@ -136,14 +136,14 @@ def _nodes(sample: Sample, overview: Mapping[str, Any]) -> Markup:
         rows.append(
             (
                 name,
+                html('<b class="bad">{marks}</b>', marks=", ".join(marks)),
                 ", ".join(node["roles"]),
                 html('<b class="bad">lost: {why}</b>', why=why) if why else _bar(node),
                 *(number(node.get(metric)) for metric in list(METRICS)[1:]),
                 *(joined(each, _BREAK) for each in (names, *values)),
-                html('<b class="bad">{marks}</b>', marks=", ".join(marks)),
             )
         )
-    return table(_COLUMNS, rows, numbers=(*range(3, 10), 11, 12, 13))
+    return table(_COLUMNS, rows, numbers=(*range(4, 11), 12, 13, 14))
 
 
 def _bar(node: Mapping[str, Any]) -> Markup | str:

@@ -171,9 +171,8 @@ class Runs:
         elif len(chosen) < MOST_CHOSEN:
             chosen.append(folder)
         self._sheet.patch({"chosen": [(event.row, "●" if folder in chosen else "")]})
-        offer(
-            self._metric, sorted({str(n) for f in chosen for n in _samples(f)["metric"].unique()})
-        )
+        names = {str(name) for folder in chosen for name in _samples(folder)["metric"].unique()}
+        offer(self._metric, sorted(names), "pressure")
         listed = _chosen(chosen, self._index.folder, self._prefix)
         show(self._compared, listed, _compared(chosen[:2]))
         self._draw_series()
@@ -227,7 +226,7 @@ def _compared(folders: Sequence[Path]) -> Markup:
         return Markup()
     one, two = map(_facts, folders)
     rows: list[tuple[object, ...]] = []
-    for name in {**one, **two}:
+    for name in sorted({**one, **two}, key=lambda name: not name.startswith(("param", RESULT))):
         a, b = one.get(name, "–"), two.get(name, "–")
         is_result = name.startswith(RESULT)
         if is_result or a != b:
@@ -248,8 +247,8 @@ def _facts(folder: Path) -> dict[str, Any]:
         facts |= run.model_dump(mode="json", exclude=left_out)
         facts |= run.provenance.model_dump(mode="json", include=kept)
     if summary is not None:
-        results = summary.model_dump(mode="json", exclude={"steady", "whole"})
-        results |= {each.op: each.model_dump(exclude={"op"}) for each in summary.whole}
+        results = {each.op: each.model_dump(exclude={"op"}) for each in summary.whole}
+        results |= summary.model_dump(mode="json", exclude={"steady", "whole"})
         facts |= {f"{RESULT}{name}": value for name, value in results.items()}
     flat = pd.json_normalize(facts, sep=": ").iloc[0].to_dict()
     return {str(name): value for name, value in flat.items() if value not in (None, "", [])}

@@ -29,21 +29,31 @@ def address(deployed: Testbed, tmp_path: Path) -> Iterator[str]:
         process.terminate()
 
 
+def hotbed(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "hotbed.cli", *words], check=True)
+
+
 def test_the_page_follows_a_real_testbed(deployed: Testbed, address: str) -> None:
     with window(address) as page:
         expect(page.get_by_text(re.compile("HEALTH_(OK|WARN)")).first).to_be_visible()
         node = page.get_by_role("row").filter(has_text="osd.0")
         expect(node).to_contain_text("1.00")
         words = [sys.executable, "-m", "hotbed.cli", "exec", "--testbed", deployed.name, "admin"]
-        load = subprocess.Popen([*words, "--", "rados -p bench bench 15 write --run-name ui"])
+        load = subprocess.Popen([*words, "--", "rados -p bench bench 25 write --run-name ui"])
         began = time.monotonic()
         run(deployed, "admin", "ceph osd primary-affinity 0 0.5")
         try:
             expect(node).to_contain_text("0.50")
             print(f"the new affinity was shown after {time.monotonic() - began:.2f} s")
             expect(page.locator("h1")).to_contain_text(re.compile(r"write [1-9]"))
-            page.wait_for_timeout(12_000)
+            hotbed("load", "start", "hotspot", "osd1", "--testbed", deployed.name)
+            hotbed("fault", "disk", "osd2", "--slow", "4", "--testbed", deployed.name)
+            for name, mark in (("osd.1", "disturbed"), ("osd.2", "fault")):
+                row = page.get_by_role("row").filter(has_text=name)
+                expect(row).to_contain_text(mark)
+            page.wait_for_timeout(8_000)
             shot(page, "testbed")
         finally:
+            hotbed("fault", "clear", "--testbed", deployed.name)
             run(deployed, "admin", "ceph osd primary-affinity 0 1")
             assert load.wait(60) == 0
