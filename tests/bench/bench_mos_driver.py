@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench_cosbench_driver import TIMES_FEWER, Login, measured, rows
-from frame import SMALL, show, unmeasured, with_swift
+from frame import SMALL, show, unmeasured, with_store
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
@@ -37,7 +37,7 @@ def login_of(testbed: Testbed) -> tuple[str, Login]:
 def main() -> None:
     """Print the rows."""
     try:
-        name, login = with_swift(login_of, "testbed/specs/mos.yaml")
+        name, login = with_store("proxy", login_of, "testbed/specs/mos.yaml")
         note = f"writes, reads and deletes of testbed {name}"
         found = rows(*measured(login, REQUESTS, ROUNDS), what=WHAT, note=note, requests=REQUESTS)
     except (LookupError, RuntimeError) as error:

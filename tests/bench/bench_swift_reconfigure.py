@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from frame import SMALL, row, show, unmeasured, with_swift
+from frame import SMALL, row, show, unmeasured, with_store
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
@@ -30,7 +30,7 @@ def changes(testbed: Testbed) -> list[float]:
 def main() -> None:
     """Print the row."""
     try:
-        seconds = with_swift(changes, "testbed/specs/mos-quick.yaml")
+        seconds = with_store("proxy", changes, "testbed/specs/mos-quick.yaml")
     except LookupError as error:
         show([unmeasured(NAME, str(error), "s", LIMIT_S)])
         return

@@ -104,21 +104,21 @@ def go_benchmarks(package: str, pattern: str, times: int) -> tuple[Found, str]:
     return found, (done.stdout + done.stderr).strip()[-200:]
 
 
-def with_swift(use: Callable[[Testbed], T], hint: str) -> T:
-    """Return the result of `use` for a running testbed with a deployed Swift. LookupError: no such
+def with_store(role: str, use: Callable[[Testbed], T], hint: str) -> T:
+    """Return the result of `use` for a running testbed with a node of `role`. LookupError: no such
     testbed is up, or it failed."""
     from schemas.errors import HotbedError
     from testbed.choose import existing
 
     for site, name in existing():
         testbed = site.find(name)
-        if testbed is None or not testbed.with_role("proxy"):
+        if testbed is None or not testbed.with_role(role):
             continue
         try:
             return use(testbed)
         except HotbedError as error:
             raise LookupError(f"testbed {name}: {error}") from error
-    raise LookupError(f"no testbed with Swift is up: hotbed up {hint} && hotbed deploy")
+    raise LookupError(f"no testbed with a {role} is up: hotbed up {hint} && hotbed deploy")
 
 
 def equal(seed: int, simpy: Sequence[object], ours: Sequence[object]) -> None:

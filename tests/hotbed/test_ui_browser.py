@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.hotbed.ui_browser import NEEDED, go, shot, window
+from tests.hotbed.ui_browser import NEEDED, go, window
 from tests.hotbed.ui_world import CAMPAIGN, EVIL, runs, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), NEEDED]
 PAGES = ("testbed", "campaign", "runs", "journal", "reports")
-FIRST_PAINT_S = 2.0
 # Counts a stranger's elements, in shadow roots, too.
 STRANGERS = """() => {
   const count = root => [...root.querySelectorAll('*')].reduce(
@@ -54,11 +52,7 @@ def test_the_testbed_is_live(address: str) -> None:
         expect(page.get_by_text("4 times as slow").first).to_be_visible()
         expect(page.get_by_role("row").filter(has_text="osd3")).to_contain_text("31")
         clock = page.locator("h1", has_text=re.compile(r"\d\d:\d\d:\d\d"))
-        before, began = clock.inner_text(), time.monotonic()
-        while clock.inner_text() == before:
-            assert time.monotonic() < began + 10
-            page.wait_for_timeout(50)
-        shot(page, "testbed")
+        expect(clock).not_to_have_text(clock.inner_text())
 
 
 def test_without_a_testbed_it_says_what_to_do(tmp_path: Path) -> None:
@@ -78,13 +72,10 @@ def test_a_campaign_and_its_log(address: str, artifacts: Path) -> None:
         expect(page.locator("i.done")).to_have_count(36)
         expect(page.locator("i.running")).to_have_count(1)
         expect(page.get_by_text("0.9 cores were used outside").first).to_be_visible()
-        shot(page, "campaign")
         log = artifacts / CAMPAIGN / "running00000/.attempt-1.partial/logs/cell.log"
         with log.open("a") as file:
             file.write("collect: fetching samples\n")
-        began = time.monotonic()
         expect(page.get_by_text("collect: fetching samples")).to_be_visible()
-        print(f"the log's new line took {time.monotonic() - began:.2f} s")
 
 
 def test_runs_are_filtered_grouped_and_compared(address: str) -> None:
@@ -106,7 +97,6 @@ def test_runs_are_filtered_grouped_and_compared(address: str) -> None:
         with page.expect_download() as download:
             page.get_by_text("Download as CSV").click()
         assert len(Path(download.value.path()).read_text().splitlines()) == 37
-        shot(page, "runs")
 
 
 def test_a_journal_step_by_step(address: str) -> None:
@@ -116,7 +106,6 @@ def test_a_journal_step_by_step(address: str) -> None:
         expect(page.get_by_text("primary-affinity").first).to_be_visible()
         row(page, "osd.0").nth(3).click()
         expect(page.get_by_text("Step 3 at")).to_be_visible()
-        shot(page, "journal")
 
 
 def test_reports_and_the_gallery(address: str) -> None:
@@ -146,24 +135,12 @@ def test_strangers_texts_stay_texts(tmp_path: Path) -> None:
             assert "\x1b" not in page.evaluate(TEXTS), name
 
 
-def test_the_first_paint_of_a_thousand_runs(tmp_path: Path) -> None:
+def test_a_thousand_runs_are_listed(tmp_path: Path) -> None:
     runs(tmp_path, 1000)
     with served(tmp_path) as address, window(address) as page:
         go(page, "runs")
         expect(page.get_by_text("1001 of 1001 attempts")).to_be_visible()
-        assert min(_painted(page) for _ in range(5)) <= FIRST_PAINT_S
-
-
-def _painted(page: Page) -> float:
-    """Return the seconds from a reload to its first paint."""
-    began = time.monotonic()
-    page.reload(wait_until="commit")
-    page.locator(".tabulator-row").first.wait_for()
-    seconds = time.monotonic() - began
-    paint = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
-    painted = float(page.evaluate(paint)) / 1e3
-    print(f"first paint after {painted:.2f} s, rows after {seconds:.2f} s")
-    return painted
+        expect(page.locator(".tabulator-row").first).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [480, 1280])

@@ -1,6 +1,6 @@
 """Debian's Chromium for the tests of `hotbed ui`.
 
-`HOTBED_SCREENSHOTS=FOLDER` writes the screenshots of the documentation into a folder.
+`HOTBED_SCREENSHOTS=FOLDER` writes the documentation's screenshot of a real testbed into a folder.
 """
 
 from __future__ import annotations

@@ -1,0 +1,103 @@
+"""Share of the throughput of random reads that is lost while a testbed is watched.
+
+One benchmark runs all the time. Windows in which `hotbed ui` (and Prometheus, if the spec has
+`metrics: true`) reads the testbed alternate with windows without, in random order within each pair,
+so that slow changes of the machine meet both. It needs a testbed with Ceph that is up.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from frame import SMALL, row, show, unmeasured, with_store
+from scipy import stats
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Testbed
+    from workloads.rados_bench import BenchResult
+
+PAIRS = 2 if SMALL else 12
+WINDOW_S = 30.0
+SETTLE_S = 10.0  # of a window, in which the watch starts or ends
+LIMIT = 0.02
+NAME = "throughput of reads lost while hotbed ui reads the testbed"
+UNITS = ("hotbed-metrics", "hotbed-prometheus")
+
+
+def main() -> None:
+    """Print the lost share, with its 95 % interval."""
+    try:
+        lost, note = with_store("mon", measured, "testbed/specs/dlr.yaml")
+    except LookupError as error:
+        show([unmeasured(NAME, str(error), "", LIMIT)])
+        return
+    half = stats.t.ppf(0.975, len(lost) - 1) * lost.std(ddof=1) / np.sqrt(len(lost))
+    note += f"; 95 %: [{lost.mean() - half:.4f}, {lost.mean() + half:.4f}]"
+    show([row(NAME, float(lost.mean()), "", LIMIT, n=len(lost), note=note)])
+
+
+def measured(testbed: Testbed) -> tuple[np.ndarray, str]:
+    """Return the lost share of each pair of windows, and the rate without the watch in words."""
+    from testbed.client import agent_client
+    from workloads import rados_bench
+    from workloads.rados_bench import RadosBench
+
+    agent, client = agent_client(testbed), testbed.with_role("client")[0].name
+    rados_bench.run(agent, client, RadosBench(op="write", run_name="view", duration_s=20))
+    windows = [on for _ in range(PAIRS) for on in random.sample([True, False], 2)]
+    length_s = (len(windows) + 0.5) * WINDOW_S
+    bench = RadosBench(op="rand", run_name="view", duration_s=length_s)
+    begun, begins = threading.Event(), list[float]()
+
+    def take_turns() -> None:
+        begun.wait()
+        for on in windows:
+            begins.append(time.time())
+            if on:
+                with watched(testbed):
+                    time.sleep(WINDOW_S)
+            else:
+                time.sleep(WINDOW_S)
+
+    turns = threading.Thread(target=take_turns, daemon=True)
+    turns.start()
+    result = rados_bench.run(agent, client, bench, started=lambda _: begun.set())
+    rates = np.array([rate(result, wall + SETTLE_S, wall + WINDOW_S) for wall in begins])
+    on = np.array(windows)
+    with_watch, without = rates[on], rates[~on]
+    return 1 - with_watch / without, f"of {without.mean():.1f} MB/s"
+
+
+@contextmanager
+def watched(testbed: Testbed) -> Iterator[None]:
+    """Let the live view, and Prometheus if it is there, read the testbed inside the context."""
+    from testbed.reach import shell_to
+
+    shell = shell_to(testbed, testbed.admin)
+    words = ["ui", "--no-browser", "--port", "0", "--testbed", testbed.name]
+    shell.run(["systemctl", "start", *UNITS], timeout_s=20, check=False)
+    view = subprocess.Popen([sys.executable, "-m", "hotbed.cli", *words], stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        view.terminate()
+        view.wait()
+        shell.run(["systemctl", "stop", *UNITS], timeout_s=20, check=False)
+
+
+def rate(result: BenchResult, begin: float, end: float) -> float:
+    """Return the mean throughput in MB/s between two epochs."""
+    seconds = [each for each in result.series if each.wall and begin <= each.wall < end]
+    return float(np.mean([each.throughput_mb_s for each in seconds]))
+
+
+if __name__ == "__main__":
+    main()
