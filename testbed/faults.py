@@ -100,7 +100,9 @@ class Fault:
 
 
 def _clock(at_s: float) -> str:
-    return time.strftime("%H:%M:%S UTC", time.gmtime(at_s))
+    at, now = time.gmtime(at_s), time.gmtime()
+    day = "" if at[:3] == now[:3] else "%d %b "
+    return time.strftime(f"{day}%H:%M:%S UTC", at)
 
 
 def faults_in_force(testbed: Testbed) -> list[Fault]:
