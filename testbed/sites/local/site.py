@@ -116,7 +116,9 @@ class LocalSite:
             image.ensure_metrics(self.places.cache, suite, progress)
         with self._locked(spec.name):
             known = record.load(self.places.testbed(spec.name))
-            if known is not None and known.spec != spec:
+            # Machines that have the packages of metrics serve a spec without metrics, too.
+            fitting = (spec, spec.model_copy(update={"metrics": True}))
+            if known is not None and known.spec not in fitting:
                 raise UserError(
                     f"a testbed {spec.name!r} of another spec is there",
                     do=(
