@@ -179,7 +179,7 @@ def test_faults_by_hand_are_seen_and_undone(deployed, live_campaign):
         until(lambda: len(faults_in_force(deployed)) == 1, 20)  # the command has ended long ago
         assert slow() == 1
         assert [one.kind for one in faults_in_force(deployed)] == ["link"]
-        assert hotbed("fault", "link", "osd1", "--rate", "1Mbit") == 0
+        assert hotbed("fault", "link", "osd1", "--rate", "100Mbit") == 0
         assert reaches("osd1")
         assert hotbed("fault", "osd", "osd2") == 0
         assert hotbed("fault", "mon", "admin") == 0
