@@ -9,6 +9,7 @@ from typing import Any
 import panel as pn
 from markupsafe import Markup
 
+from hotbed.top_view import CALM, HOT
 from hotbed.ui.parts import (
     HALF,
     Curves,
@@ -43,7 +44,6 @@ _COLUMNS = (
     *("node", "", "roles", "pressure, %", "busy, %", "queue", "reads, MB/s", "writes, MB/s"),
     *("in, MB/s", "out, MB/s", "cores", "OSD", "affinity", "primaries", "read, ms"),
 )
-HOT, CALM = 50.0, 20.0  # DLR's thresholds: a controller would call these hot and calm
 LATE_S = 5.0
 """Age of the last sample from which the page says that it is old."""
 _BREAK = "<br>"

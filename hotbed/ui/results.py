@@ -46,7 +46,7 @@ from schemas.shown import line
 
 ALL = "all"
 MOST_CHOSEN = 8
-"""Runs in one figure: more lines cannot be told apart."""
+"""Maximum number of runs in one figure: more colours look alike."""
 POINTS = 600
 """Points of a line in a figure, which has about as many pixels."""
 _SHOWN = ("chosen", "campaign", "cell", "block", "status", "why", "started", "seconds")

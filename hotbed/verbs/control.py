@@ -222,7 +222,7 @@ def _steps_table(data: Mapping[str, Any]) -> object:
             str(step["step"]),
             f"{step['t_s']:.1f}",
             _pressed(step["observation"] or {}),
-            _actions(step["actions"]) or _decided(step),
+            _did(step),
             " / ".join("-" if span is None else f"{span * 1000:.0f}" for span in spans),
             step["error"] or "",
         )
@@ -240,7 +240,7 @@ def _line(line: Mapping[str, Any]) -> str:
         return f"{known[0]} begins" if line.get("header") else f"ended: {known[1]}"
     words = (
         _pressed(line["observation"] or {}),
-        _actions(line["actions"]) or _decided(line),
+        _did(line),
         line["error"] or "",
     )
     return f"step {line['step']}, {line['t_s']:.1f} s: {' | '.join(filter(None, words))}"
@@ -255,6 +255,13 @@ def _pressed(observation: Mapping[str, Any]) -> str:
     return ", ".join([*words, *([f"{len(ranked) - _MOST} more"] if ranked[_MOST:] else [])])
 
 
+def _did(step: Mapping[str, Any]) -> str:
+    """Return what a step changed, or else what it would change."""
+    from controllers.steps import action_words
+
+    return ", ".join(action_words(step["actions"])) or _decided(step)
+
+
 def _decided(step: Mapping[str, Any]) -> str:
     """Return the decision of a planning controller in a step that carried nothing out: a dry run's
     answer."""
@@ -266,19 +273,3 @@ def _decided(step: Mapping[str, Any]) -> str:
         f"would: {len(made['swaps'])} swaps, {len(made['moves'])} moves over a distance of "
         f"{made['cost']:g} for {len(made['hot'])} hot OSDs"
     )
-
-
-def _actions(actions: list[Mapping[str, Any]]) -> str:
-    """Return affinities one by one, and the counts of all other actions."""
-    words = [
-        f"osd.{action['osd']}={action['value']:.2f}"
-        for action in actions
-        if action["action"] == "SetPrimaryAffinity"
-    ]
-    counts: dict[str, int] = {}
-    for action in actions:
-        if action["action"] != "SetPrimaryAffinity":
-            counts[action["action"]] = counts.get(action["action"], 0) + 1
-    more = [f"and {len(words) - 8} more"] if words[8:] else []
-    shown = ["affinity", *words[:8], *more] if words else []
-    return " ".join(shown + [f"{count} {name}" for name, count in counts.items()])
