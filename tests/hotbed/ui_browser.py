@@ -48,12 +48,16 @@ def window(address: str, width: int = 1280) -> Iterator[Page]:
         page.goto(address)
         yield page
         browser.close()
-    assert not wrong
+    assert not wrong, wrong
 
 
 def go(page: Page, name: str) -> None:
-    """Follow a link of the page's head."""
-    page.locator("header a", has_text=name).click()
+    """Follow a link of the page's head, and wait until the new page is loaded.
+
+    The title alone is no sign of that: it is there before the page has a body.
+    """
+    with page.expect_navigation(wait_until="load"):
+        page.locator("header a", has_text=name).click()
     expect(page).to_have_title(f"Hotbed: {name}")
 
 
