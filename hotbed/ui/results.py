@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -53,33 +53,45 @@ _SHOWN = ("chosen", "campaign", "cell", "block", "status", "why", "started", "se
 _STEP = ("step", "seconds", "hottest", "decided", "did", "error")
 
 
-def _sheet(columns: Sequence[str], size: int) -> Any:
-    """Return an empty table that a browser gets page by page."""
-    return pn.widgets.Tabulator(
-        pd.DataFrame(columns=list(columns)),
-        pagination="remote",
-        page_size=size,
-        show_index=False,
-        disabled=True,
-        selectable=False,
-        layout="fit_data_stretch",
-        sizing_mode="stretch_width",
-    )
+class _Sheet:
+    """Table that a browser gets page by page.
 
+    A table with other columns is a new widget, and a hidden one is no widget: Panel's script fails
+    if columns or visibility change before the browser has drawn the table.
+    """
 
-def _fill(sheet: Any, frame: pd.DataFrame) -> None:
-    """Show a table: texts in one line, numbers with four digits. Heads are HTML for Tabulator."""
-    made = frame.apply(
-        lambda column: (
-            column.map(lambda value: float(f"{value:.4g}"))
-            if is_float_dtype(column)
-            else column
-            if is_numeric_dtype(column)
-            else column.map(lambda value: line(str(value)))
+    def __init__(self, page_size: int, click: Callable[[Any], None] | None = None) -> None:
+        self.page, self._size, self._click = stacked(), page_size, click
+
+    def fill(self, frame: pd.DataFrame) -> None:
+        """Show a table: texts in one line, numbers with four digits."""
+        made = frame.apply(
+            lambda column: (
+                column.map(lambda value: float(f"{value:.4g}"))
+                if is_float_dtype(column)
+                else column
+                if is_numeric_dtype(column)
+                else column.map(lambda value: line(str(value)))
+            )
         )
-    )
-    heads = {name: name.removeprefix(PARAMETER).removeprefix(RESULT) for name in made}
-    sheet.param.update(value=made, titles={name: str(text(head)) for name, head in heads.items()})
+        if self.page.objects and list(self.page[0].value) == list(made):
+            self.page[0].value = made
+            return
+        heads = {name: name.removeprefix(PARAMETER).removeprefix(RESULT) for name in made}
+        sheet = pn.widgets.Tabulator(
+            made,
+            titles={name: str(text(head)) for name, head in heads.items()},  # HTML for Tabulator
+            pagination="remote",
+            page_size=self._size,
+            show_index=False,
+            disabled=True,
+            selectable=False,
+            layout="fit_data_stretch",
+            sizing_mode="stretch_width",
+        )
+        if self._click is not None:
+            sheet.on_click(self._click)
+        self.page.objects = [sheet]
 
 
 class Runs:
@@ -101,7 +113,7 @@ class Runs:
         ]
         self._metric = pn.widgets.Select(name="Time series", options=[], width=220)
         self._head, self._compared = pane(), pane()
-        self._sheet, self._grouped = _sheet(_SHOWN, 12), _sheet((), 12)
+        self._sheet, self._grouped = _Sheet(12, self._choose), _Sheet(12)
         self._overlay = pn.pane.Bokeh(sizing_mode="stretch_width")
         csv = pn.widgets.FileDownload(
             callback=lambda: io.StringIO(self._seen.to_csv(index=False)),
@@ -116,12 +128,11 @@ class Runs:
         for widget in self._by:
             widget.param.watch(self._group, "value")
         self._metric.param.watch(self._draw_series, "value")
-        self._sheet.on_click(self._choose)
         follow(self._draw, lambda: index.version)
         self._draw_series()
-        above = (self._head, wrapped(*filters, *self._by, csv), self._sheet, self._grouped)
+        above = (self._head, wrapped(*filters, *self._by, csv), self._sheet.page)
         below = (self._metric, self._overlay, self._compared)
-        self.page = stacked(*above, *below)
+        self.page = stacked(*above, self._grouped.page, *below)
 
     def _draw(self, *_: object) -> None:
         if not self._drawing:  # new options change values, which ask for this again
@@ -150,19 +161,18 @@ class Runs:
         show(self._head, html("<h1>Runs</h1><p>{words} {key}</p>", words=words, key=key))
         marks = ["●" if Path(folder) in self._chosen else "" for folder in seen.get("folder", ())]
         columns = [*_SHOWN, self._result.value] if results else list(_SHOWN)
-        _fill(self._sheet, seen.assign(chosen=marks).reindex(columns=columns, fill_value=""))
+        self._sheet.fill(seen.assign(chosen=marks).reindex(columns=columns, fill_value=""))
         self._group()
 
     def _group(self, *_: object) -> None:
         result, by = self._result.value, list(dict.fromkeys(w.value for w in self._by if w.value))
-        self._grouped.visible = bool(by and result)
-        if self._grouped.visible:
-            done = self._seen[self._seen["status"] == "done"].groupby(by, dropna=False)[result]
-            made = done.agg(["count", "mean", "std", "min", "max"]).reset_index()
-            _fill(
-                self._grouped,
-                made.rename(columns={"mean": f"mean {result.removeprefix(RESULT)}", "count": "n"}),
-            )
+        if not (by and result):
+            self._grouped.page.clear()
+            return
+        done = self._seen[self._seen["status"] == "done"].groupby(by, dropna=False)[result]
+        made = done.agg(["count", "mean", "std", "min", "max"]).reset_index()
+        heads = {"mean": f"mean {result.removeprefix(RESULT)}", "count": "n"}
+        self._grouped.fill(made.rename(columns=heads))
 
     def _choose(self, event: Any) -> None:
         folder, chosen = Path(self._seen["folder"].iloc[event.row]), self._chosen
@@ -170,7 +180,7 @@ class Runs:
             chosen.remove(folder)
         elif len(chosen) < MOST_CHOSEN:
             chosen.append(folder)
-        self._sheet.patch({"chosen": [(event.row, "●" if folder in chosen else "")]})
+        self._sheet.page[0].patch({"chosen": [(event.row, "●" if folder in chosen else "")]})
         names = {str(name) for folder in chosen for name in _samples(folder)["metric"].unique()}
         offer(self._metric, sorted(names), "pressure")
         listed = _chosen(chosen, self._index.folder, self._prefix)
@@ -261,7 +271,7 @@ def journal_page(index: Index) -> Any:
     run = pn.widgets.Select(name="Run with a journal", options={}, width=420)
     head, detail = pane(), pane()
     curves = pn.pane.Bokeh(sizing_mode="stretch_width")
-    sheet = _sheet(_STEP, 8)
+    sheet = _Sheet(8, lambda event: select(event.row))
     mark = ColumnDataSource({"t": []})
     read: list[Journal] = []
 
@@ -283,7 +293,7 @@ def journal_page(index: Index) -> Any:
             return
         read[:] = [journal]
         show(head, _about(journal))
-        _fill(sheet, pd.DataFrame(map(_row, journal.steps), columns=list(_STEP)))
+        sheet.fill(pd.DataFrame(map(_row, journal.steps), columns=list(_STEP)))
         curves.object = _pressures(journal, mark)
         select(next((n for n, step in enumerate(journal.steps) if step["actions"]), 0))
 
@@ -294,10 +304,9 @@ def journal_page(index: Index) -> Any:
 
     campaign.param.watch(choices, "value")
     run.param.watch(choose, "value")
-    sheet.on_click(lambda event: select(event.row))
     chooser = wrapped(campaign, run)
     halves = wrapped(*(stacked(half, styles=HALF) for half in (curves, detail)))
-    body = stacked(sheet, halves)
+    body = stacked(sheet.page, halves)
     follow(choices, lambda: index.version)
     return stacked(chooser, head, body)
 

@@ -99,6 +99,16 @@ def test_runs_are_filtered_grouped_and_compared(address: str) -> None:
         assert len(Path(download.value.path()).read_text().splitlines()) == 37
 
 
+def test_groups_may_change_faster_than_a_browser_draws(address: str) -> None:
+    with window(address) as page:
+        go(page, "runs")
+        by = page.get_by_label("Group by")
+        for choice in [1, 0, 2, 3] * 5:
+            by.select_option(index=choice)
+        expect(page.locator(".tabulator-col-title", has_text="n").first).to_be_visible()
+        page.wait_for_timeout(2000)
+
+
 def test_a_journal_step_by_step(address: str) -> None:
     with window(address) as page:
         go(page, "journal")

@@ -43,7 +43,7 @@ def window(address: str, width: int = 1280) -> Iterator[Page]:
         page.set_default_timeout(WAIT_MS)
         page.on("request", asked)
         page.on("dialog", dialog)
-        page.on("pageerror", lambda error: wrong.append(f"an error: {error}"))
+        page.on("pageerror", lambda error: wrong.append(f"an error: {error.stack}"))
         page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
         page.goto(address)
         yield page
