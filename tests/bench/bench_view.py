@@ -1,8 +1,10 @@
 """Share of the throughput of random reads that is lost while a testbed is watched.
 
-One benchmark runs all the time. Windows in which `hotbed ui` (and Prometheus, if the spec has
-`metrics: true`) reads the testbed alternate with windows without, in random order within each pair,
-so that slow changes of the machine meet both. It needs a testbed with Ceph that is up.
+One benchmark of the objects that cells of DLR read runs all the time. Windows in which `hotbed ui`
+(and Prometheus, if the spec has `metrics: true`) reads the testbed alternate with windows without,
+in random order within each pair, so that slow changes of the machine meet both. Each window begins
+with empty caches, as a cell does, so that disks and not processors limit it. It needs a testbed
+with Ceph that is up.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
     from workloads.rados_bench import BenchResult
 
-PAIRS = 2 if SMALL else 12
-WINDOW_S = 30.0
-SETTLE_S = 10.0  # of a window, in which the watch starts or ends
+PAIRS = 2 if SMALL else 36
+WINDOW_S = 24.0
+SETTLE_S = 8.0  # of a window, in which caches are emptied, and the watch starts or ends
+OBJECT_BYTES, CONCURRENCY = 4 * 2**20, 16  # as in cells of DLR
 LIMIT = 0.02
 NAME = "throughput of reads lost while hotbed ui reads the testbed"
 UNITS = ("hotbed-metrics", "hotbed-prometheus")
@@ -47,25 +50,39 @@ def main() -> None:
 def measured(testbed: Testbed) -> tuple[np.ndarray, str]:
     """Return the lost share of each pair of windows, and the rate without the watch in words."""
     from testbed.client import agent_client
+    from testbed.deploy.roles import spec_of
     from workloads import rados_bench
+    from workloads.prefill import disk_bound_iops, plan_prefill, prefill, usable_bytes
     from workloads.rados_bench import RadosBench
 
     agent, client = agent_client(testbed), testbed.with_role("client")[0].name
-    rados_bench.run(agent, client, RadosBench(op="write", run_name="view", duration_s=20))
+    disks, pool = list(spec_of(testbed).osd_disks()), spec_of(testbed).ceph().pools[0]
+    objects = plan_prefill(
+        object_size=OBJECT_BYTES,
+        duration_s=90.0,
+        max_iops=disk_bound_iops(disks, OBJECT_BYTES),
+        usable=usable_bytes(disks, pool.size),
+        concurrency=CONCURRENCY,
+    )
+    prefill(agent, client, pool.name, objects)
     windows = [on for _ in range(PAIRS) for on in random.sample([True, False], 2)]
-    length_s = (len(windows) + 0.5) * WINDOW_S
-    bench = RadosBench(op="rand", run_name="view", duration_s=length_s)
+    bench = RadosBench(
+        op="rand",
+        pool=pool.name,
+        run_name=objects.run_name,
+        object_size=OBJECT_BYTES,
+        concurrency=CONCURRENCY,
+        duration_s=(len(windows) + 0.5) * WINDOW_S,
+    )
     begun, begins = threading.Event(), list[float]()
 
     def take_turns() -> None:
         begun.wait()
         for on in windows:
             begins.append(time.time())
-            if on:
-                with watched(testbed):
-                    time.sleep(WINDOW_S)
-            else:
-                time.sleep(WINDOW_S)
+            with watched(testbed) if on else nullcontext():
+                agent.call("caches", {}, timeout_s=WINDOW_S)
+                time.sleep(max(0.0, begins[-1] + WINDOW_S - time.time()))
 
     turns = threading.Thread(target=take_turns, daemon=True)
     turns.start()
