@@ -74,7 +74,7 @@ def measured(testbed: Testbed) -> tuple[np.ndarray, str]:
         concurrency=CONCURRENCY,
         duration_s=(len(windows) + 0.5) * WINDOW_S,
     )
-    begun, begins = threading.Event(), list[float]()
+    begun, failed, begins = threading.Event(), threading.Event(), list[float]()
 
     def take_turns() -> None:
         begun.wait()
@@ -82,11 +82,19 @@ def measured(testbed: Testbed) -> tuple[np.ndarray, str]:
             begins.append(time.time())
             with watched(testbed) if on else nullcontext():
                 agent.call("caches", {}, timeout_s=WINDOW_S)
-                time.sleep(max(0.0, begins[-1] + WINDOW_S - time.time()))
+                if failed.wait(max(0.0, begins[-1] + WINDOW_S - time.time())):
+                    return
 
-    turns = threading.Thread(target=take_turns, daemon=True)
+    turns = threading.Thread(target=take_turns)
     turns.start()
-    result = rados_bench.run(agent, client, bench, started=lambda _: begun.set())
+    try:
+        result = rados_bench.run(agent, client, bench, started=lambda _: begun.set())
+    except BaseException:
+        failed.set()
+        raise
+    finally:
+        begun.set()
+        turns.join()
     rates = np.array([rate(result, wall + SETTLE_S, wall + WINDOW_S) for wall in begins])
     on = np.array(windows)
     with_watch, without = rates[on], rates[~on]
