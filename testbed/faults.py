@@ -128,14 +128,18 @@ def faults_between(folder: Path, began_s: float, ended_s: float) -> list[Fault]:
     return [one for one in found if one.since_s <= ended_s]
 
 
+class FaultInForceError(UserError):
+    """A fault by hand that must be undone first."""
+
+
 def refuse_faults(folder: Path, name: str) -> None:
-    """Raise if a fault or a load by hand is in force on the testbed `name`. UserError: the fault,
-    and the command that undoes it."""
+    """Raise if a fault or a load by hand is in force on the testbed `name`. FaultInForceError: the
+    fault, and the command that undoes it."""
     found = in_force(folder)
     if found:
         more = f" ({len(found) - 1} more)" if found[1:] else ""
         undo = f"undo what was done by hand: `hotbed fault clear --testbed {name}`"
-        raise UserError(f"{found[0].sentence()}{more}", where=f"testbed {name}", do=undo)
+        raise FaultInForceError(f"{found[0].sentence()}{more}", where=f"testbed {name}", do=undo)
 
 
 @dataclass

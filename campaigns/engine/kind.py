@@ -41,6 +41,7 @@ class Prepared:
         outside: folders of the campaign's controllers from outside Hotbed, by name.
         model: absolute path; see `campaigns.engine.session.Request`.
         left_out: reasons why the campaign's optional controllers do not run, by name.
+        blocked: the fault by hand that is in force on the testbed, and the command that undoes it.
     """
 
     campaign: Campaign
@@ -59,6 +60,7 @@ class Prepared:
     reached: tuple[Reached, ...] = ()
     blocks: Blocks | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    blocked: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,6 +59,7 @@ from schemas.mistakes import mistake
 from schemas.run import Provenance
 from testbed import closure
 from testbed.closure import Closure
+from testbed.faults import FaultInForceError
 from testbed.sites import code_of as code_of_site
 from testbed.sites import kinds, open_site
 from testbed.sites.contract import AwakeSite, Site, SiteError
@@ -95,8 +96,8 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     file, campaign = _found(request.campaign, request.spec)
     kind = kind_of(campaign)
     _refuse_options(request, campaign, kind)
-    on_spec = not isinstance(kind.grounds.get(campaign.ground), Computed)
-    spec_file = resolve(campaign.spec, file) if on_spec else None
+    computed = isinstance(kind.grounds.get(campaign.ground), Computed)
+    spec_file = None if computed else resolve(campaign.spec, file)
     spec = None if spec_file is None else load_spec(spec_file)
     if spec is not None and "--ground" in kind.options:
         campaign = on_ground(campaign, request.ground or _site_of(campaign, spec))
@@ -112,6 +113,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     testbed = request.testbed or (spec.name if spec is not None else "")
     opened: StoreGround | None = None
     facts: Facts | None = None
+    absent: Exception | None = None
     site = "" if spec is None else spec.site.kind
     versions: Mapping[str, str] = {}
     libraries: tuple[str, ...] = ()
@@ -121,10 +123,10 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         try:
             opened = ground.open(testbed, site, spec_file, _absolute(request.model))
             facts = opened.facts()
-        except (HotbedError, SiteError, OSError):
+        except (HotbedError, SiteError, OSError) as error:
             if need_ground:
                 raise
-            opened = None
+            opened, absent = None, error
         entries = (
             *ground.code(cells, site),
             *(extensions.code("store", testbed) if campaign.ground == OTHER else ()),
@@ -133,8 +135,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         site = site if facts is None else facts.site
         versions = last_versions(store.folder) if facts is None else facts.versions
     elif isinstance(ground, Computed):
-        entries, libraries = ground.code, ground.libraries
-        site = ground.site
+        entries, libraries, site = ground.code, ground.libraries, ground.site
         testbed = testbed or site
     else:
         entries = (*ground.code, *code_of_site(site))
@@ -177,6 +178,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         outside=outside,
         model=_absolute(request.model),
         left_out=left_out,
+        blocked=str(absent) if isinstance(absent, FaultInForceError) else "",
     )
 
 
@@ -303,13 +305,15 @@ def dry_run(
     note = renamed(prepared.campaign.notebook, prepared.notebook)
     notes = [] if note is None else [note]
     notes += [f"left out: {why}" for why in prepared.left_out.values()]
+    notes += [f"no cell runs before this ends: {prepared.blocked}"] if prepared.blocked else []
     if cells:
         notes += kind.notes([cell.parameters for cell in cells], prepared.campaign)
     if cells and isinstance(ground, OnTestbed) and prepared.spec is not None:
         notes += warnings(open_site(prepared.spec.site.kind), prepared.spec)
     if prepared.facts is None and isinstance(ground, OnStore):
         known = "those of the last run" if prepared.plan.identity.versions else "none"
-        testbed = f"testbed {prepared.testbed!r} is not up"
+        why = "has a fault by hand" if prepared.blocked else "is not up"
+        testbed = f"testbed {prepared.testbed!r} {why}"
         lacking = "the simulator is not built" if prepared.plan.simulated else testbed
         notes.append(
             f"{lacking}: run ids assume store versions as known "
@@ -339,7 +343,8 @@ def dry_run(
         notes=notes,
         lease=lease,
     )
-    if prepared.facts is not None or not isinstance(ground, OnStore) or prepared.spec is None:
+    up = prepared.facts is not None or prepared.blocked
+    if up or not isinstance(ground, OnStore) or prepared.spec is None:
         return report
     if prepared.spec.site.kind != prepared.campaign.ground:
         return report

@@ -14,6 +14,7 @@ from hotbed.alone import agent_alone
 from hotbed.options import argument, from_file, name_values, named, option, quantity
 from hotbed.output import JsonFlag, emit, new_table
 from hotbed.views import TestbedOption
+from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from testbed.client import AgentClient
@@ -145,6 +146,8 @@ def log(
     from controllers import remote
     from controllers.journal import parse_journal
 
+    if out is not None and follow:
+        raise UserError("--out writes the journal as it is now", do="leave out --follow or --out")
     agent = _agent(testbed)
     if out is not None:
         emit({"journal": remote.fetch_journal(agent, name, out)}, as_json, lambda: str(out))

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from schemas.errors import HotbedError, StoreError, UserError
-from testbed.agent.contract import AGENT_ROOT
+from testbed.agent.contract import AGENT_ROOT, STATE
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, SnapshotSite, Testbed, silent
 from testbed.ssh import last_line
@@ -87,7 +87,8 @@ def halt_store(testbed: Testbed, only: Collection[str], progress: Progress = sil
 def resume_store(testbed: Testbed, only: Collection[str], progress: Progress = silent) -> list[str]:
     """Start the daemons on the nodes `only` and wait until they serve. Return Ceph's daemons on
     other nodes that are still down, for which noout stays set; without any, the whole store is
-    healthy. UserError: a controller runs. RemoteError, StoreError: as in `start_store`."""
+    healthy, and noout is as `halt_store` found it. UserError: a controller runs. RemoteError,
+    StoreError: as in `start_store`."""
     _refuse_steered(testbed)
     part = _part(testbed, only)
     progress("starting the daemons", 0.05)
@@ -138,8 +139,20 @@ def _refuse_steered(testbed: Testbed) -> None:
         )
 
 
+# $1: set or unset; $2: file that says that noout is ours. A person's noout stays.
+_NOOUT = """
+if [ "$1" = set ]; then
+    known=$(timeout 15 ceph osd dump) || exit 1
+    case $known in *flags*noout*) exit 0 ;; esac
+    touch "$2"
+fi
+[ ! -e "$2" ] || timeout 15 ceph osd "$1" noout || exit 1
+[ "$1" = set ] || rm -f "$2"
+"""
+
+
 def _noout(testbed: Testbed, verb: str, *, check: bool = True) -> None:
-    argv = ["timeout", "15", "ceph", "osd", verb, "noout"]
+    argv = ["sh", "-c", _NOOUT, "hotbed-store", verb, f"{STATE}/noout"]
     shell_to(testbed, testbed.admin).run(argv, check=check)
 
 

@@ -166,6 +166,10 @@ def test_stop_status_and_log(capsys, agent, tmp_path, monkeypatch):
     code, _, _ = hotbed(capsys, "control", "log", "dlr", "--out", str(tmp_path / "copy.jsonl"))
     assert code == 0
     assert (tmp_path / "copy.jsonl").read_text() == agent.journal
+    both = ("--follow", "--out", str(tmp_path / "more.jsonl"))
+    code, _, err = hotbed(capsys, "control", "log", "dlr", *both)
+    assert code == 2 and "leave out --follow or --out" in err
+    assert not (tmp_path / "more.jsonl").exists()
     reason = "stopped; the store stays as it is (restore_on_stop is false)"
     answer = {"name": "ursa", "was_running": True, "reason": reason, "healed": []}
     monkeypatch.setattr(agent, "call", lambda *_, **__: answer)

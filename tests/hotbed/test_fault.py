@@ -81,3 +81,11 @@ def test_up_and_down_leave_no_fault(site, small, ask, tmp_path):
     ask("fault", "link", "osd1", "--cut", "--for", "1h")
     ask("down")
     assert not small.directory.exists()
+
+
+def test_a_dry_run_names_the_fault_that_blocks_the_next_cell(small, ask):
+    ask("fault", "link", "osd1", "--cut")
+    said = ask("run", "dlr-quick", "--dry-run", "--testbed", "small", "--json").out
+    notes = " ".join(json.loads(said)["notes"])
+    assert "the link of node osd1 is cut" in notes and "fault clear --testbed small" in notes
+    assert "not up" not in notes

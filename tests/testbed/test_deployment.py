@@ -8,6 +8,7 @@ import pytest
 
 from schemas.errors import HotbedError, RemoteError, StoreError, UserError
 from testbed import client
+from testbed.agent.reach import LocalShell
 from testbed.deploy import deployment, lifecycle, roles
 from testbed.deploy.ceph_ansible import CephAnsible
 from testbed.deploy.cephadm import Cephadm
@@ -250,6 +251,33 @@ def test_a_stopped_part_of_a_store_stays_in_the_cluster_until_all_is_started(tes
     monkeypatch.setattr(lifecycle, "HEALTH_S", -1.0)
     with raises(StoreError, "osd.0"):
         lifecycle.resume_store(testbed, ["osd0"])
+
+
+CEPH = """#!/bin/sh
+case $2 in
+    dump) echo "flags sortbitwise$(cat flag 2>/dev/null)" ;;
+    set) echo ",noout" > flag ;;
+    unset) rm flag ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("persons", [True, False])
+def test_a_persons_noout_outlasts_a_stop_of_the_store(testbed, monkeypatch, tmp_path, persons):
+    (tmp_path / "ceph").write_text(CEPH)
+    (tmp_path / "ceph").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(lifecycle, "STATE", str(tmp_path))
+    monkeypatch.setattr(lifecycle, "shell_to", lambda bed, node: LocalShell(node.name))
+    flag = tmp_path / "flag"
+    if persons:
+        flag.write_text(",noout")
+    for _ in "12":  # also a second stop, of other nodes
+        lifecycle._noout(testbed, "set")
+        assert "noout" in flag.read_text()
+    lifecycle._noout(testbed, "unset")
+    assert flag.exists() == persons
 
 
 REFUSED = Failure(
