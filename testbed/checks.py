@@ -1,4 +1,4 @@
-"""Doctor's checks: one function for each thing that a testbed needs of this machine.
+"""Doctor's checks: a row for each thing that a testbed needs of this machine.
 
 The checks ask only an `EngineMachine`, so that a test can replace the machine.
 """
@@ -6,13 +6,15 @@ The checks ask only an `EngineMachine`, so that a test can replace the machine.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from platform import system as system_name
+from typing import NamedTuple
 
 _SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -116,228 +118,192 @@ class CheckResult:
     needed: bool = True
 
 
-Check = Callable[[EngineMachine, Need], CheckResult]
+class MachineCheck(NamedTuple):
+    """A check of the machine alone. `look` returns True if the machine has `what`, and what was
+    found; `how` is the way to get it."""
+
+    what: str
+    look: Callable[[EngineMachine], tuple[bool, str]]
+    how: str
 
 
-def platform(machine: EngineMachine, need: Need) -> CheckResult:
-    system = machine.system()
-    return CheckResult(
-        "platform",
-        "Linux",
-        system == "Linux",
-        system,
-        "run Hotbed on Debian 12 or newer, in a virtual machine if need be",
-    )
+def check(name: str, machine: EngineMachine, need: Need) -> CheckResult:
+    """Return the result of the check `name`. KeyError: there is no such check."""
+    if name == "disk":
+        return _disk(machine, need)
+    if name == "memory":
+        return _memory(machine, need)
+    what, look, how = CHECKS[name]
+    ok, found = look(machine)
+    return CheckResult(name, what, ok, found, how)
 
 
-def root(machine: EngineMachine, need: Need) -> CheckResult:
-    is_root, sudo = machine.is_root(), machine.which("sudo") is not None
-    found = "root" if is_root else "sudo" if sudo else "neither"
-    how = "become root (su -), or install sudo and add yourself to its group"
-    return CheckResult("root", "root, or sudo", is_root or sudo, found, how)
-
-
-def _package(name: str, what: str, programs: tuple[str, ...], package: str) -> Check:
-    def check(machine: EngineMachine, need: Need) -> CheckResult:
-        missing = [program for program in programs if machine.which(program) is None]
-        found = f"missing: {', '.join(missing)}" if missing else "installed"
-        return CheckResult(
-            name, what, not missing, found, f"make setup, or apt-get install {package}"
-        )
-
-    return check
-
-
-def fuse(machine: EngineMachine, need: Need) -> CheckResult:
-    ok = machine.is_there("/dev/fuse")
-    how = "modprobe fuse; in a container, pass the device /dev/fuse"
-    return CheckResult("fuse", "FUSE (the queue disk)", ok, _present(ok, "/dev/fuse"), how)
-
-
-def loop(machine: EngineMachine, need: Need) -> CheckResult:
-    ok = machine.is_there("/dev/loop-control")
-    how = "modprobe loop; in a container, run it privileged with /dev"
-    return CheckResult("loop", "loop devices", ok, _present(ok, "/dev/loop-control"), how)
-
-
-def cgroup(machine: EngineMachine, need: Need) -> CheckResult:
-    controllers, version = _controllers(machine)
-    missing = {"cpu", "memory"} - controllers
-    found = f"{version}: {', '.join(sorted(controllers)) or 'no controllers'}"
-    how = (
-        f"enable the {' and '.join(sorted(missing)) or 'cpu and memory'} controller "
-        "(kernel command line without cgroup_disable; in a container, a writable cgroup tree)"
-    )
-    return CheckResult("cgroup", "cgroup controllers cpu, memory", not missing, found, how)
-
-
-def pressure(machine: EngineMachine, need: Need) -> CheckResult:
-    psi = machine.is_there("/proc/pressure/io")
-    tree = any(kind == "cgroup2" for kind, _ in _cgroup_mounts(machine))
-    found = f"{_present(psi, '/proc/pressure/io')}, {_present(tree, 'cgroup v2 tree')}"
-    how = (
-        "boot with psi=1"
-        if not psi
-        else "mount -t cgroup2 none /sys/fs/cgroup/unified (a tree without controllers will do)"
-    )
-    return CheckResult("pressure", "I/O pressure of a cgroup", psi and tree, found, how)
-
-
-def overlay(machine: EngineMachine, need: Need) -> CheckResult:
-    ok = "overlay" in machine.read("/proc/filesystems").split() or (
-        machine.succeeds("modprobe", "--dry-run", "overlay")
-    )
-    how = "modprobe overlay; a kernel built without overlayfs cannot run the local site"
-    return CheckResult("overlay", "overlay file system", ok, _present(ok, "overlayfs"), how)
-
-
-def network(machine: EngineMachine, need: Need) -> CheckResult:
-    return _tried_in_namespace(
-        machine,
-        "network",
-        "namespaces, bridge, veth",
-        "ip link add b0 type bridge && ip link add v0 type veth peer name v1",
-        "modprobe bridge veth; in a container, run it privileged",
-    )
-
-
-def shaping(machine: EngineMachine, need: Need) -> CheckResult:
-    return _tried_in_namespace(
-        machine,
-        "shaping",
-        "tc with tbf (link rates)",
-        "tc qdisc add dev lo root tbf rate 1mbit burst 32kbit latency 50ms",
-        "make setup, or apt-get install iproute2; then modprobe sch_tbf",
-    )
-
-
-def _tried_in_namespace(
-    machine: EngineMachine, name: str, what: str, script: str, how: str
-) -> CheckResult:
-    """Try `script` for real in a network namespace that ends with the command."""
-    if not machine.is_root():
-        ok = machine.which(script.split()[0]) is not None
-        found = "not tried: needs root" if ok else f"missing: {script.split()[0]}"
-        return CheckResult(name, what, ok, found, how)
-    ok = machine.succeeds("unshare", "--net", "sh", "-c", script)
-    return CheckResult(name, what, ok, "works" if ok else "refused by this kernel", how)
-
-
-def queuedisk(machine: EngineMachine, need: Need) -> CheckResult:
-    ok = machine.is_executable(QUEUEDISK)
-    found = _present(ok, "dataplane/bin/queuedisk")
-    return CheckResult("queuedisk", "the queue disk, built", ok, found, "make setup")
-
-
-CHI_LIBRARIES = ("chi", "blazarclient", "openstack", "keystoneauth1")
-
-
-def chi(machine: EngineMachine, need: Need) -> CheckResult:
-    missing = [name for name in CHI_LIBRARIES if not machine.has_module(name)]
-    found = f"missing: {', '.join(missing)}" if missing else "installed"
-    how = "make setup, or pip install python-chi python-blazarclient python-zunclient openstacksdk"
-    return CheckResult("chi", "python-chi and its clients (Chameleon)", not missing, found, how)
-
-
-def disk(machine: EngineMachine, need: Need) -> CheckResult:
+def _disk(machine: EngineMachine, need: Need) -> CheckResult:
     free, wanted = machine.free_bytes(need.state), need.disk_bytes
     how = (
         f"free {max(wanted - free, 0) / GIB:.0f} GiB more there, "
         "or make the spec's disks and roots (root_size) smaller or fewer"
     )
-    return CheckResult(
-        "disk",
-        f"{wanted / GIB:.0f} GiB of disk",
-        free >= wanted,
-        f"{free / GIB:.0f} GiB free under {need.state}",
-        how,
-        needed=free < wanted / MARGIN,
-    )
+    what, found = f"{wanted / GIB:.0f} GiB of disk", f"{free / GIB:.0f} GiB free under {need.state}"
+    return CheckResult("disk", what, free >= wanted, found, how, needed=free < wanted / MARGIN)
 
 
-def memory(machine: EngineMachine, need: Need) -> CheckResult:
-    available = _available_memory(machine)
-    ok = available >= need.memory_bytes
+def _memory(machine: EngineMachine, need: Need) -> CheckResult:
+    said = re.search(r"^MemAvailable: *(\d+)", machine.read("/proc/meminfo"), re.MULTILINE)
+    free, wanted = 1024 * int(said[1]) if said else 0, need.memory_bytes
     how = "stop other programs, or lower the nodes' memory or their number in the spec"
-    return CheckResult(
-        "memory",
-        f"{need.memory_bytes / GIB:.0f} GiB of memory",
-        ok,
-        f"{available / GIB:.0f} GiB available",
-        how,
-        needed=available < need.memory_bytes / MARGIN,
-    )
+    what, found = f"{wanted / GIB:.0f} GiB of memory", f"{free / GIB:.0f} GiB available"
+    return CheckResult("memory", what, free >= wanted, found, how, needed=free < wanted / MARGIN)
 
 
-def cores(machine: EngineMachine, need: Need) -> CheckResult:
-    count = machine.cores()
-    how = f"give this machine {MIN_CORES} processors"
-    return CheckResult("cores", f"{MIN_CORES} processors", count >= MIN_CORES, str(count), how)
+def _platform(machine: EngineMachine) -> tuple[bool, str]:
+    return machine.system() == "Linux", machine.system()
 
 
-def _present(ok: bool, thing: str) -> str:
-    return thing if ok else f"no {thing}"
+def _root(machine: EngineMachine) -> tuple[bool, str]:
+    found = "root" if machine.is_root() else "sudo" if machine.which("sudo") else "neither"
+    return found != "neither", found
 
 
-def _available_memory(machine: EngineMachine) -> int:
-    for line in machine.read("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def _package(what: str, programs: str, package: str) -> MachineCheck:
+    """Return the check for programs of the distribution."""
+
+    def look(machine: EngineMachine) -> tuple[bool, str]:
+        return _all_there(programs.split(), lambda name: machine.which(name) is not None)
+
+    return MachineCheck(what, look, f"make setup, or apt-get install {package}")
 
 
-def _cgroup_mounts(machine: EngineMachine) -> list[tuple[str, str]]:
-    """Return (``cgroup`` or ``cgroup2``, mount point + super options) of every cgroup mount."""
-    mounts = []
+def _all_there(names: Sequence[str], there: Callable[[str], bool]) -> tuple[bool, str]:
+    missing = [name for name in names if not there(name)]
+    return not missing, f"missing: {', '.join(missing)}" if missing else "installed"
+
+
+def _device(what: str, path: str, how: str) -> MachineCheck:
+    return MachineCheck(what, lambda machine: _present(machine.is_there(path), path), how)
+
+
+def _present(ok: bool, thing: str) -> tuple[bool, str]:
+    return ok, thing if ok else f"no {thing}"
+
+
+def _in_namespace(what: str, script: str, how: str) -> MachineCheck:
+    """Return the check that tries `script` in a network namespace that ends with the command."""
+
+    def look(machine: EngineMachine) -> tuple[bool, str]:
+        if not machine.is_root():
+            program = script.split()[0]
+            ok = machine.which(program) is not None
+            return ok, "not tried: needs root" if ok else f"missing: {program}"
+        ok = machine.succeeds("unshare", "--net", "sh", "-c", script)
+        return ok, "works" if ok else "refused by this kernel"
+
+    return MachineCheck(what, look, how)
+
+
+def _overlay(machine: EngineMachine) -> tuple[bool, str]:
+    known = "overlay" in machine.read("/proc/filesystems").split()
+    return _present(known or machine.succeeds("modprobe", "--dry-run", "overlay"), "overlayfs")
+
+
+def _cgroups(machine: EngineMachine) -> dict[str, set[str]]:
+    """Return the usable controllers of each mounted version of control groups (v1, v2)."""
+    lines = machine.read("/proc/cgroups").splitlines()
+    known = {line.split()[0] for line in lines if line and line[0] != "#"}
+    found: dict[str, set[str]] = {}
     for line in machine.read("/proc/self/mountinfo").splitlines():
-        fields, separator, tail = line.partition(" - ")
-        if separator and tail.split()[0] in {"cgroup", "cgroup2"}:
-            mounts.append((tail.split()[0], f"{fields.split()[4]} {tail.split()[-1]}"))
-    return mounts
-
-
-def _controllers(machine: EngineMachine) -> tuple[set[str], str]:
-    """Return the usable controllers and the cgroup versions that provide them."""
-    known = {
-        line.split()[0]
-        for line in machine.read("/proc/cgroups").splitlines()
-        if line and not line.startswith("#")
-    }
-    found: set[str] = set()
-    versions = set()
-    for kind, where in _cgroup_mounts(machine):
-        point, options = where.split()
+        fields, _, tail = line.partition(" - ")
+        kind, *_, options = tail.split()
         if kind == "cgroup2":
-            found |= set(machine.read(f"{point}/cgroup.controllers").split())
-            versions.add("v2")
-        else:
-            found |= set(options.split(",")) & known
-            versions.add("v1")
-    return found, " + ".join(sorted(versions)) or "none mounted"
+            controllers = machine.read(f"{fields.split()[4]}/cgroup.controllers").split()
+            found.setdefault("v2", set()).update(controllers)
+        elif kind == "cgroup":
+            found.setdefault("v1", set()).update(known.intersection(options.split(",")))
+    return found
 
 
-CHECKS: dict[str, Check] = {
-    "platform": platform,
-    "root": root,
-    "nspawn": _package("nspawn", "systemd-nspawn", ("systemd-nspawn",), "systemd-container"),
-    "debootstrap": _package("debootstrap", "debootstrap", ("debootstrap",), "debootstrap"),
+def _cgroup(machine: EngineMachine) -> tuple[bool, str]:
+    versions = _cgroups(machine)
+    controllers = set[str]().union(*versions.values())
+    found = " + ".join(sorted(versions)) or "none mounted"
+    found = f"{found}: {', '.join(sorted(controllers)) or 'no controllers'}"
+    return {"cpu", "memory"} <= controllers, found
+
+
+def _pressure(machine: EngineMachine) -> tuple[bool, str]:
+    psi, psi_found = _present(machine.is_there("/proc/pressure/io"), "/proc/pressure/io")
+    tree, tree_found = _present("v2" in _cgroups(machine), "cgroup v2 tree")
+    return psi and tree, f"{psi_found}, {tree_found}"
+
+
+CHI_LIBRARIES = ("chi", "blazarclient", "openstack", "keystoneauth1")
+
+CHECKS = {
+    "platform": MachineCheck(
+        "Linux", _platform, "run Hotbed on Debian 12 or newer, in a virtual machine if need be"
+    ),
+    "root": MachineCheck(
+        "root, or sudo", _root, "become root (su -), or install sudo and add yourself to its group"
+    ),
+    "nspawn": _package("systemd-nspawn", "systemd-nspawn", "systemd-container"),
+    "debootstrap": _package("debootstrap", "debootstrap", "debootstrap"),
     "tools": _package(
-        "tools",
         "disk and network tools",
-        ("losetup", "partx", "setpriv", "unshare", "sfdisk", "mkfs.ext4", "ip", "tc"),
+        "losetup partx setpriv unshare sfdisk mkfs.ext4 ip tc",
         "util-linux fdisk e2fsprogs iproute2",
     ),
-    "fuse": fuse,
-    "loop": loop,
-    "cgroup": cgroup,
-    "pressure": pressure,
-    "overlay": overlay,
-    "network": network,
-    "shaping": shaping,
-    "ssh": _package("ssh", "ssh client", ("ssh", "ssh-keygen"), "openssh-client"),
-    "queuedisk": queuedisk,
-    "chi": chi,
-    "disk": disk,
-    "memory": memory,
-    "cores": cores,
+    "fuse": _device(
+        "FUSE (the queue disk)",
+        "/dev/fuse",
+        "modprobe fuse; in a container, pass the device /dev/fuse",
+    ),
+    "loop": _device(
+        "loop devices",
+        "/dev/loop-control",
+        "modprobe loop; in a container, run it privileged with /dev",
+    ),
+    "cgroup": MachineCheck(
+        "cgroup controllers cpu, memory",
+        _cgroup,
+        "enable the controllers cpu and memory (kernel command line without cgroup_disable; in a "
+        "container, a writable cgroup tree)",
+    ),
+    "pressure": MachineCheck(
+        "I/O pressure of a cgroup",
+        _pressure,
+        "boot with psi=1, and mount -t cgroup2 none /sys/fs/cgroup/unified (a tree without "
+        "controllers will do)",
+    ),
+    "overlay": MachineCheck(
+        "overlay file system",
+        _overlay,
+        "modprobe overlay; a kernel built without overlayfs cannot run the local site",
+    ),
+    "network": _in_namespace(
+        "namespaces, bridge, veth",
+        "ip link add b0 type bridge && ip link add v0 type veth peer name v1",
+        "modprobe bridge veth; in a container, run it privileged",
+    ),
+    "shaping": _in_namespace(
+        "tc with tbf (link rates)",
+        "tc qdisc add dev lo root tbf rate 1mbit burst 32kbit latency 50ms",
+        "make setup, or apt-get install iproute2; then modprobe sch_tbf",
+    ),
+    "ssh": _package("ssh client", "ssh ssh-keygen", "openssh-client"),
+    "queuedisk": MachineCheck(
+        "the queue disk, built",
+        lambda machine: _present(machine.is_executable(QUEUEDISK), "dataplane/bin/queuedisk"),
+        "make setup",
+    ),
+    "chi": MachineCheck(
+        "python-chi and its clients (Chameleon)",
+        lambda machine: _all_there(CHI_LIBRARIES, machine.has_module),
+        "make setup, or pip install python-chi python-blazarclient python-zunclient openstacksdk",
+    ),
+    "cores": MachineCheck(
+        f"{MIN_CORES} processors",
+        lambda machine: (machine.cores() >= MIN_CORES, str(machine.cores())),
+        f"give this machine {MIN_CORES} processors",
+    ),
 }
+"""Checks of the machine alone, by name; `disk` and `memory` also depend on the testbed."""

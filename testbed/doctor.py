@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from schemas.errors import RemoteError, UserError
 from testbed.checks import (
-    CHECKS,
     DISK_SHARE,
     HOUSE_BYTES,
     MARGIN,
@@ -20,6 +19,7 @@ from testbed.checks import (
     CheckResult,
     EngineMachine,
     Need,
+    check,
 )
 from testbed.deploy import deployers, ports
 from testbed.deploy.roles import spec_of
@@ -33,12 +33,12 @@ from testbed.spec import TestbedSpec
 def examine(
     names: Iterable[str], need: Need | None = None, machine: EngineMachine | None = None
 ) -> list[CheckResult]:
-    """Return the findings of the checks called `names`, in the order of `names`. `names`: keys of
-    `testbed.checks.CHECKS`; an unknown key raises KeyError. `need`: requirement for `disk` and
-    `memory`; by default zero. `machine`: the machine to examine; by default this one."""
+    """Return the findings of the checks called `names`, in the order of `names`. `names`: `disk`,
+    `memory`, or keys of `testbed.checks.CHECKS`; others raise KeyError. `need`: requirement for
+    `disk` and `memory`; by default zero. `machine`: the machine to examine; by default this one."""
     asked = machine or EngineMachine()
     wanted = need or Need()
-    return [CHECKS[name](asked, wanted) for name in names]
+    return [check(name, asked, wanted) for name in names]
 
 
 def need_of(spec: TestbedSpec) -> Need:

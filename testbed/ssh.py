@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from schemas.durable import write_file
 from schemas.errors import RemoteError
 
 MISSING = "the program 'ssh' is missing on this machine; see `hotbed doctor`."
@@ -180,12 +181,11 @@ def attended(argv: Sequence[str]) -> list[str]:
     return ["sh", "-c", script, _ATTEND, *argv]
 
 
-class SshShell:
-    """`Shell` over OpenSSH."""
+class LocalShell:
+    """`Shell` on the machine that runs this program, which is called `node`."""
 
-    def __init__(self, target: SshTarget) -> None:
-        self.target = target
-        self.node = target.node
+    def __init__(self, node: str) -> None:
+        self.node = node
 
     def run(
         self,
@@ -198,18 +198,44 @@ class SshShell:
         """See `Shell.run`."""
         what = f"{shlex.join(argv)[:200]!r} on node {self.node}"
         try:
-            done = completed(argv, self.target.command(argv), what, input, timeout_s)
-        except FileNotFoundError:
-            raise RemoteError(MISSING) from None
-        if done.returncode == 255:
-            raise RemoteError(
-                f"node {self.node} ({self.target.address}) cannot be reached by ssh: "
-                f"{last_line(done.stderr)}",
-                retry=not is_refusal(done.stderr),
-            )
+            done = completed(argv, self._command(argv), what, input, timeout_s)
+        except OSError as error:
+            raise self._unstarted(what, error) from error
+        self._require_reached(done)
         if check:
             require_success(done, what)
         return done
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        """See `Shell.put`."""
+        write_file(Path(path), data, mode, sync=False)
+
+    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """See `Shell.popen`."""
+        return subprocess.Popen(
+            self._command(argv, multiplex=False),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _command(self, argv: Sequence[str], *, multiplex: bool = True) -> list[str]:
+        return list(argv)
+
+    def _unstarted(self, what: str, error: OSError) -> RemoteError:
+        return RemoteError(f"{what} cannot be started: {error.strerror}.")
+
+    def _require_reached(self, done: Completed) -> None:
+        """Raise RemoteError if the node did not answer."""
+
+
+class SshShell(LocalShell):
+    """`Shell` over OpenSSH."""
+
+    def __init__(self, target: SshTarget) -> None:
+        super().__init__(target.node)
+        self.target = target
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
         """See `Shell.put`."""
@@ -220,15 +246,20 @@ class SshShell:
         )
         self.run(["sh", "-c", script], input=data)
 
-    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """See `Shell.popen`."""
-        return subprocess.Popen(
-            self.target.command(argv, multiplex=False),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    def _command(self, argv: Sequence[str], *, multiplex: bool = True) -> list[str]:
+        return self.target.command(argv, multiplex=multiplex)
+
+    def _unstarted(self, what: str, error: OSError) -> RemoteError:
+        missing = isinstance(error, FileNotFoundError)
+        return RemoteError(MISSING) if missing else super()._unstarted(what, error)
+
+    def _require_reached(self, done: Completed) -> None:
+        if done.returncode == 255:
+            raise RemoteError(
+                f"node {self.node} ({self.target.address}) cannot be reached by ssh: "
+                f"{last_line(done.stderr)}",
+                retry=not is_refusal(done.stderr),
+            )
 
 
 def completed(

@@ -266,9 +266,9 @@ def _node_of(archive: str) -> tuple[str, str]:
 
 
 def _source(archive: str, testbed: str | None) -> ArchiveSource:
-    from testbed.agent.reach import LocalShell
     from testbed.choose import choose_ready, select
     from testbed.reach import shell_to
+    from testbed.ssh import LocalShell
     from workloads.cosbench.real import ArchiveSource
 
     node, path = _node_of(archive)

@@ -39,10 +39,10 @@ from testbed.agent.contract import (
     load_config,
     node_of,
 )
-from testbed.agent.reach import LocalShell, every, on_each, reach, use_control_dir
+from testbed.agent.reach import every, on_each, reach, use_control_dir
 from testbed.agent.steady import SteadyClock
 from testbed.agent.units import LOAD_PREFIX, STOP_S
-from testbed.ssh import Shell
+from testbed.ssh import LocalShell, Shell
 
 FOLDER = Path(STATE) / "disturb"
 UNIT = f"{UNIT_PREFIX}disturb.service"

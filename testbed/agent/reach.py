@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from schemas.durable import write_file
 from schemas.errors import RemoteError
 from schemas.locks import own_folder
 from testbed.agent.contract import CONTROL_DIR, KEY, KNOWN_HOSTS, AgentConfig, node_of
-from testbed.ssh import Completed, Shell, SshShell, SshTarget, completed, require_success
+from testbed.ssh import LocalShell, Shell, SshShell, SshTarget
 
 T = TypeVar("T")
 _AT_ONCE = 64  # ssh sessions in flight; a testbed of thousands must not fork thousands at once
-
-
-class LocalShell:
-    """A `Shell` on the node that runs this program."""
-
-    def __init__(self, node: str) -> None:
-        self.node = node
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        input: bytes | None = None,
-        timeout_s: float = 60.0,
-        check: bool = True,
-    ) -> Completed:
-        """See `Shell.run`."""
-        what = f"{' '.join(argv)[:200]!r} on node {self.node}"
-        try:
-            done = completed(argv, argv, what, input, timeout_s)
-        except OSError as error:
-            raise RemoteError(f"{what} cannot be started: {error.strerror}.") from error
-        if check:
-            require_success(done, what)
-        return done
-
-    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
-        """See `Shell.put`."""
-        write_file(Path(path), data, mode, sync=False)
-
-    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """See `Shell.popen`."""
-        return subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
 
 
 _control_dir: list[Path | None] = []

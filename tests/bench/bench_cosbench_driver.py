@@ -181,7 +181,7 @@ def cosbench(release: Path, login: Login, folder: Path, requests: int) -> Took:
     """Run the same requests with a running COSBench. LookupError: it does not run, or did not
     finish the workload."""
     from schemas.errors import HotbedError
-    from testbed.agent.reach import LocalShell
+    from testbed.ssh import LocalShell
     from workloads.cosbench.real import ArchiveSource, ControllerClient, run
 
     before, began = java_s(release), time.monotonic()

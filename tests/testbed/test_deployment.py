@@ -8,7 +8,6 @@ import pytest
 
 from schemas.errors import HotbedError, RemoteError, StoreError, UserError
 from testbed import client
-from testbed.agent.reach import LocalShell
 from testbed.deploy import deployment, lifecycle, roles
 from testbed.deploy.ceph_ansible import CephAnsible
 from testbed.deploy.cephadm import Cephadm
@@ -16,6 +15,7 @@ from testbed.deploy.playbook import LOG, DeployError, Failure, RefusedError
 from testbed.deploy.roles import save_spec, spec_of
 from testbed.sites.contract import SiteError, Testbed
 from testbed.spec import TestbedSpec
+from testbed.ssh import LocalShell
 from tests.errors import raises
 from tests.testbed.fake_site import FakeSite
 from tests.testbed.test_deploy import SPEC

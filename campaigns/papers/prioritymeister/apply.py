@@ -25,11 +25,10 @@ from controllers.prioritymeister.estimators import parse_profile
 from schemas.cells.prioritymeister import PLANNED
 from schemas.durable import write_file
 from schemas.errors import StoreError, UserError, not_allowed
-from testbed.agent.reach import LocalShell
 from testbed.deploy.enforcement import PLAIN, NfsEnforcement
 from testbed.sites.contract import Testbed
 from testbed.spec import NfsSpec, TestbedSpec
-from testbed.ssh import Shell
+from testbed.ssh import LocalShell, Shell
 from testbed.stores.nfs.wire import frame_of
 from workloads.traces.device_profile import ProfilePlan, build
 

@@ -21,10 +21,9 @@ from testbed.agent.contract import (
     AgentNode,
     load_config,
 )
-from testbed.agent.reach import LocalShell
 from testbed.client import AgentClient, result_of
 from testbed.deploy import bundle
-from testbed.ssh import Completed
+from testbed.ssh import Completed, LocalShell
 from tests.errors import raises
 
 NODES = (

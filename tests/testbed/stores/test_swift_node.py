@@ -15,8 +15,7 @@ import pytest
 
 from schemas.errors import RemoteError, StoreError
 from testbed.agent.contract import AgentConfig, AgentNode
-from testbed.agent.reach import LocalShell
-from testbed.ssh import Completed
+from testbed.ssh import Completed, LocalShell
 from testbed.stores.swift import accesslog, services
 from testbed.stores.swift import node as daemon
 from testbed.stores.swift.bring import put_layout

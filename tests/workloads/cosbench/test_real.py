@@ -12,8 +12,7 @@ import pytest
 
 from schemas.errors import UserError
 from schemas.names import UnsafeNameError
-from testbed.agent.reach import LocalShell
-from testbed.ssh import Completed
+from testbed.ssh import Completed, LocalShell
 from tests.errors import raises
 from tests.workloads.fake_controller import FakeController, serving
 from workloads.cosbench.archive import Archive
