@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from schemas.errors import HotbedError, RemoteError, StoreError, UserError
-from testbed.agent.contract import UnitResult
+from testbed.agent.contract import Agent
 from testbed.sites.contract import Testbed
 from testbed.ssh import Shell
 
 PROGRAM = "/usr/local/bin/hotbed-agent"
-_SLACK_S = 15.0  # for ssh and the agent's start, in addition to the verb's time
 _NOT_FOUND = 127
 
 
@@ -22,7 +21,7 @@ class NotDeployedError(UserError):
     """The admin node has no agent: no store has been deployed."""
 
 
-class AgentClient:
+class AgentClient(Agent):
     """An `Agent` behind the shell of the admin node."""
 
     def __init__(self, shell: Shell) -> None:
@@ -74,31 +73,6 @@ class AgentClient:
             where=f"node {self._shell.node}",
             do="deploy the testbed first (hotbed deploy)",
         )
-
-    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
-        """See `Agent.unit_start`."""
-        payload = {"node": node, "name": name, "argv": list(argv), "max_s": max_s}
-        self.call("unit-start", payload)
-
-    def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
-        """See `Agent.unit_wait`."""
-        payload = {"node": node, "name": name, "timeout_s": timeout_s}
-        return UnitResult(**self.call("unit-wait", payload, timeout_s=timeout_s + _SLACK_S))
-
-    def unit_stop(self, node: str, name: str) -> UnitResult | None:
-        """See `Agent.unit_stop`."""
-        found = self.call("unit-stop", {"node": node, "name": name})
-        return None if found is None else UnitResult(**found)
-
-    def units(self) -> Mapping[str, Sequence[str]]:
-        """See `Agent.units`."""
-        found: Mapping[str, Sequence[str]] = self.call("units")
-        return found
-
-    def strays(self) -> Mapping[str, Sequence[str]]:
-        """See `Agent.strays`."""
-        found: Mapping[str, Sequence[str]] = self.call("strays")
-        return found
 
 
 def agent_client(testbed: Testbed) -> AgentClient:

@@ -7,8 +7,9 @@ prints ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentenc
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ CONFIG = "/etc/hotbed/agent.json"  # an AgentConfig
 KEY = "/etc/hotbed/ssh/id_ed25519"  # the admin node's own key to the other nodes
 KNOWN_HOSTS = "/etc/hotbed/ssh/known_hosts"
 STATE = "/var/lib/hotbed"  # journals, recordings, controllers under study
+SLACK_S = 15.0  # for ssh and the agent's start, in addition to a verb's time
 UNIT_PREFIX = "hotbed-"  # every systemd unit that Hotbed starts on a node
 IOWAIT_CPUS = 4
 """Limit for the signal %iowait, a share of all CPUs' time: more CPUs dilute it beyond use."""
@@ -75,6 +77,7 @@ class UnitResult:
 class Agent(Protocol):
     """The engine's handle on the admin node."""
 
+    @abstractmethod
     def call(
         self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
     ) -> Any:
@@ -83,22 +86,29 @@ class Agent(Protocol):
     def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
         """Start `argv` on `node` as the transient systemd unit ``hotbed-<name>``. systemd ends it
         after `max_s`, so that nothing outlives a lost engine."""
+        payload = {"node": node, "name": name, "argv": list(argv), "max_s": max_s}
+        self.call("unit-start", payload)
 
     def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
         """Wait for the unit, return its output and forget the unit."""
+        payload = {"node": node, "name": name, "timeout_s": timeout_s}
+        return UnitResult(**self.call("unit-wait", payload, timeout_s=timeout_s + SLACK_S))
 
     def unit_stop(self, node: str, name: str) -> UnitResult | None:
         """Stop the unit; return None if there is none."""
+        found = self.call("unit-stop", {"node": node, "name": name})
+        return None if found is None else UnitResult(**found)
 
     def units(self) -> Mapping[str, Sequence[str]]:
         """Return live Hotbed load units (without prefix) by node."""
+        found: Mapping[str, Sequence[str]] = self.call("units")
+        return found
 
     def strays(self) -> Mapping[str, Sequence[str]]:
         """Return processes of fio or rados on the nodes outside Hotbed's units, by node."""
+        found: Mapping[str, Sequence[str]] = self.call("strays")
+        return found
 
-
-# ----------------------------------------------------------------------------------------------
-# Reader of `/etc/hotbed/agent.json`, the admin node's knowledge of its testbed.
 
 CONTROL_DIR = RUN
 
@@ -106,26 +116,14 @@ CONTROL_DIR = RUN
 def config_from_json(data: Mapping[str, Any]) -> AgentConfig:
     """Return a configuration from JSON; raise ValueError on missing or unknown fields."""
     try:
-        nodes = tuple(_node(node) for node in data["nodes"])
-        return AgentConfig(
-            testbed=str(data["testbed"]),
-            store=str(data["store"]),
-            nodes=nodes,
-            pools=tuple(data.get("pools", ())),
+        nodes = tuple(
+            AgentNode(**node | {"roles": tuple(node["roles"]), "osds": tuple(node.get("osds", ()))})
+            for node in data["nodes"]
         )
+        pools = tuple(data.get("pools", ()))
+        return AgentConfig(str(data["testbed"]), str(data["store"]), nodes, pools)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"missing or malformed: {error}") from error
-
-
-def _node(data: Mapping[str, Any]) -> AgentNode:
-    known = {field.name for field in fields(AgentNode)}
-    unknown = sorted(set(data) - known)
-    if unknown:
-        raise ValueError(f"node {data.get('name')!r} has unknown fields {', '.join(unknown)}")
-    values = dict(data)
-    values["roles"] = tuple(data["roles"])
-    values["osds"] = tuple(int(osd) for osd in data.get("osds", ()))
-    return AgentNode(**values)
+        raise ValueError(f"missing, unknown or malformed: {error}") from error
 
 
 def load_config(path: str = CONFIG) -> AgentConfig:

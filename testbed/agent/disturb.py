@@ -16,8 +16,6 @@ import itertools
 import json
 import math
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -42,7 +40,7 @@ from testbed.agent.contract import (
 from testbed.agent.reach import every, on_each, reach, use_control_dir
 from testbed.agent.steady import SteadyClock
 from testbed.agent.units import LOAD_PREFIX, STOP_S
-from testbed.ssh import LocalShell, Shell
+from testbed.ssh import Shell
 
 FOLDER = Path(STATE) / "disturb"
 UNIT = f"{UNIT_PREFIX}disturb.service"
@@ -260,20 +258,15 @@ def start_unit(config: AgentConfig, plan: Mapping[str, Any], max_s: float) -> No
     python = f"/usr/bin/env PYTHONPATH={AGENT_ROOT} python3 -m testbed.agent.disturb"
     # A unit that ended as it should has stopped its loads. (systemd sets this from version 232 on.)
     clean = f"""/bin/sh -c '[ "$SERVICE_RESULT" = success ] || exec {python} clean'"""
-    admin = next(node.name for node in config.nodes if "admin" in node.roles)
-    LocalShell(admin).run(
-        [
-            *("systemd-run", "--quiet", "--collect", f"--unit={UNIT}"),
-            "--description=Hotbed: disturbance plan",
-            f"--property=WorkingDirectory={AGENT_ROOT}",
-            f"--property=ExecStopPost={clean}",
-            f"--property=RuntimeMaxSec={max_s:.3f}",
-            f"--property=TimeoutStopSec={2 * STOP_S + 30}",
-            # systemd must signal only the main process, which stops its loads in order.
-            "--property=KillMode=mixed",
-            *python.split(),
-            "run",
-        ]
+    units.start_module(
+        config,
+        UNIT,
+        *("testbed.agent.disturb", "run"),
+        about="disturbance plan",
+        max_s=max_s,
+        stop_s=2 * STOP_S + 30,
+        # systemd must signal only the main process, which stops its loads in order.
+        properties=(f"ExecStopPost={clean}", "KillMode=mixed"),
     )
 
 
@@ -362,8 +355,7 @@ def clean_loads(config: AgentConfig) -> int:
     return sum(count for count in stopped.values() if isinstance(count, int))
 
 
-def _alive() -> bool:
-    return subprocess.run(["systemctl", "is-active", "-q", UNIT], check=False).returncode == 0
+_alive = partial(units.active, UNIT)
 
 
 def disturb_start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -407,8 +399,7 @@ def disturb_stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, i
     """End the plan and all its loads: {} -> {loads}; safe to repeat.
 
     `loads` counts the loads that the ended plan had left running (0 unless it was killed)."""
-    if _alive():
-        subprocess.run(["systemctl", "stop", UNIT], check=False, capture_output=True)
+    units.end(UNIT)
     return {"loads": clean_loads(config)}
 
 
@@ -501,9 +492,7 @@ def main(arguments: Sequence[str]) -> int:
         clean_loads(config)
         return 0
     plan = json.loads((FOLDER / "plan.json").read_text())
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    ended = units.until_signal()
 
     def start(node: str, name: str, argv: Sequence[str], max_s: float) -> None:
         units.start(reach(config, node), name, argv, max_s=max(1.0, max_s))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from schemas.errors import StoreError
@@ -16,14 +16,9 @@ from testbed.stores.ceph.store import CephStore
 WAIT_S = 120.0
 
 
-@contextmanager
-def opened(config: AgentConfig) -> Iterator[CephStore]:
+def opened(config: AgentConfig) -> closing[CephStore]:
     """Open the store for one verb: without sensors, closed afterwards."""
-    store = open_store(config, None)
-    try:
-        yield store
-    finally:
-        store.close()
+    return closing(open_store(config, None))
 
 
 def health(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,7 +18,8 @@ from typing import Any
 
 from schemas.durable import json_lines
 from schemas.errors import RemoteError, UserError, not_allowed
-from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, load_config
+from testbed.agent import units
+from testbed.agent.contract import STATE, UNIT_PREFIX, AgentConfig, load_config
 from testbed.agent.sampler import NodeSample, open_sampler
 
 FOLDER = Path(STATE) / "recordings"
@@ -87,19 +86,11 @@ def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
     stop(config, {})
     FOLDER.mkdir(parents=True, exist_ok=True)
     interval_s = float(payload.get("interval_s", INTERVAL_S))
-    _run(
-        *("systemd-run", "--quiet", "--collect", f"--unit={UNIT}"),
-        "--description=Hotbed: recorder",
-        f"--property=WorkingDirectory={AGENT_ROOT}",
-        f"--property=RuntimeMaxSec={max_s:.3f}",
-        "--property=TimeoutStopSec=5",
-        f"--setenv=PYTHONPATH={AGENT_ROOT}",
-        "--setenv=PYTHONDONTWRITEBYTECODE=1",
-        *("python3", "-m", "testbed.agent.recorder", name, f"{interval_s:g}"),
-    )
+    program = ("testbed.agent.recorder", name, f"{interval_s:g}")
+    units.start_module(config, UNIT, *program, about="recorder", max_s=max_s, stop_s=5)
     deadline = time.monotonic() + _STARTED_S
     while not path.exists():
-        if not running() or time.monotonic() > deadline:
+        if not units.active(UNIT) or time.monotonic() > deadline:
             raise RemoteError(
                 "the recorder did not start; `journalctl -u hotbed-recorder` on the admin node "
                 "says why."
@@ -110,10 +101,7 @@ def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
 
 def stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, bool]:
     """Stop the recorder: {} -> {stopped}; safe to repeat."""
-    was = running()
-    if was:
-        _run("systemctl", "stop", UNIT)
-    return {"stopped": was}
+    return {"stopped": units.end(UNIT)}
 
 
 def fetch(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,18 +117,6 @@ def fetch(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     return {"samples": samples}
 
 
-def running() -> bool:
-    """Return True if a recorder runs."""
-    return subprocess.run(["systemctl", "is-active", "-q", UNIT], check=False).returncode == 0
-
-
-def _run(*argv: str) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode != 0:
-        words = done.stderr.strip().splitlines()
-        raise RemoteError(f"{argv[0]} failed: {words[-1] if words else done.returncode}")
-
-
 def _name(payload: Mapping[str, Any]) -> str:
     name = payload.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -151,9 +127,7 @@ def _name(payload: Mapping[str, Any]) -> str:
 def main(arguments: list[str]) -> int:
     """Record until a signal; arguments are ``NAME INTERVAL``."""
     name, interval_s = arguments
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    ended = units.until_signal()
     sampler = open_sampler(load_config())
     try:
         record(sampler.sample, FOLDER / f"{name}.jsonl", ended, interval_s=float(interval_s))

@@ -155,18 +155,10 @@ def open_store(config: AgentConfig, signal: str | None = "node") -> CephStore:
 def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return rates of every node over a time: {seconds?: 1} -> {nodes, lost, seconds}."""
     seconds = min(30.0, max(0.2, float(payload.get("seconds", 1.0))))
-    monitor = Monitor(config.nodes, over_ssh(config))
-    try:
+    with closing(Monitor(config.nodes, over_ssh(config))) as monitor:
         monitor.start()
         time.sleep(seconds)
-        reading = monitor.read()
-        return {
-            "nodes": {name: asdict(rates) for name, rates in reading.nodes.items()},
-            "lost": dict(reading.lost),
-            "seconds": reading.seconds,
-        }
-    finally:
-        monitor.close()
+        return asdict(monitor.read())
 
 
 def observe(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -18,24 +18,15 @@ from testbed.stores.swift.storage import StorageChanges
 from testbed.stores.swift.store import SwiftStore, store_of
 
 
-@contextmanager
-def _opened(config: AgentConfig) -> Iterator[SwiftStore]:
-    store = store_of(config)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
 def deploy(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Put the spec's layout into force, every proxy serving: {timeout_s?} -> {changed: [words]}."""
-    with _opened(config) as store:
+    with closing(store_of(config)) as store:
         return {"changed": bring_up(store, float(payload.get("timeout_s", READY_S)))}
 
 
 def ready(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Wait until every proxy serves its tenants: {timeout_s?} -> {seconds}."""
-    with _opened(config) as store:
+    with closing(store_of(config)) as store:
         return {"seconds": wait_ready(store, float(payload.get("timeout_s", READY_S)))}
 
 
@@ -48,7 +39,7 @@ def status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     interval_s = float(payload.get("interval_s", 1.0))
     if not 0.1 <= interval_s <= 60:
         raise not_allowed("interval_s", interval_s, "0.1 to 60 seconds")
-    with _opened(config) as store:
+    with closing(store_of(config)) as store:
         state = store.state()
         store.intervals(state)
         time.sleep(interval_s)
@@ -78,7 +69,7 @@ def contents(store: SwiftStore) -> str:
 def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Put a layout: {layout?, microstores?, tenants?, proxies?, scale?} -> {seconds, contents,
     state}; see `testbed.stores.swift.bring.put_layout`."""
-    with _opened(config) as store:
+    with closing(store_of(config)) as store:
         began = time.monotonic()
         put_layout(
             store,
@@ -98,7 +89,7 @@ def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 def restore(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Restore a state: {state?} -> effects. `state` is from an earlier answer; without it, the
     spec's layout is put into force."""
-    with _opened(config) as store:
+    with closing(store_of(config)) as store:
         if "state" in payload:
             return [asdict(effect) for effect in store.restore(payload["state"])]
         return [asdict(store.timed(lambda: put_layout(store, store.cluster.layout)))]
@@ -109,7 +100,7 @@ def reconfigure(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, An
     one microstore to another and back. Each time runs from the decision until all nodes report the
     share in force, with open channels, as in a controller's step."""
     times = max(2, min(1000, int(payload.get("times", 20))))
-    with _opened(config) as store:
+    with closing(store_of(config)) as store:
         before = store.state()
         first, *others = store.cluster.microstores
         if not others:
@@ -138,7 +129,7 @@ def act(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]
     """Carry out {actions: [...]} -> effects. Actions are those of controllers (SetResources,
     AssignMachine, MapTenant), {action: workers, microstore, workers}, {action: add-storage, node,
     microstore, disks?}, {action: remove-storage, node, disks?}, {action: replicate}."""
-    with _opened(config) as store:
+    with closing(store_of(config)) as store:
         effects: list[Effect] = []
         for action in payload["actions"]:
             effects += _one(store, action)

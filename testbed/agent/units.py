@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
+import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from schemas.errors import RemoteError, UserError, not_allowed
-from testbed.agent.contract import STATE, UNIT_PREFIX, AgentConfig, UnitResult
+from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, UnitResult
 from testbed.agent.reach import every, reach
 from testbed.agent.verbs import needed
-from testbed.ssh import Shell
+from testbed.ssh import LocalShell, Shell
 
 LOAD_PREFIX = "load-"  # units with this prefix load the testbed: a run starts with none
 LOAD_PROGRAMS = ("fio", "rados", "hotbed-replay", "hotbed-cosdrive")
@@ -248,6 +251,56 @@ def _check_name(name: object) -> None:
         raise UserError(
             f"{name!r} is not a unit's name", allowed="1 to 80 lower-case letters, digits or -"
         )
+
+
+def start_module(
+    config: AgentConfig,
+    unit: str,
+    *program: str,
+    about: str,
+    max_s: float,
+    stop_s: float,
+    properties: Sequence[str] = (),
+) -> None:
+    """Start a Python module of the agent's bundle, with arguments, as `unit` on this (the admin)
+    node. RemoteError: systemd refused."""
+    admin = next(node.name for node in config.nodes if "admin" in node.roles)
+    given = (
+        f"WorkingDirectory={AGENT_ROOT}",
+        f"RuntimeMaxSec={max_s:.3f}",
+        f"TimeoutStopSec={stop_s}",
+        *properties,
+    )
+    LocalShell(admin).run(
+        [
+            *("systemd-run", "--quiet", "--collect", f"--unit={unit}"),
+            f"--description=Hotbed: {about}",
+            *(f"--property={each}" for each in given),
+            *(f"--setenv=PYTHONPATH={AGENT_ROOT}", "--setenv=PYTHONDONTWRITEBYTECODE=1"),
+            *("python3", "-m", *program),
+        ]
+    )
+
+
+def active(unit: str) -> bool:
+    """Return True if `unit` runs on this node."""
+    return subprocess.run(["systemctl", "is-active", "-q", unit], check=False).returncode == 0
+
+
+def end(unit: str) -> bool:
+    """Stop `unit` on this node; return True if it was running."""
+    was = active(unit)
+    if was:
+        subprocess.run(["systemctl", "stop", unit], check=False, capture_output=True)
+    return was
+
+
+def until_signal() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    return ended
 
 
 def unit_start(config: AgentConfig, payload: Mapping[str, Any]) -> None:

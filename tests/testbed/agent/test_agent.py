@@ -37,9 +37,9 @@ CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))
     ("text", "words"),
     [
         ("{", "is not JSON"),
-        ("{}", "missing or malformed"),
+        ("{}", "malformed: 'testbed'"),
         ('{"testbed": "t", "store": "ceph", "nodes": [{"name": "a"}]}', "malformed"),
-        ('{"testbed": "t", "store": "c", "nodes": [{"name": "a", "x": 1}]}', "unknown fields x"),
+        ('{"testbed": "t", "store": "c", "nodes": [{"roles": [], "x": 1}]}', "argument 'x'"),
     ],
 )
 def test_a_broken_configuration_is_one_sentence(tmp_path, text, words):
