@@ -37,7 +37,7 @@ CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))
     ("text", "words"),
     [
         ("{", "is not JSON"),
-        ("{}", "malformed: 'testbed'"),
+        ("{}", "malformed: 'nodes'"),
         ('{"testbed": "t", "store": "ceph", "nodes": [{"name": "a"}]}', "malformed"),
         ('{"testbed": "t", "store": "c", "nodes": [{"roles": [], "x": 1}]}', "argument 'x'"),
     ],
