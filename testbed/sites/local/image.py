@@ -44,11 +44,8 @@ rpc-statd.service rpc-statd-notify.service rpcbind.service rpcbind.socket rsync.
 run-rpc_pipefs.mount nfs-blkmap.service xfs_scrub_all.timer tmp.mount
 """
 
-_RECIPE = r"""
-set -eu
-debootstrap --variant=minbase --include="$INCLUDE" "$SUITE" "$ROOT" ${MIRROR:+"$MIRROR"}
-echo force-unsafe-io > "$ROOT/etc/dpkg/dpkg.cfg.d/hotbed-build"
-printf '#!/bin/sh\nexit 101\n' > "$ROOT/usr/sbin/policy-rc.d"
+# Installs packages in $ROOT: no service starts, and the host's network and names are borrowed.
+_INSTALL = r"""printf '#!/bin/sh\nexit 101\n' > "$ROOT/usr/sbin/policy-rc.d"
 chmod 755 "$ROOT/usr/sbin/policy-rc.d"
 rm -f "$ROOT/etc/resolv.conf"
 cat /etc/resolv.conf > "$ROOT/etc/resolv.conf" 2>/dev/null || true
@@ -59,6 +56,12 @@ chroot "$ROOT" apt-get -q -y --no-install-recommends install $PACKAGES
 chroot "$ROOT" apt-get clean
 umount "$ROOT/proc"
 rm -rf "$ROOT"/var/lib/apt/lists/* "$ROOT"/etc/ssh/ssh_host_* "$ROOT/usr/sbin/policy-rc.d"
+""".rstrip()
+_RECIPE = rf"""
+set -eu
+debootstrap --variant=minbase --include="$INCLUDE" "$SUITE" "$ROOT" ${{MIRROR:+"$MIRROR"}}
+echo force-unsafe-io > "$ROOT/etc/dpkg/dpkg.cfg.d/hotbed-build"
+{_INSTALL}
 rm -f "$ROOT/etc/dpkg/dpkg.cfg.d/hotbed-build" "$ROOT/etc/resolv.conf" "$ROOT/etc/hostname"
 : > "$ROOT/etc/resolv.conf"
 : > "$ROOT/etc/apt/sources.list" # nodes reach no mirror, and with a source apt would fail
@@ -90,25 +93,19 @@ fi
 METRICS = "prometheus prometheus-node-exporter python3-prometheus-client"
 """Packages of the layer for testbeds with metrics."""
 # On memory, because not every file system can carry an overlay's upper folder.
-_LAYER_RECIPE = r"""
+_LAYER_RECIPE = rf"""
 set -eu
+SPACE=$ROOT.space LAYER=$ROOT
+mkdir "$SPACE"
 mount -t tmpfs tmpfs "$SPACE"
 mkdir "$SPACE/upper" "$SPACE/work" "$SPACE/all"
-mount -t overlay overlay -o "lowerdir=$ROOT,upperdir=$SPACE/upper,workdir=$SPACE/work" "$SPACE/all"
-printf '#!/bin/sh\nexit 101\n' > "$SPACE/all/usr/sbin/policy-rc.d"
-chmod 755 "$SPACE/all/usr/sbin/policy-rc.d"
-cat /etc/resolv.conf > "$SPACE/all/etc/resolv.conf" 2>/dev/null || true
-cat /etc/hosts > "$SPACE/all/etc/hosts" 2>/dev/null || true
-echo "deb ${MIRROR:-http://deb.debian.org/debian} $SUITE main" > "$SPACE/all/etc/apt/sources.list"
-mount -t proc proc "$SPACE/all/proc"
-chroot "$SPACE/all" apt-get -q $APT_OPTIONS update
-chroot "$SPACE/all" apt-get -q -y --no-install-recommends install $PACKAGES
-chroot "$SPACE/all" apt-get clean
-umount "$SPACE/all/proc"
-rm -rf "$SPACE/all"/var/lib/apt/lists/* "$SPACE/all/usr/sbin/policy-rc.d"
-rm -f "$SPACE/all"/etc/systemd/system/*.wants/prometheus*
-for file in resolv.conf apt/sources.list; do : > "$SPACE/all/etc/$file"; done
-umount "$SPACE/all"
+mount -t overlay overlay -o "lowerdir=$IMAGE,upperdir=$SPACE/upper,workdir=$SPACE/work" "$SPACE/all"
+ROOT=$SPACE/all
+echo "deb ${{MIRROR:-http://deb.debian.org/debian}} $SUITE main" > "$ROOT/etc/apt/sources.list"
+{_INSTALL}
+rm -f "$ROOT"/etc/systemd/system/*.wants/prometheus*
+for file in resolv.conf apt/sources.list; do : > "$ROOT/etc/$file"; done
+umount "$ROOT"
 cp -a "$SPACE/upper" "$LAYER"
 """
 
@@ -141,7 +138,7 @@ def folder(cache: Path, suite: str) -> Path:
 def metrics_layer(cache: Path, suite: str) -> Path:
     """Return the (future) folder of the layer over a suite's image with the packages of metrics."""
     recipe = hashlib.sha256(f"{METRICS}{_LAYER_RECIPE}".encode()).hexdigest()[:12]
-    return cache / "roots" / digest(suite) / f"metrics-{recipe}"
+    return folder(cache, suite).with_name(f"metrics-{recipe}") / "root"
 
 
 def ready(cache: Path, suite: str) -> bool:
@@ -152,39 +149,17 @@ def ready(cache: Path, suite: str) -> bool:
 def ensure(cache: Path, suite: str, progress: Progress = silent) -> Path:
     """Return the root folder of a suite's image; build it first if it is not cached (about two
     minutes). SiteError: the build failed; the message ends with the reason from its last lines."""
-    if ready(cache, suite):
-        return folder(cache, suite)
-    roots = cache / "roots"
-    progress("root image", 0.0)
-    with locked(
-        roots / ".lock", timeout_s=900, busy="another command builds the root image for too long"
-    ):
-        if not ready(cache, suite):
-            _build(roots, suite, progress)
-    return folder(cache, suite)
+    more = {"INCLUDE": BASE.replace(" ", ","), "MASKED": " ".join(MASKED.split())}
+    root, log = folder(cache, suite), cache / "roots" / "build.log"
+    return _built(root, log, _RECIPE, _environment(suite, PACKAGES) | more, progress)
 
 
-def ensure_metrics(cache: Path, suite: str, progress: Progress = silent) -> None:
-    """Build the layer of `metrics_layer` if it is not cached, on a cached image; see `ensure`."""
-    layer, roots = metrics_layer(cache, suite), cache / "roots"
-    if layer.is_dir():
-        return
-    busy = "another command builds the layer of metrics for too long"
-    with locked(roots / ".lock", timeout_s=900, busy=busy):
-        if layer.is_dir():
-            return
-        space, new = layer.with_name("metrics.space"), layer.with_name("metrics.new")
-        shutil.rmtree(new, ignore_errors=True)
-        space.mkdir(exist_ok=True)
-        environment = {
-            **_environment(suite, METRICS),
-            "ROOT": str(folder(cache, suite)),
-            "SPACE": str(space),
-            "LAYER": str(new),
-        }
-        _run_recipe(_LAYER_RECIPE, environment, roots / "build-metrics.log", progress)
-        space.rmdir()
-        new.replace(layer)
+def ensure_metrics(cache: Path, suite: str, progress: Progress = silent) -> Path:
+    """Return the layer of `metrics_layer`; build it first if it is not cached, on a cached image;
+    see `ensure`."""
+    more = {"IMAGE": str(folder(cache, suite))}
+    layer, log = metrics_layer(cache, suite), cache / "roots" / "build-metrics.log"
+    return _built(layer, log, _LAYER_RECIPE, _environment(suite, METRICS) | more, progress)
 
 
 def _environment(suite: str, packages: str) -> dict[str, str]:
@@ -201,25 +176,31 @@ def _environment(suite: str, packages: str) -> dict[str, str]:
     }
 
 
-def _build(roots: Path, suite: str, progress: Progress) -> None:
-    for leftover in roots.glob(".building-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    temporary = roots / f".building-{os.getpid()}"
-    temporary.mkdir(parents=True)
-    temporary.chmod(0o755)
-    environment = {
-        **_environment(suite, PACKAGES),
-        "ROOT": str(temporary / "root"),
-        "INCLUDE": BASE.replace(" ", ","),
-        "MASKED": " ".join(MASKED.split()),
-    }
-    try:
-        _run_recipe(_RECIPE, environment, roots / "build.log", progress)
-    except SiteError:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    temporary.replace(roots / digest(suite))
-    progress("root image", 1.0)
+def _built(
+    root: Path, log: Path, recipe: str, environment: Mapping[str, str], progress: Progress
+) -> Path:
+    """Return `root`, made by `recipe` unless it is cached. See `ensure`."""
+    if root.is_dir():
+        return root
+    roots = log.parent
+    progress("root image", 0.0)
+    busy = "another command builds the root image for too long"
+    with locked(roots / ".lock", timeout_s=900, busy=busy):
+        if not root.is_dir():
+            for leftover in roots.glob(".building-*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            temporary = roots / f".building-{os.getpid()}"
+            temporary.mkdir(parents=True)
+            temporary.chmod(0o755)
+            try:
+                given = {**environment, "ROOT": str(temporary / "root")}
+                _run_recipe(recipe, given, log, progress)
+            except SiteError:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+            temporary.replace(root.parent)
+            progress("root image", 1.0)
+    return root
 
 
 def _run_recipe(
