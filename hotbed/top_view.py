@@ -38,12 +38,12 @@ def samples(
     """Stream samples of a deployed testbed, `count` or without end, with its faults in force
     (`faults`). HotbedError: the testbed cannot be sampled."""
     from testbed.client import agent_client
-    from testbed.faults import faults_in_force
+    from testbed.faults import in_force
 
     payload = {"interval_s": interval_s} | ({} if count is None else {"count": count})
     with closing(agent_client(testbed).stream("top", payload)) as found:
         for sample in found:
-            yield sample | {"faults": [fault.as_json() for fault in faults_in_force(testbed)]}
+            yield sample | {"faults": [fault.as_json() for fault in in_force(testbed.directory)]}
 
 
 @dataclass(frozen=True)

@@ -105,14 +105,9 @@ def _clock(at_s: float) -> str:
     return time.strftime(f"{day}%H:%M:%S UTC", at)
 
 
-def faults_in_force(testbed: Testbed) -> list[Fault]:
-    """Return the faults and loads by hand that are in force, oldest first; overdue ones too. No
-    node is asked. UserError: the record cannot be read."""
-    return in_force(testbed.directory)
-
-
 def in_force(folder: Path) -> list[Fault]:
-    """Return `faults_in_force` of the testbed with this folder."""
+    """Return the faults and loads by hand that are in force on the testbed with this folder, oldest
+    first; overdue ones too. No node is asked. UserError: the record cannot be read."""
     return _FaultRecord.read(folder).faults
 
 
@@ -173,11 +168,16 @@ class _FaultRecord:
         """Log a fault's end, then forget the fault: a crash between the two forgets nothing."""
         line = json.dumps(replace(fault, until_s=at_s).as_json()).encode()
         append_line(self.folder / LOG, line + b"\n")
-        self.faults = [each for each in self.faults if each is not fault]
+        self.faults = [each for each in self.faults if each != fault]
         self.save()
 
     def of(self, kind: FaultKind, node: str) -> list[Fault]:
         return [one for one in self.faults if (one.kind, one.node) == (kind, node)]
+
+    @property
+    def timed(self) -> bool:
+        """True if a fault has an end."""
+        return any(one.until_s is not None for one in self.faults)
 
     def end_watcher(self) -> None:
         """End the process that undoes faults, unless it is this one."""
@@ -282,15 +282,15 @@ class FaultMaker:
             if for_s is not None and not record.watcher:
                 pid = self.watch()
                 record.watcher = (pid, started(pid) or "")
-            for batch in [made] if kind == "load" else [[one] for one in made]:
+            for batch in _batches(made):
                 for old in [old for one in batch for old in record.of(kind, one.node)]:
                     if kind in ("link", "disk"):
-                        self._set(record, old, False)
+                        self._set(record, [old], False)
                     record.end(old, now)
                 record.faults += batch
                 record.save()
                 try:
-                    self._set(record, batch[-1], True)
+                    self._set(record, batch, True)
                 except BaseException:  # Ctrl-C too
                     self._end(record, batch)
                     raise
@@ -307,9 +307,6 @@ class FaultMaker:
             wanted = [one for one in record.faults if nodes is None or one.node in nodes]
             chosen = [one for one in wanted if one.kind in kinds]
             failed = self._end(record, chosen)
-            if all(one.until_s is None for one in record.faults):
-                record.end_watcher()
-                record.save()
         if failed:
             raise HotbedError(f"{'; '.join(failed)}; repeat `hotbed fault clear` later")
         return chosen
@@ -319,21 +316,20 @@ class FaultMaker:
         if self._due(_FaultRecord.read(self.testbed.directory)):
             with self._recorded() as record:
                 self._end(record, self._due(record))
-        return faults_in_force(self.testbed)
+        return in_force(self.testbed.directory)
 
     def keep_times(self, sleep: Callable[[float], None] = time.sleep) -> None:
         """Undo each fault at its end; return when no fault with an end is left."""
         failed = list[str]()
         while (self.testbed.directory / RECORD).exists():
-            ends = [one.until_s for one in faults_in_force(self.testbed) if one.until_s is not None]
+            found = in_force(self.testbed.directory)
+            ends = [one.until_s for one in found if one.until_s is not None]
             if ends and min(ends) > self.clock():
                 sleep(min(1.0, min(ends) - self.clock()))
                 continue
             with contextlib.suppress(HotbedError), self._recorded() as record:  # busy
                 failed = self._end(record, self._due(record))
-                if all(one.until_s is None for one in record.faults):
-                    record.watcher = None
-                    record.save()
+                if not record.timed:
                     return
             sleep(RETRY_S if failed else 0.0)
 
@@ -357,21 +353,24 @@ class FaultMaker:
     def _end(self, record: _FaultRecord, chosen: Sequence[Fault]) -> list[str]:
         """Undo and forget `chosen`; return the reasons for those that could not be undone. A node
         that starts again meets its other faults again."""
-        failed, reloaded = list[str](), False
-        for fault in sorted(chosen, key=lambda one: get_args(FaultKind).index(one.kind)):
+        failed = list[str]()
+        for batch in _batches(chosen):
+            first = batch[0]
             try:
-                if fault.kind == "load":
-                    reloaded = reloaded or self._set(record, fault, False, chosen)
-                elif fault.kind == "node" or not record.of("node", fault.node):
-                    self._set(record, fault, False)
-                if fault.kind == "node":
-                    for other in record.faults:
-                        if other.node == fault.node and all(other is not e for e in chosen):
-                            self._set(record, other, True)
+                if first.kind in ("node", "load") or not record.of("node", first.node):
+                    self._set(record, batch, False)
+                for other in record.faults if first.kind == "node" else ():
+                    if other.node == first.node and other not in chosen:
+                        self._set(record, [other], True)
             except (HotbedError, OSError) as error:
-                failed.append(f"{fault.what()} still, because {str(error).rstrip('.')}")
+                why = str(error).rstrip(".")
+                failed += [f"{fault.what()} still, because {why}" for fault in batch]
             else:
-                record.end(fault, self.clock())
+                for fault in batch:
+                    record.end(fault, self.clock())
+        if record.watcher and not record.timed:
+            record.end_watcher()
+            record.save()
         return failed
 
     def _check(
@@ -410,16 +409,15 @@ class FaultMaker:
                 raise UserError(f"node {node.name} is {state}", where=where, do="`hotbed up SPEC`")
         return killed
 
-    def _set(
-        self, record: _FaultRecord, fault: Fault, on: bool, leaving: Sequence[Fault] = ()
-    ) -> bool:
-        """Make a recorded fault, or undo it, made or half-made. All recorded loads are set at once,
-        except those that are `leaving`. Return True."""
-        site, name, node = self.site, self.testbed.name, self.testbed.node(fault.node)
+    def _set(self, record: _FaultRecord, batch: Sequence[Fault], on: bool) -> None:
+        """Make a recorded fault, or undo it, made or half-made. All recorded loads are set at once:
+        with those of `batch`, or without them."""
+        fault, site, name = batch[0], self.site, self.testbed.name
+        node = self.testbed.node(fault.node)
         given: Settings = fault.settings if on else {}
         if fault.kind == "load":
             if on or self._others(record) is None:
-                self._reload([one for one in record.faults if all(one is not e for e in leaving)])
+                self._reload([one for one in record.faults if on or one not in batch])
             status = self.agent.call("disturb-status", {}, timeout_s=AGENT_S) if on else {}
             for load in status.get("loads", ()):
                 if not load["alive"]:
@@ -440,7 +438,6 @@ class FaultMaker:
         if fault.keep["units"] and not (on and fault.kind == "disk"):
             argv = ["sh", "-c", _KILL if on else _START, "hotbed-faults", *fault.keep["units"]]
             self.shell_to(node).run(argv, timeout_s=AGENT_S)
-        return True
 
     def _units(self, kind: str, node: Node) -> list[str]:
         return self.shell_to(node).run(["sh", "-c", _UNITS, "hotbed-faults", kind]).text.split()
@@ -479,6 +476,13 @@ class FaultMaker:
                 longest = max(longest, left_s)
         payload = {"plan": steps, "max_s": longest + 60} if steps else {}
         self.agent.call(f"disturb-{'start' if steps else 'stop'}", payload, timeout_s=AGENT_S)
+
+
+def _batches(faults: Sequence[Fault]) -> list[list[Fault]]:
+    """Return faults in the order in which they are undone: one by one, but all loads at once."""
+    ordered = sorted(faults, key=lambda one: get_args(FaultKind).index(one.kind))
+    loads = [one for one in ordered if one.kind == "load"]
+    return [[one] for one in ordered if one.kind != "load"] + ([loads] if loads else [])
 
 
 def _limits(settings: Settings) -> tuple[float | None, float, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from testbed.agent.overview import ANSWER_S, answers, short_name
 from testbed.client import NotDeployedError, agent_client
+from testbed.faults import in_force
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Site, SnapshotSite, Status, Testbed
 
@@ -30,7 +31,7 @@ def overview(testbed: Testbed, site: Site) -> dict[str, Any]:
             "overview", {"timeout_s": ANSWER_S}, timeout_s=most_s
         ),
         kind: lambda: site.status(testbed.name),
-        "faults": lambda: _faults(testbed),
+        "faults": lambda: [fault.as_json() for fault in in_force(testbed.directory)],
     }
     if isinstance(site, SnapshotSite):
         calls["snapshots"] = lambda: list(site.snapshots(testbed.name))
@@ -61,13 +62,6 @@ _NOTHING: Mapping[str, Any] = {
     **{"store": None, "health": None, "swift": None, "unanswered": {}},
     **{name: [] for name in ("osds_down", "mons_down", "disks", "controllers", "loads")},
 }
-
-
-def _faults(testbed: Testbed) -> list[dict[str, Any]]:
-    """Return the faults in force as JSON."""
-    from testbed.faults import faults_in_force
-
-    return [fault.as_json() for fault in faults_in_force(testbed)]
 
 
 def verdict(found: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from campaigns.engine.display import CampaignResult
 from schemas.errors import UserError
 from testbed.client import agent_client
 from testbed.deploy.lifecycle import wait_healthy
-from testbed.faults import faults_in_force
+from testbed.faults import in_force
 from testbed.reach import shell_to
 from testbed.sites import open_site
 from testbed.sites.contract import CountedDisksSite, FaultSite, Testbed
@@ -176,9 +176,9 @@ def test_faults_by_hand_are_seen_and_undone(deployed, live_campaign):
         with pytest.raises(UserError) as caught:
             go(live_campaign(CELL), deployed)
         assert "hotbed fault clear" in caught.value.do
-        until(lambda: len(faults_in_force(deployed)) == 1, 20)  # the command has ended long ago
+        until(lambda: len(in_force(deployed.directory)) == 1, 20)  # the command has ended long ago
         assert slow() == 1
-        assert [one.kind for one in faults_in_force(deployed)] == ["link"]
+        assert [one.kind for one in in_force(deployed.directory)] == ["link"]
         assert hotbed("fault", "link", "osd1", "--rate", "100Mbit") == 0
         assert reaches("osd1")
         assert hotbed("fault", "osd", "osd2") == 0
@@ -198,5 +198,5 @@ def test_faults_by_hand_are_seen_and_undone(deployed, live_campaign):
     finally:
         assert hotbed("fault", "clear") == 0
         wait_healthy(deployed)
-    assert faults_in_force(deployed) == []
+    assert in_force(deployed.directory) == []
     assert_clean(deployed)

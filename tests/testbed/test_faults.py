@@ -25,7 +25,6 @@ from testbed.faults import (
     FaultMaker,
     Settings,
     faults_between,
-    faults_in_force,
     forget,
     in_force,
     refuse_faults,
@@ -242,7 +241,7 @@ def test_a_fault_is_made_recorded_and_undone(bed: Bed, kind: FaultKind, given: S
     before, node = bed.state(), "admin" if kind == "mon" else "osd1"
     made = bed.inject(kind, node, given)
     assert bed.state() != before
-    assert faults_in_force(bed.maker.testbed) == made
+    assert in_force(bed.folder) == made
     assert (made[0].kind, made[0].node, made[0].since_s) == (kind, node, 1000.0)
     with pytest.raises(UserError) as caught:
         refuse_faults(bed.folder, "small")
