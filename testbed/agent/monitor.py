@@ -13,7 +13,7 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -29,7 +29,7 @@ _IOWAIT = 4  # index in /proc/stat's counters
 
 
 class DiskCounters(NamedTuple):
-    """Cumulative counters of one disk, in the order of the probe's `disk`."""
+    """Cumulative counters of one disk, in the order of the probe's `disks`."""
 
     reads: int
     read_sectors: int
@@ -42,12 +42,12 @@ class DiskCounters(NamedTuple):
 
 @dataclass(frozen=True)
 class Counters:
-    """One answer of a probe. `t` is the node's monotonic clock, seconds."""
+    """One answer of a probe, with its names. `t` is the node's monotonic clock, seconds."""
 
     seq: int
     t: float
     wall: float
-    cpu: tuple[int, ...]
+    cpu: Sequence[int]
     cpus: int
     cpu_us: int
     pressure_us: int | None
@@ -84,21 +84,10 @@ def parse(line: bytes) -> Counters:
     """Return counters from a probe's line; raise ValueError for anything else."""
     try:
         data = json.loads(line)
-        return Counters(
-            seq=int(data["seq"]),
-            t=float(data["t"]),
-            wall=float(data["wall"]),
-            cpu=tuple(int(tick) for tick in data["cpu"]),
-            cpus=int(data["cpus"]),
-            cpu_us=int(data["cpu_us"]),
-            pressure_us=None if data["pressure_us"] is None else int(data["pressure_us"]),
-            disks=tuple(DiskCounters(*map(int, disk)) for disk in data["disk"]),
-            net_rx=int(data["net"][0]),
-            net_tx=int(data["net"][1]),
-            osd_us={int(osd): int(total) for osd, total in data["osd_us"].items()},
-            detail=data.get("detail", {}),
-        )
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        disks = tuple(DiskCounters(*disk) for disk in data["disks"])
+        osd_us = {int(osd): total for osd, total in data["osd_us"].items()}
+        return Counters(**data | {"disks": disks, "osd_us": osd_us})
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"not a probe's answer: {line[:80]!r}") from error
 
 

@@ -9,9 +9,9 @@ All values are cumulative:
   pressure_us  "some ... total=" of the node's io.pressure (microseconds in which a task waited)
   cpu          the first line of /proc/stat, in ticks; `cpus` counts the CPUs online
   cpu_us       processor time of the node's own cgroup if it has one, else of /proc/stat
-  disk         for each of the node's disks: reads, sectors read, writes, sectors written, ms busy,
+  disks        for each of the node's disks: reads, sectors read, writes, sectors written, ms busy,
                weighted milliseconds, requests in flight (the kernel's stat file, iostats.rst)
-  net          bytes received and sent on the interface that carries the node's address
+  net_rx, net_tx  bytes received and sent on the interface that carries the node's address
   osd_us       io.pressure "some" total of each OSD's own control group, if it has or can have one
   detail       only if "processes" is true: names of the disks and interfaces, and for each process,
                by PID.START: its command, processor microseconds, bytes read and written on disks
@@ -32,7 +32,7 @@ from typing import Any
 
 CGROUP2_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 _SIOCGIFADDR = 0x8915
-_STAT_FIELDS = (0, 2, 4, 6, 9, 10, 8)  # of the stat file, in the order of the docstring's `disk`
+_STAT_FIELDS = (0, 2, 4, 6, 9, 10, 8)  # of the stat file, in the order of the docstring's `disks`
 # Plain calls in place of pathlib: a probe runs every second on the machine that is measured.
 # ruff: noqa: PTH110, PTH116, PTH120, PTH123, PTH208
 
@@ -178,6 +178,7 @@ class Probe:
     def sample(self) -> dict[str, Any]:
         """Return all current counters."""
         ticks, cpus = cpu_ticks(read("/proc/stat"))
+        received, sent = net_bytes(read("/proc/net/dev"), self.interfaces)
         return {
             "t": time.monotonic(),
             "wall": time.time(),
@@ -185,8 +186,9 @@ class Probe:
             "cpu": ticks,
             "cpus": cpus,
             "cpu_us": self._cpu_us(ticks),
-            "disk": [disk_counters(read(path)) for path in self.stats],
-            "net": net_bytes(read("/proc/net/dev"), self.interfaces),
+            "disks": [disk_counters(read(path)) for path in self.stats],
+            "net_rx": received,
+            "net_tx": sent,
             "osd_us": self._osd_us(),
         } | self._detail()
 

@@ -24,8 +24,9 @@ def counters(seq: int, turn: int, **changes: Any) -> bytes:
         "cpu": [10 * turn, 0, 10 * turn, 150 * turn, 30 * turn, 0, 0, 0],
         "cpus": 2,
         "cpu_us": 250_000 * turn,
-        "disk": [[10 * turn, 2000 * turn, 5 * turn, 4000 * turn, 800 * turn, 3000 * turn, 1]],
-        "net": [1_000_000 * turn, 2_000_000 * turn],
+        "disks": [[10 * turn, 2000 * turn, 5 * turn, 4000 * turn, 800 * turn, 3000 * turn, 1]],
+        "net_rx": 1_000_000 * turn,
+        "net_tx": 2_000_000 * turn,
         "osd_us": {},
     }
     return json.dumps(values | changes).encode() + b"\n"
