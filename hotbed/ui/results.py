@@ -74,8 +74,9 @@ class _Sheet:
                 else column.map(lambda value: line(str(value)))
             )
         )
-        if self.page.objects and list(self.page[0].value) == list(made):
-            self.page[0].value = made
+        shown: list[Any] = self.page.objects
+        if shown and list(shown[0].value) == list(made):
+            shown[0].value = made
             return
         heads = {name: name.removeprefix(PARAMETER).removeprefix(RESULT) for name in made}
         sheet = pn.widgets.Tabulator(
@@ -180,7 +181,8 @@ class Runs:
             chosen.remove(folder)
         elif len(chosen) < MOST_CHOSEN:
             chosen.append(folder)
-        self._sheet.page[0].patch({"chosen": [(event.row, "●" if folder in chosen else "")]})
+        sheet: Any = self._sheet.page[0]
+        sheet.patch({"chosen": [(event.row, "●" if folder in chosen else "")]})
         names = {str(name) for folder in chosen for name in _samples(folder)["metric"].unique()}
         offer(self._metric, sorted(names), "pressure")
         listed = _chosen(chosen, self._index.folder, self._prefix)
