@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 from schemas.errors import StoreError
@@ -43,8 +44,7 @@ def selftest(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     stall_s (until every changed PG is active under its new primary), changed (PGs) and errors.
     `restored` is True if the store is as found. Raises StoreError if it cannot be restored.
     """
-    store = open_store(config, str(payload.get("signal", "node")))
-    try:
+    with closing(open_store(config, str(payload.get("signal", "node")))) as store:
         saved = store.save()
         try:
             report = _exercise(store)
@@ -57,8 +57,6 @@ def selftest(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
         report["restore"] = {"seconds": seconds, "changes": len(effects)}
         report["restored"] = store.save() == saved
         return report
-    finally:
-        store.close()
 
 
 def _exercise(store: CephStore) -> dict[str, Any]:

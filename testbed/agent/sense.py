@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from typing import Any
 
@@ -126,23 +126,18 @@ def open_store(config: AgentConfig, signal: str | None = "node") -> CephStore:
         raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not ceph")
     if signal is not None and signal not in SIGNALS:
         raise UserError(f"there is no signal {signal!r}", allowed=", ".join(SIGNALS))
-    connection = connect()
     names = osd_names(config)
-    try:
+    with ExitStack() as on_failure:
+        connection = connect()
+        on_failure.callback(connection.close)
         sensor: Sensor | None = None
         if signal == "op_r_latency":
             sensor = LatencySensor(connection, tuple(names))
         elif signal is not None:
             monitor = Monitor(osd_nodes(config), over_ssh(config))
-            try:
-                make = NodeSensor if signal == "node" else OsdSensor
-                sensor = make(config, monitor)
-            except BaseException:
-                monitor.close()
-                raise
-    except BaseException:
-        connection.close()
-        raise
+            on_failure.callback(monitor.close)
+            sensor = (NodeSensor if signal == "node" else OsdSensor)(config, monitor)
+        on_failure.pop_all()
     return CephStore(
         connection,
         sensor,

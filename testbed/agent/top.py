@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 
@@ -31,36 +33,29 @@ def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, A
     does not answer, `steered` maps each controller's name to its changes. `controllers` holds the
     running ones (see `controllers.steps`). Ends after `count` samples, or when the caller hangs up.
     """
-    interval_s, count = _interval_s(payload), payload.get("count")
     steps = steps_of(config)
-    sampler = open_sampler(config, _ANSWER_S)
-    swift = store_of(config) if config.store == "swift" else None
-    try:
-        if swift is not None:
+    with ExitStack() as opened:
+        sampler = opened.enter_context(closing(open_sampler(config, _ANSWER_S)))
+        swift = None
+        if config.store == "swift":
+            swift = opened.enter_context(closing(store_of(config)))
             swift.sense(frozenset({MICROSTORES}))
-        taken, due, end = 0, sampler.began, time.monotonic() + _LONGEST_S
-        while (count is None or taken < int(count)) and due < end:
+        due = sampler.began
+        for interval_s in _turns(payload):
             due = max(due + interval_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
             seen = view(config, sampler.sample()) | {"controllers": next(steps)}
             yield seen | _microstores(swift)
-            taken += 1
-    finally:
-        if swift is not None:
-            swift.close()
-        sampler.close()
 
 
 def node_top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Stream {node, interval_s?: 1, count?} -> {wall, processes: [{pid, command, cpu_cores,
     read_mb_s, write_mb_s}], disks: [{disk, read_mb_s, write_mb_s, util, queue}], net: {interface,
     rx_mb_s, tx_mb_s}}, with the busiest processes. RemoteError: the node does not answer."""
-    interval_s, count = _interval_s(payload), payload.get("count")
     node = node_of(config, *needed(payload, "node-top", "node"))
-    monitor = Monitor([node], over_ssh(config, processes=True))
-    try:
-        taken, lost, end = 0, monitor.start(), time.monotonic() + _LONGEST_S
-        while (count is None or taken < int(count)) and time.monotonic() < end:
+    with closing(Monitor([node], over_ssh(config, processes=True))) as monitor:
+        lost = monitor.start()
+        for interval_s in _turns(payload):
             if lost:
                 raise RemoteError(f"node {node.name}: {lost[node.name]}.", retry=True)
             before = monitor.counters()[node.name]
@@ -68,9 +63,6 @@ def node_top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[s
             lost = monitor.read().lost
             if not lost:
                 yield detail(before, monitor.counters()[node.name])
-                taken += 1
-    finally:
-        monitor.close()
 
 
 def detail(before: Counters, after: Counters) -> dict[str, Any]:
@@ -102,8 +94,14 @@ def detail(before: Counters, after: Counters) -> dict[str, Any]:
     }
 
 
-def _interval_s(payload: Mapping[str, Any]) -> float:
-    return min(60.0, max(0.2, float(payload.get("interval_s", 1.0))))
+def _turns(payload: Mapping[str, Any]) -> Iterator[float]:
+    """Yield the seconds between two samples, as often as samples are wanted."""
+    interval_s, count = float(payload.get("interval_s", 1.0)), payload.get("count")
+    end = time.monotonic() + _LONGEST_S
+    for taken in itertools.count():
+        if time.monotonic() > end or (count is not None and taken >= int(count)):
+            return
+        yield min(60.0, max(0.2, interval_s))
 
 
 def steps_of(config: AgentConfig) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from schemas.errors import HotbedError, StoreError, UserError
+from testbed import client
 from testbed.agent.contract import AGENT_ROOT, STATE
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, SnapshotSite, Testbed, silent
@@ -50,15 +51,12 @@ def stop_store(testbed: Testbed) -> None:
         _everywhere(testbed, role, ["systemctl", "stop", f"ceph-{kind}@*.service"])
 
 
-def start_store(testbed: Testbed) -> float:
-    """Start every daemon and wait until the store serves; return the seconds this took.
-    RemoteError: a node cannot be reached. StoreError: the store is not healthy in time; the message
-    says what is missing."""
-    start = time.monotonic()
+def start_store(testbed: Testbed) -> None:
+    """Start every daemon and wait until the store serves. RemoteError: a node cannot be reached.
+    StoreError: the store is not healthy in time; the message says what is missing."""
     _start_daemons(testbed)
     wait_healthy(testbed)
     _agents(testbed, "start")
-    return time.monotonic() - start
 
 
 def _start_daemons(testbed: Testbed) -> None:
@@ -106,9 +104,7 @@ def resume_store(testbed: Testbed, only: Collection[str], progress: Progress = s
 
 def _wait_for_daemons(testbed: Testbed, only: Collection[str], progress: Progress) -> list[str]:
     """Wait until Ceph's daemons on the nodes `only` are up; return the others that are down."""
-    from testbed.client import agent_client
-
-    agent, end, most = agent_client(testbed), time.monotonic() + HEALTH_S, 1
+    agent, end, most = client.agent_client(testbed), time.monotonic() + HEALTH_S, 1
     while True:
         seen = agent.call("overview")
         down = {f"mon.{one['mon']}": one["node"] for one in seen["mons_down"]}
@@ -129,9 +125,7 @@ def _part(testbed: Testbed, only: Collection[str]) -> Testbed:
 
 
 def _refuse_steered(testbed: Testbed) -> None:
-    from testbed.client import agent_client
-
-    running = agent_client(testbed).call("control-status")["running"]
+    running = client.agent_client(testbed).call("control-status")["running"]
     if running is not None:
         raise UserError(
             f"controller {running} runs on testbed {testbed.name}",
@@ -171,44 +165,25 @@ def stopped_store(testbed: Testbed) -> Iterator[None]:
     start_store(testbed)
 
 
-def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
+def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> None:
     """Wait until the store serves (Ceph: HEALTH_OK, all OSDs up, all PGs active+clean; NFS: every
-    server behind its proxy; object servers: every agent); return the seconds this took. StoreError:
-    it does not serve in time; the message says what is missing. RemoteError: the admin node or a
-    node of an NFS server cannot be reached."""
-    if testbed.with_role("nfs"):
-        return _wait_nfs(testbed, timeout_s)
-    if testbed.with_role("object"):
-        return _wait_agents(testbed, timeout_s)
-    if testbed.with_role("proxy"):
-        return _wait_swift(testbed, timeout_s)
-    program = f"testbed.stores.ceph_wait {testbed.osds} {timeout_s:g}"
-    return float(_ready(testbed, testbed.admin, _python(program), timeout_s))
-
-
-def _wait_nfs(testbed: Testbed, timeout_s: float) -> float:
-    start = time.monotonic()
-    for node in testbed.with_role("nfs"):
-        _ready(testbed, node, _python("testbed.stores.nfs.control ready"), timeout_s)
-    return time.monotonic() - start
-
-
-def _wait_swift(testbed: Testbed, timeout_s: float) -> float:
-    from testbed.client import agent_client
-
-    answer = agent_client(testbed).call(
-        "swift-ready", {"timeout_s": timeout_s}, timeout_s=timeout_s + 30
-    )
-    return float(answer["seconds"])
-
-
-def _wait_agents(testbed: Testbed, timeout_s: float) -> float:
-    start = time.monotonic()
-    _agents(testbed, "start")
-    argv = ["hotbed-twochoicebench", "status", "--cluster", "/etc/hotbed/twochoice.json"]
-    client = testbed.with_role("client")[0]
-    _ready(testbed, client, [*argv, "--wait", f"{timeout_s:g}s"], timeout_s)
-    return time.monotonic() - start
+    server behind its proxy; object servers: every agent). StoreError: it does not serve in time;
+    the message says what is missing. RemoteError: the admin node or a node of an NFS server cannot
+    be reached."""
+    if servers := testbed.with_role("nfs"):
+        for node in servers:
+            _ready(testbed, node, _python("testbed.stores.nfs.control ready"), timeout_s)
+    elif testbed.with_role("object"):
+        _agents(testbed, "start")
+        argv = ["hotbed-twochoicebench", "status", "--cluster", "/etc/hotbed/twochoice.json"]
+        argv += ["--wait", f"{timeout_s:g}s"]
+        _ready(testbed, testbed.with_role("client")[0], argv, timeout_s)
+    elif testbed.with_role("proxy"):
+        agent, payload = client.agent_client(testbed), {"timeout_s": timeout_s}
+        agent.call("swift-ready", payload, timeout_s=timeout_s + 30)
+    else:
+        program = f"testbed.stores.ceph_wait {testbed.osds} {timeout_s:g}"
+        _ready(testbed, testbed.admin, _python(program), timeout_s)
 
 
 def _python(arguments: str) -> list[str]:
@@ -217,12 +192,11 @@ def _python(arguments: str) -> list[str]:
     return ["sh", "-c", script]
 
 
-def _ready(testbed: Testbed, node: Node, argv: Sequence[str], timeout_s: float) -> str:
-    """Return the output of a command that waits for the store; StoreError with its reason."""
+def _ready(testbed: Testbed, node: Node, argv: Sequence[str], timeout_s: float) -> None:
+    """Run a command that waits for the store; StoreError with its reason."""
     done = shell_to(testbed, node).run(argv, timeout_s=timeout_s + 30, check=False)
     if done.returncode != 0:
         raise StoreError(f"node {node.name}: {last_line(done.stderr)}")
-    return done.text
 
 
 def restore_snapshot(
@@ -270,9 +244,7 @@ def has_store(testbed: Testbed) -> bool:
 def unrest(testbed: Testbed) -> list[str]:
     """Return what steers or loads a deployed store, with one sentence of advice for each.
     UserError, RemoteError, StoreError: from the admin node's agent."""
-    from testbed.client import agent_client
-
-    agent = agent_client(testbed)
+    agent = client.agent_client(testbed)
     known = agent.call("control-status")
     found = [
         f"controller {one['name']} {'runs' if one['running'] else 'was killed'} (end what it did "

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import re
-import stat
-import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from schemas.durable import write_file
 from testbed.sites.contract import SiteError
 from testbed.sites.local.process import alive, detach, mounts_under, read_pid, run
 
 # ----------------------------------------------------------------------------------------------
 # Access from the host to files in a node's root, without leaving this root.
 #
-# Root on the node made the tree, possibly with links that lead elsewhere. openat2 resolves every
-# link as the node would, with the node's root as the top (RESOLVE_IN_ROOT).
+# Root on the node made the tree, possibly with links that lead elsewhere. Every link is resolved as
+# the node would, with the node's root as the top.
 
-_OPENAT2 = 437  # the same on every architecture; Linux 5.6 and newer
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_IN_ROOT = 0x02, 0x10
 _MOST_BYTES = 2**20
-_ATTEMPTS = 100  # a rename elsewhere on the machine interrupts the resolution of ".."
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_MOST_LINKS = 40  # as the kernel
 
 
 @dataclass(frozen=True)
@@ -43,56 +38,46 @@ class Inside:
     def read(self, name: str) -> str:
         """Return the text of a plain file, empty if missing; invalid bytes are kept."""
         with self._failing(name):
-            try:
-                found = self._open(name, os.O_PATH)
-            except FileNotFoundError:
+            path = self._place(name)
+            if not path.exists():
                 return ""
-            with _closing(found):
-                # Open only now: opening a pipe waits, and opening a device can have effects.
-                if not stat.S_ISREG(os.fstat(found).st_mode):
-                    raise OSError(errno.EINVAL, "no plain file")
-                with Path(f"/proc/self/fd/{found}").open("rb") as file:
-                    data = file.read(_MOST_BYTES + 1)
-            if len(data) > _MOST_BYTES:
+            if not path.is_file():  # opening a pipe waits, and opening a device can have effects
+                raise OSError(errno.EINVAL, "no plain file")
+            if path.stat().st_size > _MOST_BYTES:
                 raise OSError(errno.EFBIG, f"larger than {_MOST_BYTES >> 20} MiB")
-            return data.decode(errors="surrogateescape")
+            return path.read_text(errors="surrogateescape")
 
     def write(self, name: str, text: str, mode: int = 0o644) -> None:
         """Replace a file atomically; a link of this name is replaced, not followed."""
         folder, _, last = name.rpartition("/")
-        new = f".{last}.hotbed"
-        with self._failing(name), _closing(self._open(folder, os.O_RDONLY | os.O_DIRECTORY)) as at:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(new, dir_fd=at)
-            made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=at)
-            with os.fdopen(made, "wb") as file:
-                file.write(text.encode(errors="surrogateescape"))
-                file.flush()
-                os.fchmod(made, mode)
-                os.fsync(made)
-            os.replace(new, last, src_dir_fd=at, dst_dir_fd=at)
+        with self._failing(name):
+            write_file(self._place(folder) / last, text.encode(errors="surrogateescape"), mode)
 
     def folder(self, name: str, mode: int) -> None:
         """Make a folder unless it exists, and set its mode."""
-        above, _, last = name.rpartition("/")
         with self._failing(name):
-            at = self._open(above, os.O_RDONLY | os.O_DIRECTORY)
-            with _closing(at), contextlib.suppress(FileExistsError):
-                os.mkdir(last, dir_fd=at)
-            with _closing(self._open(name, os.O_RDONLY | os.O_DIRECTORY)) as found:
-                os.fchmod(found, mode)
+            path = self._place(name)
+            path.mkdir(exist_ok=True)
+            path.chmod(mode)
 
-    def _open(self, name: str, flags: int) -> int:
-        how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_NO_MAGICLINKS | _RESOLVE_IN_ROOT)
-        with _closing(os.open(self.root, os.O_PATH | os.O_DIRECTORY)) as top:
-            for _ in range(_ATTEMPTS):
-                path = ctypes.c_char_p((name or ".").encode())
-                found = _LIBC.syscall(_OPENAT2, top, path, how, ctypes.c_size_t(len(how)))
-                if found >= 0:
-                    return int(found)
-                if ctypes.get_errno() != errno.EAGAIN:
-                    break
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    def _place(self, name: str) -> Path:
+        """Return the place on the host of a file or folder, which may be missing."""
+        here, links, rest = self.root, 0, name.split("/")[::-1]
+        while rest:
+            part = rest.pop()
+            step = here / part
+            if part == "..":
+                here = here if here == self.root else here.parent
+            elif step.is_symlink():
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                target = str(step.readlink())
+                here = self.root if target.startswith("/") else here
+                rest += target.split("/")[::-1]
+            else:
+                here = step
+        return here
 
     @contextlib.contextmanager
     def _failing(self, name: str) -> Iterator[None]:
@@ -103,14 +88,6 @@ class Inside:
                 f"node {self.node}: /{name} in its file system cannot be used ({error.strerror}): "
                 "the node has changed its own files; restore a snapshot, or take the testbed down."
             ) from error
-
-
-@contextlib.contextmanager
-def _closing(descriptor: int) -> Iterator[int]:
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 PRESSURE_FOLDER = "/opt/hotbed-site/cgroup"
