@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 from collections.abc import Generator, Mapping
 from typing import Any
 
 from schemas.errors import HotbedError, RemoteError, StoreError, UserError
 from testbed.agent.contract import Agent
 from testbed.sites.contract import Testbed
-from testbed.ssh import Shell
+from testbed.ssh import Shell, end_process
 
 PROGRAM = "/usr/local/bin/hotbed-agent"
 _NOT_FOUND = 127
@@ -65,7 +64,7 @@ class AgentClient(Agent):
                     retry=True,
                 )
         finally:
-            _end(process)
+            end_process(process, 2.0)
 
     def _not_deployed(self) -> NotDeployedError:
         return NotDeployedError(
@@ -100,17 +99,3 @@ def result_of(verb: str, line: bytes) -> Any:
 def _request(payload: Mapping[str, Any] | None) -> bytes:
     # One line: a streaming verb reads no further.
     return json.dumps(dict(payload or {})).encode() + b"\n"
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(2.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -291,6 +291,20 @@ def completed(
     return Completed(tuple(argv), process.returncode, process.stdout, process.stderr)
 
 
+def end_process(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Close a process's pipes and end it, by force after `patience_s`."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    process.terminate()
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def require_success(done: Completed, what: str) -> None:
     """Raise an error with the last line of a failed command.
 

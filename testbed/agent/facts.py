@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schemas.errors import RemoteError, StoreError
@@ -80,16 +80,19 @@ def versions(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
             raise StoreError(f"Ceph's version cannot be read: {error}") from error
         result["ceph"] = ",".join(sorted({text.split()[2] for text in daemons}))
     if config.store == "swift":
-        proxies = [node.name for node in config.nodes if "proxy" in node.roles]
         program = [f"{VENV}/bin/python", "-c", "import swift; print(swift.__version__)"]
-        versions = every(proxies, lambda name: reach(config, name).run(program).text.strip())
-        result["swift"] = ",".join(sorted(set(versions.values())))
+        result["swift"] = ",".join(_said(config, "proxy", program))
     if config.store == "nfs":
-        servers = [node.name for node in config.nodes if "nfs" in node.roles]
-        found = every(servers, lambda name: reach(config, name).run(["ganesha.nfsd", "-v"]).text)
-        said = {text.partition("=")[2].strip().removeprefix("V") for text in found.values()}
-        result["nfs-ganesha"] = ",".join(sorted(said))
+        words = (text.partition("=")[2] for text in _said(config, "nfs", ["ganesha.nfsd", "-v"]))
+        result["nfs-ganesha"] = ",".join(word.strip().removeprefix("V") for word in words)
     return result
+
+
+def _said(config: AgentConfig, role: str, argv: Sequence[str]) -> list[str]:
+    """Return the different answers to a command on the nodes of a role, sorted."""
+    names = [node.name for node in config.nodes if role in node.roles]
+    found = every(names, lambda name: reach(config, name).run(argv).text.strip())
+    return sorted(set(found.values()))
 
 
 def read_node(config: AgentConfig, name: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ slow channel is kept (late answers are recognised by their number).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import selectors
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from schemas.errors import HotbedError
 from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.ssh import end_process
 
 # ----------------------------------------------------------------------------------------------
 # Parsed answers of a probe, and the rates between two answers.
@@ -158,8 +158,7 @@ class ProcessChannel:
     """Pipes of an ssh (or local) process that runs the probe."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdin is None or process.stdout is None:
-            raise ValueError("a channel needs a process with pipes")
+        assert process.stdin is not None and process.stdout is not None
         self._process, self._in, self._out = process, process.stdin, process.stdout
         os.set_blocking(self._in.fileno(), False)
 
@@ -173,16 +172,7 @@ class ProcessChannel:
 
     def close(self) -> None:
         """See `Channel.close`."""
-        for pipe in (self._in, self._out):
-            with contextlib.suppress(OSError):
-                pipe.close()
-        if self._process.poll() is None:
-            self._process.terminate()
-        try:
-            self._process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_process(self._process, 1.0)
 
 
 def probe_program() -> str:

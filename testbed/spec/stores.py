@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -83,15 +84,10 @@ class CephAnsibleDeployer(SpecModel):
                 )
         return variables
 
-    @field_validator("mirror")
-    @classmethod
-    def _address(cls, mirror: str | None) -> str | None:
-        if mirror is not None and not mirror.startswith(("http://", "https://")):
-            raise ValueError("mirror is an address such as https://download.ceph.com")
-        return mirror
-
     @model_validator(mode="after")
     def _one_source(self) -> CephAnsibleDeployer:
+        if self.mirror is not None and not self.mirror.startswith(("http://", "https://")):
+            raise ValueError("mirror is an address such as https://download.ceph.com")
         if self.osds == "raw" and self.packages != "distro":
             raise ValueError(
                 "osds: raw takes Ceph from the distribution on all nodes: say packages: distro"
@@ -199,27 +195,17 @@ class MicrostoreSpec(SpecModel):
     `storage`: groups or nodes with the role proxy, and with the role storage.
     """
 
-    name: str
+    name: Annotated[str, AfterValidator(lambda name: _named(name, _PROXY))]
     proxies: tuple[str, ...] = Field(min_length=1)
     storage: tuple[str, ...] = Field(min_length=1)
-
-    @field_validator("name")
-    @classmethod
-    def _is_name(cls, name: str) -> str:
-        return _named(name, _PROXY)
 
 
 class TenantSpec(SpecModel):
     """A tenant with its own account; the account's key is made at deployment. `microstore` serves
     it; in the layout ``default`` all microstores on the same storage nodes do."""
 
-    name: str
+    name: Annotated[str, AfterValidator(lambda name: _named(name, *_FILES))]
     microstore: str
-
-    @field_validator("name")
-    @classmethod
-    def _is_name(cls, name: str) -> str:
-        return _named(name, *_FILES)
 
 
 class SwiftSpec(SpecModel):
@@ -413,7 +399,7 @@ def _named(name: str, *taken: str) -> str:
 def _once(names: Sequence[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{what}: {name!r} is there twice")
+            raise ValueError(f"{what}: {name!r} is there twice; give each a name of its own")
 
 
 STORES = {
@@ -500,8 +486,9 @@ class CephSpec(SpecModel):
         return self.deployer.kind != "own"
 
     @model_validator(mode="after")
-    def _deployer_can(self) -> CephSpec:
+    def _fits_together(self) -> CephSpec:
         kind = self.deployer.kind
+        _once(self.tenants, "tenants")
         if kind == "own":
             return self
         if self.objectstore == "filestore":
@@ -519,13 +506,6 @@ class CephSpec(SpecModel):
                 f"tenants are made where deployer own has started the object gateway, and not with "
                 f"{kind}: choose deployer own, or leave tenants out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _tenants_differ(self) -> CephSpec:
-        again = [name for name in self.tenants if self.tenants.count(name) > 1]
-        if again:
-            raise ValueError(f"tenants names {again[0]!r} twice; give each a name of its own")
         return self
 
 
