@@ -17,6 +17,7 @@ import typer
 import hotbed.verbs
 from hotbed import logs
 from hotbed.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_USER
+from hotbed.output import Verbs
 from schemas.errors import HotbedError, UserError, sentence_of
 from testbed.closure import ROOT
 from testbed.terminal import cleaned
@@ -34,9 +35,8 @@ PANELS = {
 @cache
 def build() -> typer.Typer:
     """Return the application with every verb of `hotbed.verbs`, in the order of `PANELS`."""
-    app = typer.Typer(
+    app = Verbs(
         name="hotbed",
-        no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog="Exit codes: docs/exit-codes.md.",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hotbed.output import new_table
 
 if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
     from rich.table import Table
 
     from workloads.cosbench.archive import Archive
@@ -32,7 +31,7 @@ def plan_table(plan: Mapping[str, Any]) -> object:
     """Return a plan of `cosdrive check` as a table, one operation per line."""
     auth, storage = plan["auth"]["type"], plan["storage"]["type"]
     view = new_table(
-        *("stage", "work", "workers", "ends after", "operation", "share", "config"),
+        ("stage", "work", "workers", "ends after", "operation", "share", "config"),
         title=f"workload {plan['name']}: storage {storage}, auth {auth}",
         caption="\n".join(plan.get("warnings") or ()),
     )
@@ -60,19 +59,14 @@ def _end(work: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def release_table(release: Release) -> Group:
-    """Return the checks of a release as a table."""
-    from rich.console import Group
-    from rich.text import Text
-
-    view = new_table("", "what", "found", "what to do", title=f"COSBench in {release.folder}")
+def release_views(release: Release) -> list[object]:
+    """Return the checks of a release as a table, and Java's options."""
+    view = new_table(("", "what", "found", "what to do"), title=f"COSBench in {release.folder}")
     for finding in release.findings:
         mark = "ok" if finding.good else "missing" if finding.needed else "note"
         view.add_row(mark, finding.what, finding.found, "" if finding.good else finding.advice)
-    parts: list[RenderableType] = [view]
-    if release.java_options:
-        parts.append(Text(f"JDK_JAVA_OPTIONS='{release.java_options}'"))
-    return Group(*parts)
+    java = release.java_options
+    return [view, f"JDK_JAVA_OPTIONS='{java}'"] if java else [view]
 
 
 def archive_facts(archive: Archive, series: bool) -> dict[str, Any]:
@@ -116,13 +110,11 @@ def archive_facts(archive: Archive, series: bool) -> dict[str, Any]:
 _QUANTILES = {"50": 0.5, "95": 0.95, "99": 0.99, "99.9": 0.999}
 
 
-def archive_table(archive: Archive, series: bool) -> Group:
+def archive_tables(archive: Archive, series: bool) -> list[Table]:
     """Return an archive as tables; times in milliseconds."""
-    from rich.console import Group
-
+    heads = ("stage", "operation", "status", "workers", "count", "failed", "op/s", "MB/s")
     view = new_table(
-        *("stage", "operation", "status", "workers", "count", "failed", "op/s", "MB/s"),
-        *("mean", "p95", "p99", "max"),
+        (*heads, "mean", "p95", "p99", "max"),
         title=f"{archive.id} {archive.name}; times in ms",
         numbers=3,
         caption=f"archive: {archive.folder}",
@@ -145,22 +137,15 @@ def archive_table(archive: Archive, series: bool) -> Group:
                 *(_ms(result.percentiles_s.get(percent)) for percent in (95, 99, 100)),
             )
             names = ("", "")
-    parts: list[RenderableType] = [view]
-    if archive.measured:
-        parts.append(_measured_table(archive))
-    if series:
-        parts += _series_tables(archive)
-    return Group(*parts)
+    measured = [_measured_table(archive)] if archive.measured else []
+    return [view, *measured, *(_series_tables(archive) if series else ())]
 
 
 def _measured_table(archive: Archive) -> Table:
     loop = archive.driver
     kind = f", open loop of {loop.rate:g}/s {loop.arrivals}" if loop and loop.rate else ""
-    view = new_table(
-        *("stage", "operation", "count", "failed", *(f"p{name}" for name in _QUANTILES), "max"),
-        title=f"full resolution{kind}; times in ms",
-        numbers=2,
-    )
+    heads = ("stage", "operation", "count", "failed", *(f"p{name}" for name in _QUANTILES), "max")
+    view = new_table(heads, title=f"full resolution{kind}; times in ms", numbers=2)
     for one in archive.measured:
         failed = ", ".join(f"{count} {kind}" for kind, count in one.failed.items()) or "0"
         quantiles = (_ms(one.quantile_s(share)) for share in _QUANTILES.values())
@@ -168,31 +153,23 @@ def _measured_table(archive: Archive) -> Table:
     return view
 
 
-def _series_tables(archive: Archive) -> list[RenderableType]:
-    parts: list[RenderableType] = []
+def _series_tables(archive: Archive) -> Iterator[Table]:
+    heads = ("s", "operation", "count", "op/s", "MB/s", "mean [ms]", "success")
     for stage in archive.stages:
-        view = new_table(
-            *("s", "operation", "count", "op/s", "MB/s", "mean [ms]", "success"),
-            title=f"series of {stage.id}",
-            numbers=2,
-        )
+        view = new_table(heads, title=f"series of {stage.id}", numbers=2)
         rows = sorted((p.t_s, result.op, p) for result in stage.results for p in result.series)
         for t_s, op, point in rows:
             rates = (f"{point.operations_s:.4g}", f"{point.bytes_s / 1e6:.4g}")
             mean, success = _ms(point.mean_s), _percent(point.success)
             view.add_row(f"{t_s:g}", op, str(point.operations), *rates, mean, success)
         if rows:
-            parts.append(view)
-    return parts
+            yield view
 
 
-def comparison_table(found: ArchiveComparison) -> Group:
-    """Return a comparison as a table."""
-    from rich.console import Group
-    from rich.text import Text
-
+def comparison_views(found: ArchiveComparison) -> list[object]:
+    """Return a comparison as a table, and lines on what only one archive has."""
     view = new_table(
-        *("stage", "operation", "", "first", "second", "change"),
+        ("stage", "operation", "", "first", "second", "change"),
         title=f"first: {found.first}\nsecond: {found.second}",
         numbers=3,
         caption="percentiles are edges of 10 ms buckets: one bucket apart is shown as the same",
@@ -208,12 +185,12 @@ def comparison_table(found: ArchiveComparison) -> Group:
         values = ("" if value is None else shown(value) for value in (one.first, one.second))
         change = "" if one.change is None else f"{100 * one.change:+.1f} %"
         view.add_row(*names, unit, *values, "same" if one.same else change)
-    lines = [
+    return [
+        view,
         *(f"only in the first: {name}" for name in found.only_first),
         *(f"only in the second: {name}" for name in found.only_second),
         *(f"differs: {name}" for name in found.unlike),
     ]
-    return Group(view, *(Text(line) for line in lines))
 
 
 _SHOWN: Mapping[str, tuple[str, Callable[[float], str]]] = {

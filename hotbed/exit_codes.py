@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hotbed.output import Output
 from testbed.terminal import is_quiet
 
 if TYPE_CHECKING:
@@ -58,12 +59,14 @@ def stopped(result: CampaignResult) -> int | None:
     return None if result.lease is None else EXIT_LEASE
 
 
-def end_with(result: CampaignResult) -> None:
-    """Exit with the exit code of `result`; return if it is 0."""
+def code_of(result: CampaignResult) -> int:
+    """Return the exit code of a campaign; with -q, print why it is not 0."""
     if is_quiet() and not result.ok:
         typer.echo(f"hotbed: {result.sentence}", err=True)
     code = stopped(result)
-    if code is not None:
-        raise typer.Exit(code)
-    if not result.ok:
-        raise typer.Exit(EXIT_FAILED)
+    return int(not result.ok) if code is None else code
+
+
+def unfinished(result: CampaignResult) -> Output:
+    """Return the output of a verb that ends because its campaign has no results to show."""
+    return Output({"ok": False, "sentence": result.sentence}, lambda: None, code_of(result))

@@ -262,7 +262,7 @@ def top_view(sample: Sample, width: int = 10_000) -> Group:
     from rich.console import Group
 
     rows = rows_of(sample)
-    table = new_table(caption=CAPTION)
+    table = new_table((), caption=CAPTION)
     columns = fitting(rows, width, _GAP)
     for column, size in columns:
         justify: Any = "right" if column.right else "left"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotbed import completion
-from hotbed.output import new_table
+from hotbed.output import Output, new_table
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
     from campaigns.engine.estimate import DryRunReport
-    from testbed.sites.contract import Cost, Status, Testbed
+    from testbed.sites.contract import Cost, Node, Status, Testbed
 
 TestbedOption = Annotated[
     str | None,
@@ -23,10 +23,6 @@ TestbedOption = Annotated[
         "--testbed", help="Optional if there is only one.", autocompletion=completion.testbeds
     ),
 ]
-
-
-def _gib(count: int | None) -> str:
-    return "" if count is None else f"{count / 2**30:.1f} GiB"
 
 
 def cost_line(name: str, cost: Cost) -> str:
@@ -38,18 +34,16 @@ def cost_line(name: str, cost: Cost) -> str:
 def nodes_table(testbed: Testbed) -> Table:
     """Return a testbed's nodes as a table."""
     title = f"testbed {testbed.name} on site {testbed.site}: {len(testbed.nodes)} nodes"
-    table = new_table("node", "address", "state", "roles", "cpus", "memory", "signal", title=title)
-    for node in testbed.nodes:
-        table.add_row(
-            node.name,
-            node.address,
-            "running",
-            ", ".join(sorted(node.roles)),
-            "" if node.cpus is None else f"{node.cpus:g}",
-            _gib(node.memory_bytes),
-            node.signal,
-        )
-    return table
+    heads = ("node", "address", "state", "roles", "cpus", "memory", "signal")
+    rows = ((node.name, node.address, "running", *_machine(node)) for node in testbed.nodes)
+    return new_table(heads, rows, title=title)
+
+
+def _machine(node: Node) -> tuple[str | None, ...]:
+    """Return roles, cpus, memory and signal of a node."""
+    cpus = None if node.cpus is None else f"{node.cpus:g}"
+    memory = None if node.memory_bytes is None else f"{node.memory_bytes / 2**30:.1f} GiB"
+    return ", ".join(sorted(node.roles)), cpus, memory, node.signal
 
 
 def testbeds_table(found: Mapping[str, tuple[str, Status]]) -> object:
@@ -57,13 +51,14 @@ def testbeds_table(found: Mapping[str, tuple[str, Status]]) -> object:
     if not found:
         return "no testbeds; `hotbed up SPEC` makes one"
     leased = any(status.ends_at_s is not None for _, status in found.values())
-    table = new_table("testbed", "site", "state", "nodes", "detail", *(["lease"] if leased else []))
+    rows = []
     for name, (kind, status) in found.items():
         running = sum(state == "running" for state in status.nodes.values())
         nodes = f"{running}/{len(status.nodes)}"
         lease = [status.lease() or "none"] if leased else []
-        table.add_row(name, kind, status.state, nodes, status.detail, *lease)
-    return table
+        rows.append((name, kind, status.state, nodes, status.detail, *lease))
+    heads = ("testbed", "site", "state", "nodes", "detail", *(["lease"] if leased else []))
+    return new_table(heads, rows)
 
 
 def lease_facts(ends_at_s: float | None, nodes: int) -> dict[str, float | None]:
@@ -84,19 +79,14 @@ def status_view(found: Mapping[str, Any], testbed: Testbed) -> Group:
 
     from testbed.overview import verdict
 
-    table = new_table("group", "running", "roles", "cpus", "memory", "signal")
+    groups = []
     for group in dict.fromkeys(node.group for node in testbed.nodes):
         members = [node for node in testbed.nodes if node.group == group]
         first = members[0]
         running = sum(found["nodes"].get(node.name) == "running" for node in members)
-        table.add_row(
-            first.name if len(members) == 1 else f"{first.name} to {members[-1].name}",
-            f"{running}/{len(members)}",
-            ", ".join(sorted(first.roles)),
-            "" if first.cpus is None else f"{first.cpus:g}",
-            _gib(first.memory_bytes),
-            first.signal,
-        )
+        name = first.name if len(members) == 1 else f"{first.name} to {members[-1].name}"
+        groups.append((name, f"{running}/{len(members)}", *_machine(first)))
+    table = new_table(("group", "running", "roles", "cpus", "memory", "signal"), groups)
     rows = Table.grid(padding=(0, 2))
     rows.add_column()
     rows.add_column(overflow="fold")
@@ -145,19 +135,21 @@ def _in_force(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (("not asked", why) for why in found["unanswered"])
 
 
-def dry_run_table(report: DryRunReport) -> Group:
-    """Return the cells that a campaign would run."""
-    from rich.console import Group
+def dry_run_output(report: DryRunReport, **facts: object) -> Output:
+    """Return the cells that a campaign would run; programs also get `facts`."""
 
-    table = new_table("run", "block", "figures", "cell", "planned")
-    for row in report.rows:
-        table.add_row(*row)
-    lines = [report.sentence]
-    if report.lease is not None:
-        lines.append(f"  {report.lease.sentence}")
-    lines += [f"  {grid}: {text}" for grid, text in report.power.items()]
-    lines += [f"  note: {note}" for note in report.notes]
-    return Group(table, *lines)
+    def view() -> Group:
+        from rich.console import Group
+
+        lines = [report.sentence]
+        if report.lease is not None:
+            lines.append(f"  {report.lease.sentence}")
+        lines += [f"  {grid}: {text}" for grid, text in report.power.items()]
+        lines += [f"  note: {note}" for note in report.notes]
+        heads = ("run", "block", "figures", "cell", "planned")
+        return Group(new_table(heads, report.rows), *lines)
+
+    return Output(report.as_json() | facts, view)
 
 
 def microstores_view(found: Mapping[str, Any]) -> Group:
@@ -165,11 +157,9 @@ def microstores_view(found: Mapping[str, Any]) -> Group:
     from rich.console import Group
 
     seen = found["microstores"]
-    table = new_table(
-        *("microstore", "proxy cores", "storage cores", "Mbit/s", "proxy CPU", "storage CPU"),
-        *("network", "disk", "proxies"),
-        title=f"layout {found['state']['layout']}",
-    )
+    heads = ("microstore", "proxy cores", "storage cores", "Mbit/s", "proxy CPU", "storage CPU")
+    title = f"layout {found['state']['layout']}"
+    table = new_table((*heads, "network", "disk", "proxies"), title=title)
     proxies = found["state"]["proxies"]
     for store in seen["stores"]:
         share, used = store["resources"], store["utilization"]
@@ -182,7 +172,7 @@ def microstores_view(found: Mapping[str, Any]) -> Group:
             ", ".join(node for node, mine in proxies.items() if mine == store["name"]),
         )
     tenants = new_table(
-        "tenant", "served by", "requests/s", "MB/s", "failed/s", "mean ms", "p95 ms"
+        ("tenant", "served by", "requests/s", "MB/s", "failed/s", "mean ms", "p95 ms")
     )
     for tenant in seen["tenants"]:
         tenants.add_row(

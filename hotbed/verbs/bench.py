@@ -11,10 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from hotbed.options import option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import JsonFlag, Output, new_table
 from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, unknown
 
@@ -31,7 +29,7 @@ def verb(
     ] = None,
     artifacts: Annotated[Path, option("Folder for the JSON.")] = Path("artifacts"),
     as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Measure Hotbed's own overhead and speed; written to artifacts/bench/ too."""
     scripts = sorted(BENCHES.glob("bench_*.py"))
     if only is not None:
@@ -58,11 +56,9 @@ def verb(
     at = now.isoformat(timespec="seconds")
     document = {"schema": 1, "at": at, "awake": kept, "results": results}
     write_file(path, json.dumps(document, indent=1) + "\n")
-    emit(document, as_json, lambda: _table(results))
-    if not as_json:
-        print(f"Written: {path.resolve()}")
-    if any(result["within"] is False for result in results):
-        raise typer.Exit(1)
+    beyond = any(result["within"] is False for result in results)
+    written = f"Written: {path.resolve()}"
+    return Output(document, lambda: [_table(results), written], code=int(beyond))
 
 
 def _awake(script: Path) -> AbstractContextManager[bool]:
@@ -126,20 +122,16 @@ def _run(script: Path) -> list[dict[str, Any]]:
 def _table(results: list[dict[str, Any]]) -> object:
     from rich.text import Text
 
-    table = new_table("bench", "measured", "limit", "n", "", "note")
     words = {True: ("within", "green"), False: ("beyond", "red"), None: ("", "")}
+    rows = []
     for result in results:
         value, limit, unit = result.get("value"), result.get("limit"), result.get("unit", "")
+        measured = "not measured" if value is None else f"{value:.4g} {unit}"
         least = "at least " if result.get("at_least") else ""
-        table.add_row(
-            result["name"],
-            "not measured" if value is None else f"{value:.4g} {unit}",
-            "" if limit is None else f"{least}{limit:g} {unit}",
-            str(result.get("n", "")),
-            Text(*words[result["within"]]),
-            _note(result),
-        )
-    return table
+        bound = None if limit is None else f"{least}{limit:g} {unit}"
+        within = Text(*words[result["within"]])
+        rows.append((result["name"], measured, bound, result.get("n"), within, _note(result)))
+    return new_table(("bench", "measured", "limit", "n", "", "note"), rows)
 
 
 def _note(result: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from hotbed import completion
 from hotbed.options import argument, named, names, option
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output
 
 if TYPE_CHECKING:
     from analysis.bundle.publish import Bundled
@@ -36,8 +36,7 @@ def verb(
     with_logs: Annotated[
         bool, named("--with-logs", "Pack raw logs too, with aliases for names.")
     ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Bundle runs, figures and claims for a reviewer; refused if it holds anything private."""
     from hotbed import bundling
     from hotbed.progress import progress
@@ -64,7 +63,7 @@ def verb(
         "left_out": made.manifest.left_out,
         "notes": list(made.manifest.notes),
     }
-    emit(facts, as_json, lambda: _sentences(made))
+    return Output(facts, lambda: _sentences(made))
 
 
 def _sentences(made: Bundled) -> str:

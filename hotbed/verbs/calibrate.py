@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hotbed.alone import alone
 from hotbed.options import argument, option
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output, Verbs
 
-group = typer.Typer(
-    no_args_is_help=True, help="Compare a stand-in with the quantity it stands for."
-)
+group = Verbs(help="Compare a stand-in with the quantity it stands for.")
 
 
 @group.command()
@@ -25,8 +21,7 @@ def signal(
     out: Annotated[Path, option("New folder for the table and the figure.")] = Path(
         "artifacts/calibration"
     ),
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Compare one node's io.pressure with the machine's %iowait at loads of 0 to 100 %."""
     from hotbed.progress import progress
     from testbed.choose import choose_ready, select
@@ -42,4 +37,4 @@ def signal(
         shell = shell_to(found, chosen)
         levels = calibrate_node(agent_client(found), found, spec_of(found), shell, report)
     files = write(levels, out)
-    emit(levels, as_json, lambda: table(levels) + "\n".join(str(file) for file in files))
+    return Output(levels, lambda: table(levels) + "\n".join(str(file) for file in files))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotbed import completion
-from hotbed.exit_codes import end_with, stopped
+from hotbed.exit_codes import code_of, stopped, unfinished
 from hotbed.options import (
     ControllersDirOption,
     DryRunOption,
@@ -21,12 +21,11 @@ from hotbed.options import (
     option,
     workers_asked,
 )
-from hotbed.output import JsonFlag, emit, new_table
-from hotbed.views import dry_run_table
+from hotbed.output import Output, new_table
+from hotbed.views import dry_run_output
 
 if TYPE_CHECKING:
     from analysis.comparison.build import Ranking
-    from campaigns.comparison import Compared
 
 
 def verb(
@@ -67,8 +66,7 @@ def verb(
         Path | None, option("Folder for figure, table and claims; by default next to the runs.")
     ] = None,
     dry_run: DryRunOption = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Compare controllers: paired blocks, a ranking with intervals, figure, table, claims.
 
     The same command resumes; one more controller runs only what is new. Exit 1 when a run is
@@ -94,11 +92,14 @@ def verb(
     )
     helpers = workers_asked(workers, scheduler)
     if dry_run:
-        report = comparison.dry_run(ask, workers=helpers)
-        emit(report.as_json(), as_json, lambda: dry_run_table(report))
-        return
+        return dry_run_output(comparison.dry_run(ask, workers=helpers))
     made = comparison.compare(ask, workers=helpers)
-    result, ranking = made.result, ranked(made, out, as_json)
+    result = made.result
+    if stopped(result) is not None:
+        return unfinished(result)
+    from analysis.comparison.build import build
+
+    ranking = build(made.folder, made.comparison, out)
     facts = {
         "ok": result.ok,
         "sentence": result.sentence,
@@ -109,24 +110,10 @@ def verb(
         "claims_json": ranking.claims_path.resolve(),
         "runs": made.folder,
     }
-    emit(facts, as_json, lambda: ranking_table(ranking))
-    if not as_json:
-        for why in made.comparison.left_out.values():
-            print(f"Left out: {why}.")
-        done = [result.sentence] if result.ok else []
-        print(*done, f"Figure: {ranking.figure.resolve()}", sep="\n")
-        print(f"Claims: {ranking.claims_path.resolve()}")
-    end_with(result)
-
-
-def ranked(made: Compared, out: Path | None, as_json: bool) -> Ranking:
-    """Rank the finished runs of a comparison; end the command if the engine was stopped."""
-    if stopped(made.result) is not None:
-        emit({"ok": False, "sentence": made.result.sentence}, as_json, lambda: None)
-        end_with(made.result)
-    from analysis.comparison.build import build
-
-    return build(made.folder, made.comparison, out)
+    lines = [f"Left out: {why}." for why in made.comparison.left_out.values()]
+    lines += [result.sentence] if result.ok else []
+    lines += [f"Figure: {facts['figure']}", f"Claims: {facts['claims_json']}"]
+    return Output(facts, lambda: [ranking_table(ranking), *lines], code_of(result))
 
 
 _COLOURS = {"better": "green", "worse": "red", "inconclusive": "yellow", "failed": "red"}

@@ -12,7 +12,7 @@ import typer
 from hotbed import completion
 from hotbed.alone import agent_alone
 from hotbed.options import argument, from_file, name_values, named, option, quantity
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import JsonFlag, Output, Verbs, new_table
 from hotbed.views import TestbedOption
 from schemas.errors import UserError
 
@@ -28,7 +28,7 @@ ControllersDir = Annotated[
 _MOST = 4  # OSDs in a step's line
 
 
-group = typer.Typer(no_args_is_help=True, help="Run a controller on a deployed testbed.")
+group = Verbs(help="Run a controller on a deployed testbed.")
 
 
 def _agent(testbed: str | None) -> AgentClient:
@@ -39,7 +39,7 @@ def _agent(testbed: str | None) -> AgentClient:
 
 
 @group.command("list")
-def list_(controllers_dir: ControllersDir = None, as_json: JsonFlag = False) -> None:
+def list_(controllers_dir: ControllersDir = None) -> Output:
     """List the controllers with their parameters."""
     from controllers.registry import available, create
 
@@ -52,7 +52,7 @@ def list_(controllers_dir: ControllersDir = None, as_json: JsonFlag = False) -> 
         }
         for name, controller in sorted(known.items())
     ]
-    emit(data, as_json, lambda: _controllers_table(data))
+    return Output(data, lambda: _controllers_table(data))
 
 
 @group.command()
@@ -80,8 +80,7 @@ def start(
     ] = False,
     controllers_dir: ControllersDir = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Start a controller, after undoing the changes of a killed one."""
     from controllers import remote
 
@@ -104,30 +103,29 @@ def start(
     dry = parameters.get("dry_run") in {True, "true", "yes", "on"}
     report = dict(started) | ({"dry_run": dry} if "dry_run" in parameters else {})
     words = "; a dry run: it changes nothing without --act" if dry else ""
-    emit(report, as_json, lambda: f"started: {started['name']}{words}{_healed(started)}")
+    return Output(report, lambda: f"started: {started['name']}{words}{_healed(started)}")
 
 
 @group.command()
 def stop(
     name: Annotated[str | None, argument("Optional if there is only one.")] = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Stop the controller; the store is put back as it was found."""
     from controllers import remote
 
     with agent_alone(testbed, whole=False) as agent:
         stopped = remote.stop(agent, name)
-    emit(stopped, as_json, lambda: _stopped(stopped))
+    return Output(stopped, lambda: _stopped(stopped))
 
 
 @group.command()
-def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def status(testbed: TestbedOption = None) -> Output:
     """Show which controller runs and how earlier ones ended."""
     from controllers import remote
 
     known = remote.status(_agent(testbed))
-    emit(known, as_json, lambda: _status_table(known))
+    return Output(known, lambda: _status_table(known))
 
 
 @group.command()
@@ -141,7 +139,7 @@ def log(
     ] = False,
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
-) -> None:
+) -> Output | None:
     """Show the journal of a controller's last run, a line a step, with the most pressed OSDs."""
     from controllers import remote
     from controllers.journal import parse_journal
@@ -150,31 +148,27 @@ def log(
         raise UserError("--out writes the journal as it is now", do="leave out --follow or --out")
     agent = _agent(testbed)
     if out is not None:
-        emit({"journal": remote.fetch_journal(agent, name, out)}, as_json, lambda: str(out))
-        return
+        return Output({"journal": remote.fetch_journal(agent, name, out)}, lambda: str(out))
     if follow:
         for line in remote.follow(agent, name, lambda why: typer.echo(f"{why} Again.", err=True)):
             print(json.dumps(line) if as_json else _line(line), flush=True)
-        return
+        return None
     journal = parse_journal(remote.journal_text(agent, name), f"of {name}")
     data = {"header": journal.header, "steps": journal.steps, "footer": journal.footer}
-    emit(data, as_json, lambda: _steps_table(data))
+    return Output(data, lambda: _steps_table(data))
 
 
 @group.command()
 def replay(
     journal: Annotated[Path, argument("A journal.jsonl.")],
     controllers_dir: ControllersDir = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Recompute every decision of a journal; exit 1 at the first difference."""
     from controllers.journal import read_journal
     from controllers.replay import replay as recompute
 
     found = recompute(read_journal(journal), controllers_dir or ())
-    emit(found, as_json, found.sentence)
-    if not found.equal:
-        raise typer.Exit(1)
+    return Output(found, found.sentence, code=int(not found.equal))
 
 
 def _healed(result: Mapping[str, Any]) -> str:
@@ -192,11 +186,11 @@ def _stopped(result: Mapping[str, Any]) -> str:
 
 
 def _controllers_table(data: list[dict[str, Any]]) -> object:
-    table = new_table("controller", "parameters", "folder")
-    for row in data:
-        parameters = ", ".join(f"{k}={v}" for k, v in row["parameters"].items())
-        table.add_row(row["name"], parameters, str(row["folder"]))
-    return table
+    rows = (
+        (row["name"], ", ".join(f"{k}={v}" for k, v in row["parameters"].items()), row["folder"])
+        for row in data
+    )
+    return new_table(("controller", "parameters", "folder"), rows)
 
 
 def _status_table(known: Mapping[str, Any]) -> object:
@@ -204,7 +198,7 @@ def _status_table(known: Mapping[str, Any]) -> object:
         return "no controller has run on this testbed; `hotbed control start NAME` starts one"
     from controllers.loop import EXIT_DIED
 
-    table = new_table("controller", "state", "step", "last step", "ended")
+    rows = []
     for row in known["controllers"]:
         last, outcome = row["last"] or {}, row["outcome"] or {}
         died = row["leftover"] or outcome.get("code") == EXIT_DIED
@@ -212,13 +206,15 @@ def _status_table(known: Mapping[str, Any]) -> object:
         if row["leftover"]:
             state = f"died (still steered: {', '.join(row['steered'])}; hotbed control stop)"
         what = last.get("error") or (f"{last['actions']} actions" if last else "")
-        step = str(last.get("step", ""))
-        table.add_row(row["name"], state, step, what, outcome.get("reason", ""))
-    return table
+        rows.append((row["name"], state, last.get("step"), what, outcome.get("reason")))
+    return new_table(("controller", "state", "step", "last step", "ended"), rows)
 
 
 def _steps_table(data: Mapping[str, Any]) -> object:
-    table = new_table("step", "t (s)", "pressure (%)", "actions", "sense/decide/act (ms)", "error")
+    heads = ("step", "t (s)", "pressure (%)", "actions", "sense/decide/act (ms)", "error")
+    footer = data["footer"]
+    ended = f"ended: {footer['reason']}" if footer else "no end: it still runs or was killed"
+    table = new_table(heads, caption=ended)
     for step in data["steps"]:
         spans = (step["sense_s"], step["decide_s"], step["act_s"])
         table.add_row(
@@ -227,12 +223,8 @@ def _steps_table(data: Mapping[str, Any]) -> object:
             _pressed(step["observation"] or {}),
             _did(step),
             " / ".join("-" if span is None else f"{span * 1000:.0f}" for span in spans),
-            step["error"] or "",
+            step["error"],
         )
-    footer = data["footer"]
-    table.caption = (
-        f"ended: {footer['reason']}" if footer else "no end: it still runs or was killed"
-    )
     return table
 
 

@@ -14,7 +14,7 @@ import typer
 from hotbed import cosbench_views
 from hotbed.alone import alone
 from hotbed.options import argument, named, option, quantity
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output, Verbs
 from hotbed.views import TestbedOption
 from schemas.errors import UserError
 
@@ -32,7 +32,7 @@ Which = Annotated[
 ]
 
 
-group = typer.Typer(no_args_is_help=True, help="COSBench: workloads of object stores.")
+group = Verbs(help="COSBench: workloads of object stores.")
 
 
 @group.command()
@@ -65,8 +65,7 @@ def xml(
     auth: Annotated[str | None, option("none, mock, swauth or keystone.")] = None,
     auth_url: Annotated[str | None, option("URL for authentication.")] = None,
     endpoint: Annotated[str | None, option("Of S3.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Write a workload of Table 1 as COSBench's XML, without any credentials.
 
     `hotbed cosbench run --credentials FILE` fills them in.
@@ -95,7 +94,7 @@ def xml(
             raise UserError("is there already", where=out, do="name another file") from error
     facts = {"name": made.name, "file": None if out is None else str(out)}
     facts["xml"] = text if out is None else None
-    emit(facts, as_json, lambda: text.rstrip("\n") if out is None else f"Written: {out}")
+    return Output(facts, lambda: text.rstrip("\n") if out is None else f"Written: {out}")
 
 
 @group.command()
@@ -105,8 +104,7 @@ def check(
     ] = None,
     release: Annotated[Path | None, option("An unpacked release of COSBench to look at.")] = None,
     java: Annotated[str | None, option("Java executable for COSBench.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Show a workload with everything inherited; or check if a release can run here.
 
     What is not supported is refused by its name. Exit 1 if a release cannot run.
@@ -119,13 +117,10 @@ def check(
         raise UserError("give either a workload's XML to check, or --release FOLDER")
     if workload is not None:
         plan = driver.check(read_xml(workload), str(workload))
-        emit(plan, as_json, lambda: cosbench_views.plan_table(plan))
-        return
+        return Output(plan, lambda: cosbench_views.plan_table(plan))
     assert release is not None
     found = examine(release, java=java)
-    emit(found, as_json, lambda: cosbench_views.release_table(found))
-    if not found.good:
-        raise typer.Exit(1)
+    return Output(found, lambda: cosbench_views.release_views(found), code=int(not found.good))
 
 
 @group.command()
@@ -154,8 +149,7 @@ def run(
         str | None, option("With --node: credentials of this tenant of its store.")
     ] = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Run a workload: by the embedded driver, or with --controller by a real COSBench.
 
     Ctrl-C ends the stage it is in; what was measured until then is kept. Exit 1 when a stage
@@ -194,14 +188,7 @@ def run(
                 done = driver.run_here(text, str(workload), folder, options, report)
             _warn(done.warnings)
             found = done.archive
-    _warn(found.warnings)
-    emit(
-        cosbench_views.archive_facts(found, False),
-        as_json,
-        lambda: cosbench_views.archive_table(found, False),
-    )
-    if not found.finished:
-        raise typer.Exit(1)
+    return _archive(found, series=False, code=int(not found.finished))
 
 
 def _drive_options(
@@ -347,15 +334,17 @@ def show(
     folder: Folder,
     workload: Which = None,
     series: Annotated[bool, named("--series", "Also print the series of each stage.")] = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Show the results in an archive of COSBench or of cosdrive."""
     from workloads.cosbench.archive import read_archive
 
-    found = read_archive(folder, workload)
+    return _archive(read_archive(folder, workload), series=series)
+
+
+def _archive(found: Archive, *, series: bool, code: int = 0) -> Output:
     _warn(found.warnings)
-    data = cosbench_views.archive_facts(found, series)
-    emit(data, as_json, lambda: cosbench_views.archive_table(found, series))
+    facts = cosbench_views.archive_facts(found, series)
+    return Output(facts, lambda: cosbench_views.archive_tables(found, series), code)
 
 
 @group.command()
@@ -365,8 +354,7 @@ def compare(
     first_workload: Annotated[str | None, option("The workload in the first archive.")] = None,
     second_workload: Annotated[str | None, option("The workload in the second archive.")] = None,
     main_only: Annotated[bool, named("--main-only", "Only the measured stages.")] = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Compare two archives, such as a real COSBench's and cosdrive's of the same XML.
 
     Exit 1 if one lacks operations of the other, or their workers differ.
@@ -379,6 +367,4 @@ def compare(
         _warn(archive.warnings)
     found = side_by_side(*archives, main_only=main_only)
     facts = asdict(found) | {"same_shape": found.same_shape}
-    emit(facts, as_json, lambda: cosbench_views.comparison_table(found))
-    if not found.same_shape:
-        raise typer.Exit(1)
+    return Output(facts, lambda: cosbench_views.comparison_views(found), int(not found.same_shape))

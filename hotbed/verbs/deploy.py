@@ -8,7 +8,7 @@ from hotbed import completion
 from hotbed.alone import alone
 from hotbed.exit_codes import resumable
 from hotbed.options import argument, named, option
-from hotbed.output import JsonFlag, emit
+from hotbed.output import JsonFlag, Output
 from hotbed.site_options import YesWipeOption
 from schemas.errors import UserError
 
@@ -38,7 +38,7 @@ def verb(
         bool, named("--no-snapshot", "Do not take a snapshot of the deployed state.")
     ] = False,
     as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""
     from hotbed.progress import progress
     from hotbed.site_options import wipe_leftovers
@@ -59,8 +59,7 @@ def verb(
     if dry_run:
         spec = deployment.asked(site, found, deployer)
         plan = deployers.choose(spec).plan(spec)
-        emit(plan, as_json, plan.sentences)
-        return
+        return Output(plan, plan.sentences)
     with alone(found), resumable():
         if not remove:
             wipe = wipe_leftovers(site, found.name, wipe=wipe, devices=yes_wipe, ask=not as_json)
@@ -71,7 +70,7 @@ def verb(
                 result = deployment.bring(
                     site, found, report, wipe=wipe, snapshot=not no_snapshot, deployer=deployer
                 )
-    emit(result, as_json, result.sentence)
+    return Output(result, result.sentence)
 
 
 def _refuse_with_removal(deployer: str | None, **given: bool) -> None:

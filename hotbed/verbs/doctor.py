@@ -9,10 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed.options import option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, new_table
 from hotbed.site_options import AcceptHostKeysOption
 from hotbed.verbs.reference import FOLDER
 from schemas.errors import UserError
@@ -21,7 +19,6 @@ STORES = ("ceph", "swift", "ganesha")
 """Stores among the versions of a run's record."""
 
 if TYPE_CHECKING:
-    from rich.console import Group
     from rich.table import Table
 
     from testbed.checks import CheckResult
@@ -37,8 +34,7 @@ def verb(
         Path | None, option("Check the machines that this spec's site names, over ssh.")
     ] = None,
     accept_host_keys: AcceptHostKeysOption = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Check that this machine has everything; exit 1 when something needed is missing.
 
     With --site also the machines of the spec: logins, disks and what is on them, clocks, ports,
@@ -51,14 +47,11 @@ def verb(
     if site is not None:
         if spec is not None:
             raise UserError("--site checks its spec too", do="give --spec or --site, not both")
-        _machines(load_spec(site), accept_host_keys, as_json)
-        return
+        return _machines(load_spec(site), accept_host_keys)
     if accept_host_keys:
         raise UserError("--accept-host-keys is for machines", do="name their spec with --site")
     findings = diagnose(load_spec(spec)) if spec else [*diagnose(), *recorded()]
-    emit(findings, as_json, lambda: _table(findings))
-    if lacking(findings):
-        raise typer.Exit(1)
+    return Output(findings, lambda: _table(findings), code=int(bool(lacking(findings))))
 
 
 def recorded(folder: Path = FOLDER) -> list[CheckResult]:
@@ -91,7 +84,7 @@ def recorded(folder: Path = FOLDER) -> list[CheckResult]:
     ]
 
 
-def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:
+def _machines(spec: TestbedSpec, accept_host_keys: bool) -> Output:
     from hotbed.progress import progress
     from testbed.doctor import diagnose, lacking, peer_findings
     from testbed.sites import open_site
@@ -110,9 +103,9 @@ def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:
         seen = site.inspect(spec, report) if isinstance(site, InspectingSite) else ()
         testbed = site.find(spec.name)
         machines = seen if testbed is None else _with(seen, peer_findings(testbed))
-    emit({"here": here, "machines": machines}, as_json, lambda: _tables(here, machines))
-    if lacking(here) or any(lacking(machine.findings) for machine in machines):
-        raise typer.Exit(1)
+    lacks = lacking(here) or any(lacking(machine.findings) for machine in machines)
+    facts = {"here": here, "machines": machines}
+    return Output(facts, lambda: _tables(here, machines), code=int(bool(lacks)))
 
 
 def _with(
@@ -128,27 +121,20 @@ def _with(
     return tuple(found.values())
 
 
-def _tables(here: list[CheckResult], machines: Sequence[HostFindings]) -> Group:
-    from rich.console import Group
-
+def _tables(here: list[CheckResult], machines: Sequence[HostFindings]) -> list[Table]:
     tables = [_table(here, "this machine")]
     for machine in machines:
         name = f"{machine.node}: {machine.machine}" if machine.machine else machine.node
         tables.append(_table(machine.findings, name))
-    return Group(*tables)
+    return tables
 
 
 def _table(findings: Sequence[CheckResult], title: str = "") -> Table:
     from rich.text import Text
 
-    columns = ("", "needed", "found", "how to install it")
-    table = new_table(*columns, title=title)
+    table = new_table(("", "needed", "found", "how to install it"), title=title)
     for finding in findings:
         bad = Text("missing", style="red") if finding.needed else Text("short", style="yellow")
-        table.add_row(
-            Text("ok", style="green") if finding.ok else bad,
-            finding.what,
-            finding.found,
-            "" if finding.ok else finding.how,
-        )
+        mark = Text("ok", style="green") if finding.ok else bad
+        table.add_row(mark, finding.what, finding.found, "" if finding.ok else finding.how)
     return table

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from hotbed.options import argument
-from hotbed.output import JsonFlag, emit
+from hotbed.output import JsonFlag, Output
 from hotbed.views import TestbedOption
 
 CONTEXT = {"ignore_unknown_options": True}
@@ -18,7 +16,7 @@ def verb(
     command: Annotated[list[str], argument("Command after --; a single word is a shell line.")],
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Run a command on nodes in parallel; exit 1 when it failed on any.
 
     Ctrl-C ends the command on every node.
@@ -45,9 +43,7 @@ def verb(
         node: {"exit_code": code, "stdout": lines[node][0], "stderr": lines[node][1]}
         for node, code in codes.items()
     }
-    emit(facts, as_json, lambda: None)
     for node, code in codes.items():
         if code != 0 and not as_json:
             print(f"{node:<{width}} | exit code {code}", file=sys.stderr)
-    if any(codes.values()):
-        raise typer.Exit(1)
+    return Output(facts, lambda: None, int(any(codes.values())))

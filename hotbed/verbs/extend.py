@@ -6,15 +6,14 @@ from typing import Annotated
 
 from hotbed import completion
 from hotbed.options import argument
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output
 from schemas.errors import UserError
 
 
 def verb(
     name: Annotated[str, argument("The testbed's name.", autocompletion=completion.testbeds)],
     hours: Annotated[float, argument("Additional hours.")],
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Ask for more time on a leased testbed; the site says how much it allows, and when."""
     from hotbed.views import lease_facts
     from testbed.choose import choose
@@ -42,4 +41,4 @@ def verb(
             f"it {known.lease()}"
         )
     facts = {"name": chosen, "extended_s": more_s, **lease_facts(known.ends_at_s, len(known.nodes))}
-    emit(facts, as_json, lambda: f"testbed {chosen}: lease extended; it {known.lease()}")
+    return Output(facts, lambda: f"testbed {chosen}: lease extended; it {known.lease()}")

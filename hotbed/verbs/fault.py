@@ -9,7 +9,7 @@ import typer
 
 from hotbed import completion
 from hotbed.options import argument, named, quantity
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output, Verbs
 from hotbed.views import TestbedOption
 from schemas.errors import UserError
 
@@ -27,7 +27,7 @@ ForOption = Annotated[
 ]
 
 
-group = typer.Typer(no_args_is_help=True, help="Make faults on nodes by hand, and undo them.")
+group = Verbs(help="Make faults on nodes by hand, and undo them.")
 
 
 def maker(testbed: str | None) -> FaultMaker:
@@ -39,10 +39,10 @@ def maker(testbed: str | None) -> FaultMaker:
     return FaultMaker.on(site, site.find(name, partly=True) or ready(site, name))
 
 
-def show(faults: list[Fault], none: str, as_json: bool) -> None:
-    """Print faults, or the text `none`."""
+def output_of(faults: list[Fault], none: str = "") -> Output:
+    """Return faults, or for people the text `none`."""
     shown = [fault.as_json() for fault in faults]
-    emit(shown, as_json, lambda: "\n".join(fault.sentence() for fault in faults) or none)
+    return Output(shown, lambda: "\n".join(fault.sentence() for fault in faults) or none)
 
 
 def _make(
@@ -51,15 +51,14 @@ def _make(
     settings: Settings,
     for_s: float | None,
     testbed: str | None,
-    as_json: bool,
-) -> None:
+) -> Output:
     from testbed.choose import select
 
     if for_s is not None and not for_s > 0:
         raise UserError(f"{for_s:g} s is no time", where="--for", allowed="more than 0 s")
     made = maker(testbed)
     chosen = select(made.testbed, ",".join(nodes))
-    show(made.inject(kind, chosen, settings, for_s=for_s), "", as_json)
+    return output_of(made.inject(kind, chosen, settings, for_s=for_s))
 
 
 @group.command()
@@ -78,8 +77,7 @@ def link(
     ] = None,
     for_s: ForOption = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Cut or limit the link of nodes, in both directions; on real machines, limit the packets that
     a node sends to the other nodes."""
     given = {"rate": rate, "delay": delay, "loss": loss}
@@ -89,7 +87,7 @@ def link(
         raise UserError("say what happens to the link", allowed=allowed)
     for name in (name for name, value in limits.items() if not value > 0):
         raise UserError(f"{limits[name]:g} is too small", where=f"--{name}", allowed="more than 0")
-    _make("link", nodes, {"cut": True} if cut else limits, for_s, testbed, as_json)
+    return _make("link", nodes, {"cut": True} if cut else limits, for_s, testbed)
 
 
 @group.command()
@@ -101,26 +99,22 @@ def disk(
     error: Annotated[bool, named("--error", "Let every request fail.")] = False,
     for_s: ForOption = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Make the disks of nodes slow, or let them fail. Errors can damage file systems: `hotbed
     snapshot restore deployed` repairs them."""
     settings = ({} if slow is None else {"slow": slow}) | ({"error": True} if error else {})
     if not settings:
         raise UserError("say what happens to the disk", allowed="--slow FACTOR, --error")
-    _make("disk", nodes, settings, for_s, testbed, as_json)
+    return _make("disk", nodes, settings, for_s, testbed)
 
 
-def _simple(kind: FaultKind) -> Callable[..., None]:
+def _simple(kind: FaultKind) -> Callable[..., Output]:
     """Return a command that makes a fault without settings."""
 
     def make(
-        nodes: NodesArgument,
-        for_s: ForOption = None,
-        testbed: TestbedOption = None,
-        as_json: JsonFlag = False,
-    ) -> None:
-        _make(kind, nodes, {}, for_s, testbed, as_json)
+        nodes: NodesArgument, for_s: ForOption = None, testbed: TestbedOption = None
+    ) -> Output:
+        return _make(kind, nodes, {}, for_s, testbed)
 
     return make
 
@@ -134,9 +128,7 @@ group.command("node", help=_NODES)(_simple("node"))
 
 
 @group.command()
-def clear(
-    nodes: SomeNodesArgument = None, testbed: TestbedOption = None, as_json: JsonFlag = False
-) -> None:
+def clear(nodes: SomeNodesArgument = None, testbed: TestbedOption = None) -> Output:
     """Undo faults and loads by hand, also those of a command that was killed; safe to repeat."""
     from testbed.choose import select
 
@@ -145,10 +137,10 @@ def clear(
     undone = made.clear(chosen)
     shown = [fault.as_json() for fault in undone]
     words = ", ".join(fault.what() for fault in undone)
-    emit(shown, as_json, lambda: f"undone: {words}" if undone else "nothing to undo")
+    return Output(shown, lambda: f"undone: {words}" if undone else "nothing to undo")
 
 
 @group.command("list")
-def list_(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def list_(testbed: TestbedOption = None) -> Output:
     """List the faults and loads by hand in force; first undo those whose time is over."""
-    show(maker(testbed).current(), "no faults or loads by hand", as_json)
+    return output_of(maker(testbed).current(), "no faults or loads by hand")

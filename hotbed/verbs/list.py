@@ -9,15 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hotbed import completion
 from hotbed.options import ControllersDirOption, argument, option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, Verbs, new_table
 from hotbed.verbs import status
 from schemas.errors import unknown
 
-group = typer.Typer(no_args_is_help=True, help="List campaigns, figures, controllers and more.")
+group = Verbs(help="List campaigns, figures, controllers and more.")
 
 PaperArgument = Annotated[
     str | None, argument("Only this paper's, such as dlr.", autocompletion=completion.papers)
@@ -25,7 +23,7 @@ PaperArgument = Annotated[
 
 
 @group.command()
-def campaigns(paper: PaperArgument = None, as_json: JsonFlag = False) -> None:
+def campaigns(paper: PaperArgument = None) -> Output:
     """List the campaigns that `hotbed run` takes."""
     from campaigns.engine.campaign_file import FILES, campaign_names, load_campaign
     from campaigns.engine.plan import raw_cells
@@ -42,11 +40,11 @@ def campaigns(paper: PaperArgument = None, as_json: JsonFlag = False) -> None:
         blocks = [(grid.repetitions * grid.repeats, raw_cells(made, grid)) for grid in made.grids]
         count = sum(times * len(list(cells)) for times, cells in blocks)
         rows.append((made.name, made.ground, count, figures_of(made), _about(file), str(file)))
-    _emit("campaign ground cells figures about", rows, as_json, "file")
+    return _output("campaign ground cells figures about", rows, "file")
 
 
 @group.command()
-def papers(as_json: JsonFlag = False) -> None:
+def papers() -> Output:
     """List the papers that `hotbed report` takes, with their figures and claims."""
     from analysis.core.papers import SHORT_NAMES
     from analysis.core.papers import paper as paper_of
@@ -55,11 +53,11 @@ def papers(as_json: JsonFlag = False) -> None:
         (made.short, made.title, len(made.figures), sum(len(part.claims) for part in made.parts))
         for made in map(paper_of, SHORT_NAMES)
     ]
-    _emit("paper title figures claims", rows, as_json)
+    return _output("paper title figures claims", rows)
 
 
 @group.command()
-def figures(paper: PaperArgument = None, as_json: JsonFlag = False) -> None:
+def figures(paper: PaperArgument = None) -> Output:
     """List the figures, with the command that makes the runs of each."""
     from analysis.core.papers import SHORT_NAMES
     from analysis.core.papers import paper as paper_of
@@ -69,11 +67,11 @@ def figures(paper: PaperArgument = None, as_json: JsonFlag = False) -> None:
         for made in map(paper_of, SHORT_NAMES if paper is None else (paper,))
         for one in made.figures
     ]
-    _emit("paper figure title command", rows, as_json, "caption")
+    return _output("paper figure title command", rows, "caption")
 
 
 @group.command()
-def controllers(controllers_dir: ControllersDirOption = None, as_json: JsonFlag = False) -> None:
+def controllers(controllers_dir: ControllersDirOption = None) -> Output:
     """List the controllers; `hotbed control list` also shows the values of parameters."""
     from controllers.registry import available
 
@@ -81,11 +79,11 @@ def controllers(controllers_dir: ControllersDirOption = None, as_json: JsonFlag 
     for name, one in sorted(available((controllers_dir,) if controllers_dir else ()).items()):
         about = ast.get_docstring(ast.parse((one.folder / "policy.py").read_bytes())) or ""
         rows.append((name, " ".join(about.partition("\n\n")[0].split()), str(one.folder)))
-    _emit("controller about", rows, as_json, "folder")
+    return _output("controller about", rows, "folder")
 
 
 @group.command()
-def specs(as_json: JsonFlag = False) -> None:
+def specs() -> Output:
     """List the specs of testbeds that `hotbed up` takes."""
     from testbed.spec import SPECS, load_spec
 
@@ -94,14 +92,13 @@ def specs(as_json: JsonFlag = False) -> None:
         made, shown = load_spec(file), str(file).removeprefix(f"{Path.cwd()}/")
         store = "" if made.store is None else made.store.kind
         rows.append((file.stem, made.site.kind, len(made.node_names()), store, shown))
-    _emit("spec site nodes store file", rows, as_json)
+    return _output("spec site nodes store file", rows)
 
 
 @group.command()
 def runs(
     artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """List the campaigns with runs: finished cells, the last run's end, and the report's path."""
     from campaigns.engine.store import RunStore
     from schemas.durable import read_json
@@ -116,13 +113,13 @@ def runs(
         progress = (len(planned & set(ended)), len(planned), max(ended.values(), default=""))
         path = str(report) if report.exists() else ""
         rows.append((file.parent.name, body["campaign"]["ground"], *progress, path))
-    _emit("campaign ground done cells last_run report", rows, as_json)
+    return _output("campaign ground done cells last_run report", rows)
 
 
 @group.command()
-def testbeds(as_json: JsonFlag = False) -> None:
+def testbeds() -> Output:
     """List the testbeds, as `hotbed status` does."""
-    status.verb(None, as_json)
+    return status.verb()
 
 
 def _about(file: Path) -> str:
@@ -132,18 +129,17 @@ def _about(file: Path) -> str:
     return re.split(r"[.:;?](?:\s|$)|\s\(", " ".join(own))[0]
 
 
-def _emit(columns: str, rows: Iterable[tuple[object, ...]], as_json: bool, more: str = "") -> None:
-    """Print rows: a table with the columns, or JSON, which has `more` of them."""
+def _output(columns: str, rows: Iterable[tuple[object, ...]], more: str = "") -> Output:
+    """Return rows as a table with the columns; programs also get the columns `more`."""
     names = f"{columns} {more}".split()
     facts = [dict(zip(names, row, strict=True)) for row in rows]
 
     def table() -> object:
-        if not facts:
-            return "nothing yet; `hotbed run CAMPAIGN` makes runs"
-        made = new_table(*(name.replace("_", " ") for name in columns.split()))
-        for row in facts:
-            cells = (row[name] for name in columns.split())
-            made.add_row(*(", ".join(one) if isinstance(one, list) else str(one) for one in cells))
-        return made
+        heads = columns.split()
+        shown = ([row[name] for name in heads] for row in facts)
+        cells = ((", ".join(one) if isinstance(one, list) else one for one in row) for row in shown)
+        return new_table((name.replace("_", " ") for name in heads), cells)
 
-    emit(facts, as_json, table)
+    return Output(
+        facts, table if facts else lambda: "nothing yet; `hotbed run CAMPAIGN` makes runs"
+    )

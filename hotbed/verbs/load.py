@@ -9,8 +9,8 @@ import typer
 
 from hotbed.alone import alone
 from hotbed.options import argument, option
-from hotbed.output import JsonFlag
-from hotbed.verbs.fault import ForOption, NodesArgument, SomeNodesArgument, maker, show
+from hotbed.output import Output, Verbs
+from hotbed.verbs.fault import ForOption, NodesArgument, SomeNodesArgument, maker, output_of
 from hotbed.views import TestbedOption
 from schemas.errors import UserError
 
@@ -27,7 +27,7 @@ LoadArgument = Annotated[
 ]
 
 
-group = typer.Typer(no_args_is_help=True, help="Load the disks of nodes by hand, by fio.")
+group = Verbs(help="Load the disks of nodes by hand, by fio.")
 
 
 @group.command()
@@ -40,8 +40,7 @@ def start(
     seed: Annotated[int, option("Seed of the places to read and of the arrivals.")] = 1,
     for_s: ForOption = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Start a load on nodes with OSDs, for at most a day. A node's first background measures the
     disk for 8 s."""
     from testbed.choose import select
@@ -80,7 +79,7 @@ def start(
     steps = agent_plan(plan, load_of(size, reads), max_s=(for_s or LOAD_S) + 60)
     settings = {"load": load.value} | ({} if offered is None else {"share": offered})
     by_node = {step["node"]: step for step in steps}
-    show(made.inject("load", chosen, settings, for_s=for_s, steps=by_node), "", as_json)
+    return output_of(made.inject("load", chosen, settings, for_s=for_s, steps=by_node))
 
 
 @group.command()
@@ -88,12 +87,11 @@ def stop(
     load: LoadArgument,
     nodes: SomeNodesArgument = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Stop loads that were started by hand."""
     from testbed.choose import select
 
     made = maker(testbed)
     chosen = {each.name for each in select(made.testbed, ",".join(nodes or ["all"]))}
     on = {one.node for one in made.current() if one.settings.get("load") == load}
-    show(made.clear(chosen & on, ["load"]), f"no {load} to stop", as_json)
+    return output_of(made.clear(chosen & on, ["load"]), f"no {load} to stop")

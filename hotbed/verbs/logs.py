@@ -9,7 +9,7 @@ import typer
 
 from hotbed import completion
 from hotbed.options import argument, option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, new_table
 from hotbed.views import TestbedOption
 from schemas.errors import unknown
 
@@ -27,8 +27,7 @@ def verb(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Until Ctrl-C.")] = False,
     lines: Annotated[int, option("Number of lines from the end.", min=0)] = 100,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output | None:
     """Show what a unit of Hotbed or of the store logs on a node; without UNIT, list the units."""
     from testbed.choose import choose_partly, select_one
     from testbed.overview import units_of
@@ -38,8 +37,7 @@ def verb(
     chosen = select_one(found, node)
     units = units_of(found, chosen)
     if unit is None:
-        emit(units, as_json, lambda: _table(units))
-        return
+        return Output(units, lambda: _table(units))
     meant = [row for row in units if unit in (row["unit"], row["name"], row["name"].split(".")[0])]
     if len(meant) != 1:
         names = [row["name"] for row in meant or units]
@@ -52,10 +50,10 @@ def verb(
 
     if any(run_on(found, [chosen], command, show).values()):
         raise typer.Exit(1)
+    return None
 
 
 def _table(units: list[dict[str, str]]) -> object:
-    table = new_table("unit", "state", "what")
-    for row in units:
-        table.add_row(row["name"], row["state"], row["about"])
+    rows = ((row["name"], row["state"], row["about"]) for row in units)
+    table = new_table(("unit", "state", "what"), rows)
     return table if units else "no units of Hotbed or of a store"

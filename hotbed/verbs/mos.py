@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hotbed.exit_codes import EXIT_MISSED
 from hotbed.options import argument, option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, Verbs, new_table
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 SpecFile = Annotated[Path, argument("Tenants, pool and performance model (docs/mos.md).")]
 
 
-group = typer.Typer(no_args_is_help=True, help="MOS: plans of microstores, and their rules.")
+group = Verbs(help="MOS: plans of microstores, and their rules.")
 
 
 @group.command()
@@ -33,8 +31,7 @@ def plan(
     parameters_out: Annotated[
         Path | None, option("New file for the parameters of the controllers of MOS++.")
     ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Plan each microstore's resources so that its tenants' SLAs are met.
 
     Exit code 3: the pool does not suffice for every SLA; the plan is the best that was found.
@@ -57,16 +54,15 @@ def plan(
     found = _findings(read, division_of(made, read.pool.total))
     data = made.to_json() | {"rules": [finding.to_json() for finding in found]}
     bills = _bills(read, made)
-    emit(data | {"bills": bills}, as_json, lambda: _plan_table(made, found, bills))
-    if not as_json:
-        for note in made.notes:
-            typer.echo(note)
-    if made.violated:
-        raise typer.Exit(EXIT_MISSED)
+    return Output(
+        data | {"bills": bills},
+        lambda: [_plan_table(made, found, bills), *made.notes],
+        EXIT_MISSED if made.violated else 0,
+    )
 
 
 @group.command()
-def rules(spec: SpecFile, as_json: JsonFlag = False) -> None:
+def rules(spec: SpecFile) -> Output:
     """Check what microstores hold (`holds` in the file) against the paper's rules R1 to R7.
 
     Ends with 1 when a rule is broken.
@@ -88,9 +84,7 @@ def rules(spec: SpecFile, as_json: JsonFlag = False) -> None:
     tenants = {demand.tenant: demand.microstore for demand in read.demands}
     found = _findings(read, Allocation(read.pool.total, read.holds, tenants, needed))
     data = {"rules": [finding.to_json() for finding in found], "broken": len(broken(found))}
-    emit(data, as_json, lambda: _rules_table(found))
-    if broken(found):
-        raise typer.Exit(1)
+    return Output(data, lambda: _rules_table(found), code=int(bool(broken(found))))
 
 
 def _read(path: Path) -> Spec:
@@ -148,10 +142,11 @@ def _plan_table(
 
     names = ", ".join(f"{f.rule} ({f.microstore or 'all'})" for f in broken(found))
     unit = "pools (sum of the shares of each resource)" if bills is None else "an hour"
+    heads = ("tenant", "microstore", "proxy cores", "storage cores", "Mbit/s", "SSDs", "HDDs")
+    rates = ("requests/s", "needed requests/s", "SLA")
+    prices = () if bills is None else ("price an hour", "requests per price", "GB per price")
     table = new_table(
-        *("tenant", "microstore", "proxy cores", "storage cores", "Mbit/s", "SSDs", "HDDs"),
-        *("requests/s", "needed requests/s", "SLA"),
-        *(() if bills is None else ("price an hour", "requests per price", "GB per price")),
+        (*heads, *rates, *prices),
         caption=f"cost {made.cost:.4g} {unit} by {made.solver}; rules broken: {names or 'none'}",
     )
     for place, share in enumerate(made.shares):
@@ -171,11 +166,8 @@ def _plan_table(
 
 def _rules_table(found: Sequence[RuleFinding]) -> object:
 
-    table = new_table("rule", "microstore", "verdict", "why")
-    for finding in found:
-        where = finding.microstore or "all"
-        table.add_row(finding.rule, where, finding.verdict, finding.sentence)
-    return table
+    rows = ((one.rule, one.microstore or "all", one.verdict, one.sentence) for one in found)
+    return new_table(("rule", "microstore", "verdict", "why"), rows)
 
 
 WHAT = {"cospurf": "the optimiser's cospurf", "simulator": "COSPerf"}
@@ -197,8 +189,7 @@ def profile(
         str | None, option("Keep the points under this name, for cells' profile.")
     ] = None,
     seed: Annotated[int, option("Seed that splits the configurations into two halves.", min=0)] = 0,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Fit cospurf and COSPerf to measured runs, and say how well they predict others.
 
     They are fitted to disjoint halves of the configurations. Errors are of configurations that
@@ -212,21 +203,17 @@ def profile(
     kept = None if keep is None else keep_points(points, keep)
     if out is not None:
         write(made, out)
-    emit(made, as_json, lambda: _profile_table(made))
-    if not as_json:
-        for name, value in made["simulator"].items():
-            typer.echo(f"{name}: {value:.4g}")
-        if out is not None:
-            typer.echo(f"Written: {out.resolve()}")
-        if kept is not None:
-            typer.echo(f"Kept: {kept}")
+    lines = [f"{name}: {value:.4g}" for name, value in made["simulator"].items()]
+    lines += [] if out is None else [f"Written: {out.resolve()}"]
+    lines += [] if kept is None else [f"Kept: {kept}"]
+    return Output(made, lambda: [_profile_table(made), *lines])
 
 
 def _profile_table(made: dict[str, Any]) -> object:
 
     counts = {name: len(made["runs"][name]) for name in WHAT}
     table = new_table(
-        *("model", "workload", "configurations", "median error", "95 % interval", "worst"),
+        ("model", "workload", "configurations", "median error", "95 % interval", "worst"),
         title=f"Profile {made['name']}: errors on configurations held out",
         caption=f"COSPerf is fitted to {counts['simulator']} runs, cospurf of {counts['cospurf']} "
         "others",

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed.options import argument, named
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output, Verbs
 
 if TYPE_CHECKING:
     from campaigns.new_controller import NewController
 
 
-group = typer.Typer(no_args_is_help=True, help="Write a template.")
+group = Verbs(help="Write a template.")
 
 
 @group.command()
@@ -24,13 +22,12 @@ def controller(
     directory: Annotated[
         Path, named("--dir", "Folder of your controllers; created if missing.")
     ] = Path("my-controllers"),
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Write a controller that works, and a test of it; nothing is overwritten."""
     from campaigns.new_controller import new_controller
 
     made = new_controller(name, directory)
-    emit(made, as_json, lambda: _next(made))
+    return Output(made, lambda: _next(made))
 
 
 def _next(made: NewController) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from hotbed.alone import alone
-from hotbed.exit_codes import EXIT_MISSED
+from hotbed.exit_codes import EXIT_FAILED, EXIT_MISSED
 from hotbed.options import argument, named, option, quantity
-from hotbed.output import JsonFlag, amount, emit, new_table
+from hotbed.output import Output, Verbs, amount, new_table
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
@@ -50,10 +50,8 @@ ModeOption = Annotated[str, named("--mode", "Mode of pm: hold or best-effort.")]
 DepthOption = Annotated[int, named("--depth", "Requests at a device at a time; 0 is any number.")]
 
 
-group = typer.Typer(
-    no_args_is_help=True, help="PriorityMeister: plan priorities and rate limits for tail latency."
-)
-traces = typer.Typer(no_args_is_help=True, help="Show or generate traces.")
+group = Verbs(help="PriorityMeister: plan priorities and rate limits for tail latency.")
+traces = Verbs(help="Show or generate traces.")
 group.add_typer(traces, name="trace")
 
 
@@ -65,13 +63,6 @@ def _reader(
     return TraceReader(
         trace, format=form, disk=disk, on_error="stop" if strict else "skip", completion=completion
     )
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Table:
-    view = new_table(*heads, caption=caption)
-    for row in rows:
-        view.add_row(*row)
-    return view
 
 
 def _tell(text: str) -> None:
@@ -89,8 +80,7 @@ def curve(
     disk: Disk = None,
     strict: Strict = False,
     completion: Completion = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Print the exact r-b curve: the burst that a token bucket of each rate needs (figure 4a).
 
     Storage in seconds of work and seconds per second, the network in bytes and bytes per
@@ -110,7 +100,7 @@ def curve(
         (f"{rate:.9g}", f"{burst:.9g}")
         for rate, burst in zip(found["rates"], found["bursts"], strict=True)
     )
-    emit(found, as_json, lambda: _table(heads, rows))
+    return Output(found, lambda: new_table(heads, rows))
 
 
 @traces.command()
@@ -122,8 +112,7 @@ def stats(
     disk: Disk = None,
     strict: Strict = False,
     completion: Completion = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Print the columns of Table 2: estimated loads, and the burstiness of arrivals (C_A^2)."""
     from campaigns.papers.prioritymeister.traces import statistics
 
@@ -137,15 +126,15 @@ def stats(
     rows = (
         (
             row.trace,
-            str(row.requests),
+            row.requests,
             f"{row.seconds:.6g}",
             _percent(row.storage_load),
             _percent(row.network_load),
-            "" if row.scv is None else f"{row.scv:.3g}",
+            None if row.scv is None else f"{row.scv:.3g}",
         )
         for row in found
     )
-    emit(found[0] if len(found) == 1 else found, as_json, lambda: _table(heads, rows))
+    return Output(found[0] if len(found) == 1 else found, lambda: new_table(heads, rows))
 
 
 def _percent(share: float | None) -> str:
@@ -160,13 +149,12 @@ def standin(
     link: Link = 1e9,
     seconds: Annotated[float, quantity("--seconds", "seconds", "Length of the trace.")] = 600.0,
     seed: Annotated[int, option("The same seed gives the same trace.")] = 1,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Make a trace with the loads and the burstiness of a workload of Table 2."""
     from campaigns.papers.prioritymeister.traces import make_standin
 
     made = make_standin(label, out, profile, link, seconds=seconds, seed=seed)
-    emit(made, as_json, lambda: f"{out}: {made.requests} requests of {made.size} bytes")
+    return Output(made, lambda: f"{out}: {made.requests} requests of {made.size} bytes")
 
 
 @traces.command()
@@ -183,8 +171,7 @@ def generate(
     read_share: Annotated[float, option("0 to 1.")] = 0.6,
     sequential_share: Annotated[float, option("0 to 1.")] = 0.0,
     seed: Annotated[int, option("The same seed gives the same trace.")] = 1,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Make a trace of a given burstiness."""
     from campaigns.papers.prioritymeister.traces import make_trace
 
@@ -200,7 +187,7 @@ def generate(
         sequential_share=sequential_share,
         seed=seed,
     )
-    emit(made, as_json, lambda: f"{out}: {made.requests} requests, {made.seconds:.6g} s")
+    return Output(made, lambda: f"{out}: {made.requests} requests, {made.seconds:.6g} s")
 
 
 @traces.command()
@@ -211,8 +198,7 @@ def convert(
     disk: Disk = None,
     strict: Strict = False,
     completion: Completion = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Write a trace of any format as the replayer reads it (plain)."""
     from campaigns.papers.prioritymeister.traces import convert as write
 
@@ -220,7 +206,7 @@ def convert(
     if report.malformed:
         _tell(report.sentence(trace))
     made = {"file": str(out), "requests": count, "malformed": report.malformed}
-    emit(made, as_json, lambda: f"Written: {out} ({count:,} requests)")
+    return Output(made, lambda: f"Written: {out} ({count:,} requests)")
 
 
 @group.command()
@@ -239,8 +225,7 @@ def profile(
         str | None, option("Node of the testbed that has it; by default this machine.")
     ] = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Measure with fio what requests cost a device; reads alone unless --overwrite is given."""
     from campaigns.papers.prioritymeister.apply import profile_device
     from testbed.choose import choose_ready, select
@@ -263,14 +248,13 @@ def profile(
             tell=_tell,
             shell=shell,
         )
-    emit(made, as_json, lambda: f"Written: {out}")
+    return Output(made, lambda: f"Written: {out}")
 
 
 @group.command()
 def plan(
     topology: Annotated[Path, argument("Hosts, devices and workloads, YAML.")],
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Priorities and token buckets for every workload, and the latency that they prove.
 
     Exit code 3: a proven latency is above its SLO.
@@ -279,16 +263,13 @@ def plan(
     from campaigns.papers.prioritymeister.topology import load_topology
 
     made = plan_of(load_topology(topology), topology, _tell)
-    emit(made, as_json, lambda: _plan_table(made))
-    if not made.met:
-        raise typer.Exit(EXIT_MISSED)
+    return Output(made, lambda: _plan_table(made), 0 if made.met else EXIT_MISSED)
 
 
 @group.command()
 def place(
     topology: Annotated[Path, argument("Topology, as for plan; servers are optional.")],
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Choose a server for each workload that has none: the first where all SLOs still hold.
 
     Exits with 3 when a workload fits nowhere: with one workload without a server, and one
@@ -304,29 +285,27 @@ def place(
     rows = (
         (
             one.workload,
-            one.server or "",
-            one.device or "",
+            one.server,
+            one.device,
             "given" if one.given else "placed" if one.server else "fits nowhere",
         )
         for one in found.places
     )
-    emit(found, as_json, lambda: _table(("workload", "server", "device", ""), rows))
-    if not found.placed:
-        raise typer.Exit(EXIT_MISSED)
+    heads = ("workload", "server", "device", "")
+    return Output(found, lambda: new_table(heads, rows), 0 if found.placed else EXIT_MISSED)
 
 
 def _plan_table(plan: PriorityPlan) -> Table:
-    rows: list[Sequence[str]] = []
+    rows: list[Sequence[object]] = []
     for workload in plan.workloads:
         total = (amount(workload.bound, "s"), amount(workload.slo, "s"))
         rows.append((workload.name, "", "", "", "", *total, "yes" if workload.met else "no"))
         for stage in workload.stages:
-            level = "" if stage.level is None else str(stage.level)
             pairs = _pairs(stage.pairs, storage=stage.stage == "storage")
-            cells = (stage.stage, str(stage.priority), level, pairs)
-            rows.append(("", *cells, amount(stage.bound, "s"), "", ""))
+            cells = (stage.stage, stage.priority, stage.level, pairs)
+            rows.append(("", *cells, amount(stage.bound, "s")))
     heads = ("workload", "stage", "priority", "level", "rate, burst", "bound", "SLO", "met")
-    return _table(heads, rows, _OF_STORAGE)
+    return new_table(heads, rows, caption=_OF_STORAGE)
 
 
 @group.command()
@@ -338,8 +317,7 @@ def parameters(
     addresses: Annotated[
         Path | None, option("JSON: addresses by host or workload, {name: [address, ...]}.")
     ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Show the enforcers' parameters: those of the NFS proxy, and of every host's network.
 
     Plans first, where the policy's parameters come from a plan.
@@ -358,11 +336,11 @@ def parameters(
     known = {} if addresses is None else load_addresses(addresses)
     plan = plan_of(given, topology, _tell) if policy in PLANNED else None
     made = parameters_of(given, plan, enforced, known)
-    emit(made, as_json, lambda: _parameters_table(made))
+    return Output(made, lambda: _parameters_table(made))
 
 
 def _parameters_table(made: EnforcerParameters) -> Table:
-    rows: list[Sequence[str]] = []
+    rows: list[Sequence[object]] = []
     for device, enforcer in made.storage.items():
         for one in enforcer["workloads"]:
             first = str(one.get("priority", one.get("slo", one["weight"])))
@@ -372,7 +350,8 @@ def _parameters_table(made: EnforcerParameters) -> Table:
         for flow in host.flows:
             first = f"level {flow.level}, DSCP {flow.dscp}" if flow.dscp else ""
             rows.append((host.queue, flow.workload, first, _pairs(flow.pairs)))
-    return _table(("where", "workload", "first", "rate, burst"), rows, _OF_STORAGE)
+    heads = ("where", "workload", "first", "rate, burst")
+    return new_table(heads, rows, caption=_OF_STORAGE)
 
 
 _OF_STORAGE = "storage: rates are shares of the device's time, bursts are its time"
@@ -405,8 +384,7 @@ def simulate(
         list[str] | None, option("WORKLOAD=N: N requests in flight, again and again (workload L).")
     ] = None,
     noise: Annotated[float, option("Coefficient of variation of service times.")] = 0.0,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Replay the traces on virtual time: latencies next to SLOs and proven bounds.
 
     Exits with 1 when a bound that applies was exceeded.
@@ -437,15 +415,14 @@ def simulate(
             tell=_tell,
             progress=lambda share: report(policy, share),
         )
-    emit(found, as_json, lambda: _results_table(found))
     broken = found.broken_bounds
     if broken:
         _tell(f"the proven bound of {', '.join(broken)} was exceeded: this is a mistake in Hotbed")
-        raise typer.Exit(1)
+    return Output(found, lambda: _results_table(found), code=int(bool(broken)))
 
 
 def _results_table(found: Results) -> Table:
-    rows: list[Sequence[str]] = []
+    rows: list[Sequence[object]] = []
     for one in found.workloads:
         whole, latency, bound, held = one.whole, one.whole.latency, "", ""
         if one.bound is not None:
@@ -454,16 +431,16 @@ def _results_table(found: Results) -> Table:
         rows.append(
             (
                 one.name,
-                str(whole.requests),
+                whole.requests,
                 *(amount(t, "s") for t in (latency.p50, latency.p99, latency.p99_9, latency.max)),
-                "" if one.slo_s is None else amount(one.slo_s, "s"),
-                "" if whole.slo_misses is None else str(whole.slo_misses),
+                None if one.slo_s is None else amount(one.slo_s, "s"),
+                whole.slo_misses,
                 bound,
                 held,
             )
         )
     heads = ("workload", "requests", "p50", "p99", "p99.9", "longest", "SLO", "missed")
-    return _table((*heads, "bound", "held"), rows)
+    return new_table((*heads, "bound", "held"), rows)
 
 
 @group.command()
@@ -480,8 +457,7 @@ def apply(
     remove: Annotated[
         bool, named("--remove", "Remove the plan: default parameters, no network enforcement.")
     ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Put a plan into force on a testbed with NFS servers, and check that it is.
 
     Proxies get their priorities and token buckets without dropping a connection; every host
@@ -500,8 +476,7 @@ def apply(
         with alone(found):
             work.remove(found)
         done = {"testbed": found.name, "removed": True}
-        emit(done, as_json, lambda: f"{found.name}: nothing of a plan is in force; checked")
-        return
+        return Output(done, lambda: f"{found.name}: nothing of a plan is in force; checked")
     if topology is None:
         result = work.check(found)
     else:
@@ -514,10 +489,7 @@ def apply(
                 mode=mode,
                 depth=depth,
                 network=not no_network,
-                tell=lambda text: typer.echo(f"hotbed: {text}.", err=True),
+                tell=_tell,
             )
-    emit(result, as_json, result.sentence)
-    if result.differences:
-        raise typer.Exit(1)
-    if result.met is False:
-        raise typer.Exit(EXIT_MISSED)
+    missed = EXIT_MISSED if result.met is False else 0
+    return Output(result, result.sentence, EXIT_FAILED if result.differences else missed)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed import completion
 from hotbed.options import argument, option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, Verbs, new_table
 from schemas.shown import line
 
 if TYPE_CHECKING:
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
     from analysis.reference import Added, CheckedFigure
 
-group = typer.Typer(no_args_is_help=True, help="Keep the results of figures without their runs.")
+group = Verbs(help="Keep the results of figures without their runs.")
 
 FolderOption = Annotated[Path, option("Folder of the references.")]
 FOLDER = Path("artifacts/reference")
@@ -36,8 +34,7 @@ def add(
     ground: Annotated[str | None, option("Ground of the runs, if there are several.")] = None,
     artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
     folder: FolderOption = FOLDER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Write claims, figures and the data behind them from the runs of a campaign."""
     from analysis.reference import add as write
     from hotbed.progress import progress
@@ -48,7 +45,7 @@ def add(
             artifacts, campaign, folder, digest, command_of, ground=ground, progress=report
         )
     facts = {"folders": made.folders, "left_out": made.left_out, "total_bytes": made.total}
-    emit(facts, as_json, lambda: _added(made))
+    return Output(facts, lambda: _added(made))
 
 
 def command_of(campaign: Path) -> str:
@@ -83,25 +80,17 @@ def _ours(path: str) -> str:
 def _added(made: Added) -> object:
     from analysis.reference import MOST_BYTES
 
-    table = new_table(
-        "written",
-        "kB",
-        numbers=1,
-        caption=f"all references: {made.total / 1e6:.2f} of {MOST_BYTES / 1e6:.0f} MB",
-    )
-    for folder, size in made.folders.items():
-        table.add_row(str(folder), f"{size / 1e3:.1f}")
-    for figure, why in made.left_out.items():
-        print(line(f"Figure {figure} is left out: {why}."))
-    return table
+    caption = f"all references: {made.total / 1e6:.2f} of {MOST_BYTES / 1e6:.0f} MB"
+    rows = ((folder, f"{size / 1e3:.1f}") for folder, size in made.folders.items())
+    out = [line(f"Figure {figure} is left out: {why}.") for figure, why in made.left_out.items()]
+    return [*out, new_table(("written", "kB"), rows, numbers=1, caption=caption)]
 
 
 @group.command()
 def check(
     paper: Annotated[str | None, argument("A paper, such as ursa; all by default.")] = None,
     folder: FolderOption = FOLDER,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Compute figures and claims again from what is stored, and compare."""
     from analysis.reference import check as checked
     from testbed.closure import digest
@@ -116,13 +105,13 @@ def check(
         }
         for one in found
     ]
-    emit(facts, as_json, lambda: _checked(found))
-    if any(one.differences for one in found):
-        raise typer.Exit(1)
+    differ = any(one.differences for one in found)
+    return Output(facts, lambda: _checked(found), code=int(differ))
 
 
 def _checked(found: Sequence[CheckedFigure]) -> object:
-    table = new_table("paper", "figure", "runs", "result", "code")
+    table = new_table(("paper", "figure", "runs", "result", "code"))
+    lines: list[object] = []
     for one in found:
         count = len(one.differences)
         result = f"{count} differences" if count else "the same"
@@ -131,5 +120,5 @@ def _checked(found: Sequence[CheckedFigure]) -> object:
         table.add_row(reference.paper, reference.figure, str(reference.runs), result, changed)
         for each in one.differences[:SHOWN]:
             place = f"{one.folder / each.file} {each.where}".strip()
-            print(line(f"{place}: stored {each.bundled}, computed {each.derived}"))
-    return table
+            lines.append(line(f"{place}: stored {each.bundled}, computed {each.derived}"))
+    return [*lines, table]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from hotbed import completion
 from hotbed.options import argument, named, option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, new_table
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def verb(
     reference: Annotated[
         bool, named("--reference", "Draw a paper's references (artifacts/reference) instead.")
     ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Regenerate a paper's figures with effect and size of every claim."""
     from analysis.core.report import build
 
@@ -68,16 +67,15 @@ def verb(
         "claims": list(made.claims),
         "other_claims": made.others,
     }
-    emit(facts, as_json, lambda: claims_table(made.claims))
-    if not as_json:
-        missing = [one.entry.id for one in made.figures if one.missing is not None]
-        if missing:
-            print(f"Figures without runs (the report says which): {', '.join(missing)}.")
-        if stale:
-            print(f"Stale, as their code has changed since: {', '.join(stale)}.")
-        if made.others.count:
-            print(f"{made.others.sentence}: {'; '.join(made.others.commands)}.")
-        print(f"Report: {made.path.resolve()}")
+    lines = []
+    if missing := [one.entry.id for one in made.figures if one.missing is not None]:
+        lines.append(f"Figures without runs (the report says which): {', '.join(missing)}.")
+    if stale:
+        lines.append(f"Stale, as their code has changed since: {', '.join(stale)}.")
+    if made.others.count:
+        lines.append(f"{made.others.sentence}: {'; '.join(made.others.commands)}.")
+    lines.append(f"Report: {made.path.resolve()}")
+    return Output(facts, lambda: [claims_table(made.claims), *lines])
 
 
 def claims_table(claims: Sequence[ClaimResult]) -> Table:
@@ -86,15 +84,11 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
 
     from analysis.core.report import format_interval, format_value
 
-    colours = {
-        "confirmed": "green",
-        "inconclusive": "yellow",
-        "contradicted": "red",
-    }
+    colours = {"confirmed": "green", "inconclusive": "yellow", "contradicted": "red"}
     heads = ("fig.", "claim", "paper", "measured", "95 % interval", "n", "effect", "size")
     tested = [claim for claim in claims if claim.effect != "not run"]
     idle = len(claims) - len(tested)
-    table = new_table(*heads, caption=f"{idle} not run" if idle else "")
+    table = new_table(heads, caption=f"{idle} not run" if idle else "")
     for claim in tested:
         table.add_row(
             claim.figure,

@@ -6,12 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed.alone import alone_on
-from hotbed.exit_codes import end_with, resumable, stopped
+from hotbed.exit_codes import resumable, stopped, unfinished
 from hotbed.options import named, option
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Site, Testbed
@@ -24,8 +22,7 @@ def verb(
     *,
     keep: Annotated[bool, named("--keep", "Keep the testbed at the end.")] = False,
     artifacts: Annotated[Path, option("Where results go.")] = Path("artifacts"),
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """DLR against its baselines on a real Ceph: testbed, campaign, report, claims."""
     from analysis.core.report import build
     from campaigns.engine import session
@@ -55,7 +52,7 @@ def verb(
             _deploy(site, testbed)
         result = session.run(request)
         if stopped(result) is not None:
-            end_with(result)
+            return unfinished(result)
         ok, sentence = result.ok, result.sentence
     else:
         ok, sentence = True, f"{CAMPAIGN}: all {known.cells} runs were done before."
@@ -66,12 +63,9 @@ def verb(
             site.release(spec.name, report)
     facts = {"ok": ok, "sentence": sentence, "report": made.path}
     facts |= {"claims_json": made.claims_path, "claims": list(made.claims)}
-    emit(facts, as_json, lambda: claims_table(made.claims))
-    if not as_json:
-        show = ok or is_quiet()  # otherwise the progress reported the failure
-        print(*([sentence] if show else []), f"Report: {made.path.resolve()}", sep="\n")
-    if not ok:
-        raise typer.Exit(1)
+    lines = [sentence] if ok or is_quiet() else []  # otherwise the progress reported the failure
+    lines.append(f"Report: {made.path.resolve()}")
+    return Output(facts, lambda: [claims_table(made.claims), *lines], code=int(not ok))
 
 
 def _deploy(site: Site, testbed: Testbed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotbed.exit_codes import EXIT_NOT_COMPARED, stopped
+from hotbed.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_NOT_COMPARED, stopped
 from hotbed.options import (
     DryRunOption,
     MostGibOption,
@@ -22,8 +23,8 @@ from hotbed.options import (
     option,
     workers_asked,
 )
-from hotbed.output import JsonFlag, emit, new_table
-from hotbed.views import dry_run_table
+from hotbed.output import Output, new_table
+from hotbed.views import dry_run_output
 from schemas.shown import line
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def verb(
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
     most_gib: MostGibOption = 16,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 4
     where nothing could be compared."""
     from campaigns.bundled import RerunRequest
@@ -69,10 +69,7 @@ def verb(
         if dry_run:
             planned = ready.dry_run(helpers)
             notes = (*planned.notes, *(f"not loaded: {one}" for one in listed(ready.code)))
-            planned = replace(planned, notes=notes)
-            facts = {**planned.as_json(), "foreign_code": ready.code}
-            emit(facts, as_json, lambda: dry_run_table(planned))
-            return
+            return dry_run_output(replace(planned, notes=notes), foreign_code=ready.code)
         trusted = trust_code or (bool(ready.code) and _agrees(ready.consent))
         made = ready.run(helpers, trust_code=trusted)
     facts = {
@@ -82,16 +79,11 @@ def verb(
         "comparison": made.compared,
         "outcomes": {one.id: one.outcome for one in made.compared.claims},
     }
-    emit(facts, as_json, lambda: _table(made.compared))
-    if not as_json:
-        _say(made.compared)
     code = stopped(made.result)
-    if code is not None:
-        raise typer.Exit(code)
-    if not made.result.ok or made.compared.contradicted:
-        raise typer.Exit(1)
-    if not made.compared.held:
-        raise typer.Exit(EXIT_NOT_COMPARED)
+    if code is None:
+        failed = not made.result.ok or made.compared.contradicted
+        code = EXIT_FAILED if failed else EXIT_DONE if made.compared.held else EXIT_NOT_COMPARED
+    return Output(facts, lambda: [_table(made.compared), *_lines(made.compared)], code)
 
 
 def _agrees(consent: str) -> bool:
@@ -108,10 +100,8 @@ def _table(made: RerunComparison) -> object:
     from analysis.core.report import format_change, format_value
 
     colours = {"differs": "red", "one run": "yellow", "not run": "dim"}
-    table = new_table(
-        *("fig.", "claim", "bundled", "again", "change", "95 % interval", ""),
-        *("effect then", "now"),
-    )
+    heads = ("fig.", "claim", "bundled", "again", "change", "95 % interval", "")
+    table = new_table((*heads, "effect then", "now"))
     for one in made.claims:
         if one.outcome == "not run":
             continue
@@ -133,8 +123,8 @@ def _table(made: RerunComparison) -> object:
     return table
 
 
-def _say(made: RerunComparison) -> None:
+def _lines(made: RerunComparison) -> Iterator[str]:
     if made.exact and made.identical < made.matched:
         for one in made.differing:
-            print(line(f"{one.file} {one.where}: in the bundle {one.bundled}, here {one.derived}"))
-    print(made.sentence)
+            yield line(f"{one.file} {one.where}: in the bundle {one.bundled}, here {one.derived}")
+    yield made.sentence

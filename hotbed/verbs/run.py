@@ -10,7 +10,7 @@ import typer
 
 from hotbed import completion
 from hotbed.claims import claims
-from hotbed.exit_codes import end_with, this_command
+from hotbed.exit_codes import code_of, this_command
 from hotbed.options import (
     ControllersDirOption,
     DryRunOption,
@@ -23,8 +23,8 @@ from hotbed.options import (
     option,
     workers_asked,
 )
-from hotbed.output import JsonFlag, emit
-from hotbed.views import dry_run_table
+from hotbed.output import Output
+from hotbed.views import dry_run_output
 
 if TYPE_CHECKING:
     from campaigns.engine.display import CampaignResult
@@ -77,8 +77,7 @@ def verb(
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
     extend_lease: ExtendLeaseOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Run a campaign; the same command resumes it.
 
     Exit 1 if a cell ended without a run. Exit 75 if the testbed's lease expired first: give the
@@ -100,14 +99,12 @@ def verb(
     )
     helpers = workers_asked(workers, scheduler)
     if dry_run:
-        report = session.dry_run(request, workers=helpers, in_process=not notebook)
-        emit(report.as_json(), as_json, lambda: dry_run_table(report))
-        return
+        return dry_run_output(session.dry_run(request, workers=helpers, in_process=not notebook))
     result = session.run(request, in_process=not notebook, workers=helpers)
     following = next_of(result, artifacts)
     facts = {"ok": result.ok, "sentence": result.sentence, "result": result} | following
-    emit(facts, as_json, lambda: "Next: {next}\nReport: {report}".format(**following))
-    end_with(result)
+    words = "Next: {next}\nReport: {report}".format(**following)
+    return Output(facts, lambda: words, code_of(result))
 
 
 def next_of(result: CampaignResult, artifacts: Path) -> dict[str, str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed import completion
-from hotbed.exit_codes import end_with, stopped
+from hotbed.exit_codes import code_of, stopped, unfinished
 from hotbed.options import (
     ControllersDirOption,
     DryRunOption,
@@ -20,12 +19,11 @@ from hotbed.options import (
     option,
     workers_of,
 )
-from hotbed.output import JsonFlag, emit, new_table
-from hotbed.views import dry_run_table
+from hotbed.output import Output, new_table
+from hotbed.verbs.report import claims_table
+from hotbed.views import dry_run_output
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
     from analysis.core.report import Report
 
 
@@ -53,8 +51,7 @@ def verb(
     scheduler: SchedulerOption = None,
     artifacts: Annotated[Path, option("Folder for the runs.")] = Path("artifacts"),
     dry_run: DryRunOption = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Sweep simulated stores: gain against OSDs, share of hot nodes, how often hotspots move.
 
     Without axes it is the campaign dlr-scale. The same command resumes; cells that are there
@@ -79,16 +76,10 @@ def verb(
     )
     helpers = workers_of(workers, scheduler)
     if dry_run:
-        report = session.dry_run(request, workers=helpers, in_process=True)
-        emit(report.as_json(), as_json, lambda: dry_run_table(report))
-        return
+        return dry_run_output(session.dry_run(request, workers=helpers, in_process=True))
     result = session.run(request, in_process=True, workers=helpers)
-    if stopped(result) is not None:
-        emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
-        end_with(result)
-    if not result.ran and not result.already_done:
-        emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
-        raise typer.Exit(1)
+    if stopped(result) is not None or not (result.ran or result.already_done):
+        return unfinished(result)
     from analysis.core.report import build
 
     made = build(artifacts, result.campaign)
@@ -101,23 +92,13 @@ def verb(
         "claims_json": made.claims_path.resolve(),
         "claims": list(made.claims),
     }
-    emit(facts, as_json, lambda: _tables(made))
-    if not as_json:
-        done = [result.sentence] if result.ok else []
-        print(*done, f"Report: {made.path.resolve()}", sep="\n")
-    end_with(result)
+    lines = [result.sentence] if result.ok else []
+    lines.append(f"Report: {facts['report']}")
+    return Output(facts, lambda: [*_tables(made), *lines], code_of(result))
 
 
-def _tables(made: Report) -> Group:
-    """Return the report's tables and its claims, for a terminal."""
-    from rich.console import Group
-
-    from hotbed.verbs.report import claims_table
-
-    shown = [claims_table(made.claims)]
-    for found in reversed(made.tables):
-        table = new_table(*found.heads, title=found.title)
-        for row in found.rows:
-            table.add_row(*row)
-        shown.insert(0, table)
-    return Group(*shown)
+def _tables(made: Report) -> Iterator[object]:
+    """Yield the report's tables and its claims, for a terminal."""
+    for found in made.tables:
+        yield new_table(found.heads, found.rows, title=found.title)
+    yield claims_table(made.claims)

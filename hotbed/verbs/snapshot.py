@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed.alone import alone_on
 from hotbed.exit_codes import resumable
 from hotbed.options import argument
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output, Verbs
 from hotbed.views import TestbedOption
 from schemas.errors import UserError
 
@@ -19,11 +17,11 @@ if TYPE_CHECKING:
 Label = Annotated[str, argument("Name of the snapshot.")]
 
 
-group = typer.Typer(no_args_is_help=True, help="Take snapshots of all nodes and restore them.")
+group = Verbs(help="Take snapshots of all nodes and restore them.")
 
 
 @group.command()
-def save(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def save(label: Label, testbed: TestbedOption = None) -> Output:
     """Stop the store, freeze nodes and disks as LABEL, and start all again; refused while the
     store is steered or loaded."""
     from hotbed.progress import progress
@@ -35,11 +33,11 @@ def save(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = False)
     refuse_faults(site.folder(name), name)
     with alone_on(site.folder(name), name), progress(f"save {label}") as report:
         save_snapshot(site, ready(site, name), label, report)
-    emit({"saved": label, "testbed": name}, as_json, lambda: f"saved: {label}")
+    return Output({"saved": label, "testbed": name}, lambda: f"saved: {label}")
 
 
 @group.command()
-def restore(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def restore(label: Label, testbed: TestbedOption = None) -> Output:
     """Put every node and disk back to LABEL and wait until the store is healthy; what was
     written since is lost."""
     from hotbed.progress import progress
@@ -50,24 +48,24 @@ def restore(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = Fal
     held = alone_on(site.folder(name), name)
     with held, resumable(), progress(f"restore {label}") as report:
         FaultMaker.on(site, restore_snapshot(site, name, label, report)).clear()
-    emit({"restored": label, "testbed": name}, as_json, lambda: f"restored: {label}")
+    return Output({"restored": label, "testbed": name}, lambda: f"restored: {label}")
 
 
 @group.command()
-def delete(label: Label, testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def delete(label: Label, testbed: TestbedOption = None) -> Output:
     """Delete the snapshot LABEL; the testbed stays as it is."""
     site, name = _choose(testbed)
     with alone_on(site.folder(name), name):
         site.delete_snapshot(name, label)
-    emit({"deleted": label, "testbed": name}, as_json, lambda: f"deleted: {label}")
+    return Output({"deleted": label, "testbed": name}, lambda: f"deleted: {label}")
 
 
 @group.command("list")
-def list_(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def list_(testbed: TestbedOption = None) -> Output:
     """List the snapshots, oldest first."""
     site, name = _choose(testbed)
     labels = list(site.snapshots(name))
-    emit(labels, as_json, lambda: "\n".join(labels) or "no snapshots")
+    return Output(labels, lambda: "\n".join(labels) or "no snapshots")
 
 
 def _choose(testbed: str | None) -> tuple[SnapshotSite, str]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed import completion
 from hotbed.options import argument
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output
 from schemas.errors import HotbedError
 
 if TYPE_CHECKING:
@@ -19,8 +17,7 @@ def verb(
     name: Annotated[
         str | None, argument("Only this testbed.", autocompletion=completion.testbeds)
     ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Show every testbed, or one with its store's health, faults, loads and controllers."""
     from hotbed.views import lease_facts, status_view, testbeds_table
     from testbed.choose import choose, existing
@@ -34,20 +31,17 @@ def verb(
     if name is None:
         found = {each: (site.kind, _asked(site, each)) for site, each in existing()}
         data = [facts(each, kind, known) for each, (kind, known) in found.items()]
-        emit(data, as_json, lambda: testbeds_table(found))
-        return
+        return Output(data, lambda: testbeds_table(found))
     site, chosen = choose(name)
     testbed = site.find(chosen, partly=True)
     if testbed is None:
         known = site.status(chosen)
         one = facts(chosen, site.kind, known) | {"testbed": None}
-        emit(one, as_json, lambda: testbeds_table({chosen: (site.kind, known)}))
-        return
+        return Output(one, lambda: testbeds_table({chosen: (site.kind, known)}))
     seen = overview(testbed, site)
     lease = lease_facts(seen["ends_at_s"], len(seen["nodes"]))
-    emit(seen | lease | {"testbed": testbed}, as_json, lambda: status_view(seen, testbed))
-    if seen["state"] is None:
-        raise typer.Exit(1)
+    facts_seen = seen | lease | {"testbed": testbed}
+    return Output(facts_seen, lambda: status_view(seen, testbed), code=int(seen["state"] is None))
 
 
 def _asked(site: Site, name: str) -> Status:

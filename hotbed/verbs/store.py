@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed.alone import alone
 from hotbed.options import argument
-from hotbed.output import JsonFlag, emit
+from hotbed.output import Output, Verbs
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
@@ -21,22 +19,22 @@ Nodes = Annotated[
 ]
 
 
-group = typer.Typer(no_args_is_help=True, help="Stop and start the daemons of a deployed store.")
+group = Verbs(help="Stop and start the daemons of a deployed store.")
 
 
 @group.command()
-def stop(nodes: Nodes = None, testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def stop(nodes: Nodes = None, testbed: TestbedOption = None) -> Output:
     """Stop the store's daemons cleanly. Ceph keeps the stopped OSDs in the cluster (noout)."""
     from hotbed.progress import progress
     from testbed.deploy.lifecycle import halt_store
 
     with _chosen(testbed, nodes) as (found, names), progress("stop the store") as report:
         halt_store(found, names, report)
-    emit({"stopped": names}, as_json, lambda: f"stopped on {', '.join(names)}")
+    return Output({"stopped": names}, lambda: f"stopped on {', '.join(names)}")
 
 
 @group.command()
-def start(nodes: Nodes = None, testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def start(nodes: Nodes = None, testbed: TestbedOption = None) -> Output:
     """Start the store's daemons and wait until the store is healthy."""
     from hotbed.progress import progress
     from testbed.deploy.lifecycle import resume_store
@@ -44,7 +42,7 @@ def start(nodes: Nodes = None, testbed: TestbedOption = None, as_json: JsonFlag 
     with _chosen(testbed, nodes) as (found, names), progress("start the store") as report:
         left = resume_store(found, names, report)
     still = f"; still down: {', '.join(left)} (noout stays set)" if left else ""
-    emit({"started": names, "down": left}, as_json, lambda: f"started on {', '.join(names)}{still}")
+    return Output({"started": names, "down": left}, lambda: f"started on {', '.join(names)}{still}")
 
 
 @contextmanager

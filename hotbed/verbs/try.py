@@ -9,11 +9,10 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from hotbed.exit_codes import stopped, unfinished
 from hotbed.options import option
-from hotbed.output import JsonFlag, emit
-from hotbed.verbs.compare import ranked, ranking_table
+from hotbed.output import JsonFlag, Output
+from hotbed.verbs.compare import ranking_table
 
 if TYPE_CHECKING:
     from analysis.comparison.build import Ranking
@@ -30,7 +29,7 @@ def verb(
         "artifacts"
     ),
     as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Make a first figure on a simulated Ceph: default Ceph, DLR and your copy of a template.
 
     It needs neither root nor a testbed. Your copy is my-controllers/my_copy/policy.py: change it
@@ -45,7 +44,11 @@ def verb(
         controllers=("dlr", COPY), ops=("rand",), artifacts=output, controllers_dir=CONTROLLERS
     )
     made = comparison.compare(ask)
-    ranking = ranked(made, output / "try", as_json)
+    if stopped(made.result) is not None:
+        return unfinished(made.result)
+    from analysis.comparison.build import build
+
+    ranking = build(made.folder, made.comparison, output / "try")
     page = _page(ranking)
     facts = {
         "ok": made.result.ok,
@@ -54,13 +57,11 @@ def verb(
         "page": page,
         "policy": POLICY.resolve(),
     }
-    emit(facts, as_json, lambda: ranking_table(ranking))
-    if not as_json:
-        print(f"Your controller: {POLICY.resolve()}\nPage: {page}")
-        if sys.stdout.isatty() and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-            webbrowser.open(page.as_uri())
-    if not made.result.ok:
-        raise typer.Exit(1)
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if sys.stdout.isatty() and screen and not as_json:
+        webbrowser.open(page.as_uri())
+    lines = [f"Your controller: {POLICY.resolve()}", f"Page: {page}"]
+    return Output(facts, lambda: [ranking_table(ranking), *lines], code=int(not made.result.ok))
 
 
 def _page(ranking: Ranking) -> Path:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from hotbed.alone import alone
 from hotbed.options import option, quantity
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, Verbs, new_table
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
     from campaigns.papers.twochoice.bench import BenchOutcome
 
 
-group = typer.Typer(no_args_is_help=True, help="Two-choice: write bursts around stragglers.")
+group = Verbs(help="Two-choice: write bursts around stragglers.")
 
 
 @group.command()
@@ -48,8 +46,7 @@ def bench(
     seed: Annotated[int, option("Seed of the written bytes.")] = 1,
     out: Annotated[Path | None, option("New folder for the results.", show_default=False)] = None,
     testbed: TestbedOption = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Many client processes write through each scheduler, and read back what they wrote.
 
     Agents are emptied before each scheduler: what was written to them is lost. Exit 1 when a
@@ -78,16 +75,13 @@ def bench(
     bench.refuse(machines, options)
     with alone(found), progress("twochoice") as report:
         outcome = bench.run(machines, options, bench.new_folder(out), report)
-    emit(outcome, as_json, lambda: _table(outcome))
-    if not outcome.good:
-        raise typer.Exit(1)
+    return Output(outcome, lambda: _table(outcome), code=int(not outcome.good))
 
 
 def _table(outcome: BenchOutcome) -> object:
-
+    heads = ("scheduler", "writes", "MB/s", "mean [s]", "p50", "p99", "slowest", "redirected")
     table = new_table(
-        *("scheduler", "writes", "MB/s", "mean [s]", "p50", "p99", "slowest", "redirected"),
-        *("busiest server", "read back"),
+        (*heads, "busiest server", "read back"),
         title=f"{outcome.agents} agents ({outcome.backend}) of testbed {outcome.testbed}",
         caption=f"reports: {outcome.folder}",
     )
@@ -112,7 +106,7 @@ def _seconds(value: float | None) -> str:
 
 
 @group.command()
-def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def status(testbed: TestbedOption = None) -> Output:
     """Show each agent's redirects, fragments, pulls and operations in flight."""
     from campaigns.papers.twochoice.bench import bench_testbed
     from testbed.choose import choose_ready
@@ -121,20 +115,15 @@ def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
     _, found = choose_ready(testbed)
     rows = bench_testbed(found, spec_of(found)).status()
 
-    def table() -> object:
-
-        view = new_table("agent", "address", "has")
-        for one in rows:
-            has: dict[str, Any] = one["has"]
-            words = ", ".join(f"{name} {value}" for name, value in has.items())
-            view.add_row(str(one["agent"]), one["address"], words)
-        return view
-
-    emit({"agents": rows}, as_json, table)
+    cells = (
+        (one["agent"], one["address"], ", ".join(f"{k} {value}" for k, value in one["has"].items()))
+        for one in rows
+    )
+    return Output({"agents": rows}, lambda: new_table(("agent", "address", "has"), cells))
 
 
 @group.command()
-def remove(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+def remove(testbed: TestbedOption = None) -> Output:
     """Take the agents away, with their data, pools and keys; the store stays.
 
     `hotbed deploy` brings them again.
@@ -146,9 +135,5 @@ def remove(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
     site, found = choose_ready(testbed)
     with alone(found), progress("twochoice") as report:
         changed = remove_agents(found, spec_of(found), report, site=site)
-    done = sum(changed.values())
-    emit(
-        {"testbed": found.name, "changed": done},
-        as_json,
-        lambda: f"{found.name}: agents removed, {done} changes",
-    )
+    facts = {"testbed": found.name, "changed": sum(changed.values())}
+    return Output(facts, lambda: "{testbed}: agents removed, {changed} changes".format(**facts))

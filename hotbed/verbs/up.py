@@ -8,7 +8,7 @@ from typing import Annotated
 from hotbed.alone import alone_on
 from hotbed.exit_codes import resumable
 from hotbed.options import argument, named, option
-from hotbed.output import JsonFlag, emit
+from hotbed.output import JsonFlag, Output
 from hotbed.site_options import AcceptHostKeysOption, YesWipeOption
 from schemas.errors import UserError
 
@@ -27,7 +27,7 @@ def verb(
         named("--dry-run", "Only print the resources that it takes, and the start of the lease."),
     ] = False,
     as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Bring a testbed up until every node answers ssh; repeat it to resume or repair."""
     from hotbed.progress import progress
     from hotbed.site_options import allow
@@ -45,8 +45,7 @@ def verb(
     site = open_site(wanted.site.kind, wanted.site.options)
     if dry_run:
         cost = site.plan(wanted)
-        emit(cost, as_json, lambda: cost_line(wanted.name, cost))
-        return
+        return Output(cost, lambda: cost_line(wanted.name, cost))
     for other, each in existing():
         if each == wanted.name and other.kind != site.kind:
             raise UserError(
@@ -60,4 +59,4 @@ def verb(
         testbed = site.provision(wanted, report)
         FaultMaker.on(site, testbed).clear()  # what is left of faults by hand
         save_spec(testbed, wanted)
-    emit(testbed, as_json, lambda: nodes_table(testbed))
+    return Output(testbed, lambda: nodes_table(testbed))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotbed import completion
-from hotbed.exit_codes import EXIT_MISSED
+from hotbed.exit_codes import EXIT_FAILED, EXIT_MISSED
 from hotbed.options import argument, name_values, named, option, quantity
-from hotbed.output import JsonFlag, amount, emit, new_table
+from hotbed.output import JsonFlag, Output, Verbs, amount, new_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,9 +33,7 @@ Spread = Annotated[
 ]
 
 
-group = typer.Typer(
-    no_args_is_help=True, help="Ursa: relieve hot nodes by swaps of roles and moves of replicas."
-)
+group = Verbs(help="Ursa: relieve hot nodes by swaps of roles and moves of replicas.")
 
 
 @group.command()
@@ -89,8 +87,7 @@ def plan(
     out: Annotated[
         Path | None, option("File for the plan: .npz, .csv or .json; an existing plan is replaced.")
     ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Decide which roles to swap and which replicas to move so that no node stays hot.
 
     Exit code 3: some nodes stay hot whatever is done; the plan is the best that was found.
@@ -114,13 +111,12 @@ def plan(
     if out is not None:
         save_plan(made, out)
     summary: dict[str, Any] = made.summary
-    emit(summary, as_json, lambda: _plan_view(summary))
-    if not as_json and out is not None:
-        print(f"Written: {out.resolve()}")
-    if len(made.still_hot):
-        if not as_json:
-            print("\n".join([_still_hot(summary["still_hot"]), *summary["warnings"]]))
-        raise typer.Exit(EXIT_MISSED)
+    lines = [] if out is None else [f"Written: {out.resolve()}"]
+    missed = bool(len(made.still_hot))
+    if missed:
+        lines += [_still_hot(summary["still_hot"]), *summary["warnings"]]
+    code = EXIT_MISSED if missed else 0
+    return Output(summary, lambda: [*_plan_views(summary), *lines], code)
 
 
 @group.command()
@@ -128,8 +124,7 @@ def check(
     instance: Annotated[Path, argument(SOURCES)],
     plan: Annotated[Path, argument("The plan, an .npz file.")],
     spread: Spread = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Verify a plan independently: loads, fault domains, ids, cost. Exit code 1: violated."""
     from campaigns.papers.ursa.sources import read_instance
     from controllers.ursa.check import check as verify
@@ -137,14 +132,9 @@ def check(
 
     loaded, cost = load_plan(plan)
     report = verify(spread_over(read_instance(instance), spread), loaded, cost)
-    emit(report, as_json, lambda: _facts_table(vars(report), skip=("violations", "still_hot")))
-    if not as_json:
-        for sentence in report.violations:
-            print(sentence)
-        if report.still_hot:
-            print(_still_hot(report.still_hot))
-    if not report.valid:
-        raise typer.Exit(1)
+    facts = {k: v for k, v in vars(report).items() if k not in ("violations", "still_hot")}
+    lines = [*report.violations, *([_still_hot(report.still_hot)] if report.still_hot else [])]
+    return Output(report, lambda: [_facts_table(facts), *lines], code=int(not report.valid))
 
 
 @group.command()
@@ -172,7 +162,7 @@ def rounds(
     verify: Annotated[bool, named("--check", "Verify every plan independently.")] = False,
     scratch: Annotated[bool, named("--scratch", "Also plan from scratch, to compare.")] = False,
     as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Plan, apply, let loads change, and plan again: what is known is kept between rounds.
 
     Exit code 3: nodes stay hot after the last round; 1: a plan violates something.
@@ -197,12 +187,9 @@ def rounds(
         rows.append(one)
         if not as_json:
             print(_round_line(one), flush=True)
-    if as_json:
-        emit({"rounds": rows}, as_json, str)
-    if not all(one.get("valid", True) for one in rows):
-        raise typer.Exit(1)
-    if rows[-1]["hot_after"]:
-        raise typer.Exit(EXIT_MISSED)
+    valid = all(one.get("valid", True) for one in rows)
+    missed = EXIT_MISSED if rows[-1]["hot_after"] else 0
+    return Output({"rounds": rows}, lambda: None, missed if valid else EXIT_FAILED)
 
 
 @group.command()
@@ -215,8 +202,7 @@ def compare(
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     max_move_cost: MaxMoveCost = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Plan by several methods and show what each costs: alp-fast takes the heaviest objects first,
     joint chooses together which objects leave and where they go.
     """
@@ -229,19 +215,14 @@ def compare(
         seed=seed,
         max_move_cost=max_move_cost,
     )
-    emit({"methods": found}, as_json, lambda: _comparison(found))
+    return Output({"methods": found}, lambda: _comparison(found))
 
 
 def _comparison(found: list[dict[str, Any]]) -> object:
-
-    names = [
-        *("method", "cost", "saved", "moves", "hot_after", "lower_bound"),
-        *("above_joint_bound", "seconds"),
-    ]
-    table = new_table(*map(_words, names))
-    for one in found:
-        table.add_row(*(_shown(name, one[name]) for name in names))
-    return table
+    costs = ("cost", "saved", "moves", "hot_after", "lower_bound", "above_joint_bound")
+    names = ("method", *costs, "seconds")
+    rows = ((_shown(name, one[name]) for name in names) for one in found)
+    return new_table(map(_words, names), rows)
 
 
 def _round_line(row: dict[str, Any]) -> str:
@@ -310,8 +291,7 @@ def generate(
         int | None, option("Number of adjacent partitions that form a group.")
     ] = None,
     sizes: Annotated[bool | None, named("--bytes", "Write the bytes of each replica.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Make an instance after the paper's section 5.1; what is not given is the kind's."""
     from controllers.ursa.run import generate_file
 
@@ -337,7 +317,7 @@ def generate(
         group_size=group_size,
         sizes=sizes,
     )
-    emit(facts, as_json, lambda: _facts_table(facts))
+    return Output(facts, lambda: _facts_table(facts))
 
 
 def _still_hot(nodes: Sequence[object]) -> str:
@@ -347,20 +327,18 @@ def _still_hot(nodes: Sequence[object]) -> str:
     return f"{len(nodes)} {stay} hot: {listed}{more}"
 
 
-def _plan_view(summary: dict[str, Any]) -> object:
+def _plan_views(summary: dict[str, Any]) -> list[Table]:
     """Return the tables of facts and, if there is anything to do, of actions."""
-    from rich.console import Group
-
     rows = summary["actions"]
     names = list(dict.fromkeys(name for row in rows for name in row))
     both = ([row for row in rows if row["action"] == action] for action in ("swap", "move"))
     shown = [row for some in both for row in some[: SHOWN // 2]]
     more = len(rows) - len(shown)
     caption = f"and {more} more: --out with .csv or .json writes all" if more else ""
-    table = new_table(*map(_words, names), title="What to do, in this order", caption=caption)
-    for row in shown:
-        table.add_row(*(_shown(name, row[name]) if name in row else "" for name in names))
-    return Group(_plan_table(summary), *[table] * bool(rows))
+    cells = ((_shown(name, row[name]) if name in row else "" for name in names) for row in shown)
+    title = "What to do, in this order"
+    table = new_table(map(_words, names), cells, title=title, caption=caption)
+    return [_plan_table(summary), *[table] * bool(rows)]
 
 
 def _plan_table(summary: dict[str, Any]) -> Table:
@@ -387,13 +365,10 @@ def _plan_table(summary: dict[str, Any]) -> Table:
     return _facts_table(facts | loads | hot | rounds | seconds | summary["notes"])
 
 
-def _facts_table(facts: Mapping[str, Any], skip: tuple[str, ...] = ()) -> Table:
-
-    table = new_table("", "")
+def _facts_table(facts: Mapping[str, Any]) -> Table:
+    rows = ((_words(name), _shown(name, value)) for name, value in facts.items())
+    table = new_table(("", ""), rows)
     table.show_header = False
-    for name, value in facts.items():
-        if name not in skip:
-            table.add_row(_words(name), _shown(name, value))
     return table
 
 

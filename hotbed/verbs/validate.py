@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from hotbed.options import option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, new_table
 
 if TYPE_CHECKING:
     from analysis.validation import Validation
@@ -25,8 +25,7 @@ def verb(
     out: Annotated[
         Path | None, option("Folder for figures and tables; by default artifacts/validation.")
     ] = None,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Compare figures 6 and 8 on sim with a real ground, with the model's error of every cell.
 
     Cells that ran on both with the same parameters and seed are compared: run a campaign on
@@ -41,21 +40,15 @@ def verb(
         "cells": made.rows(),
         "figures": [path.resolve() for path in made.figures],
     }
-    emit(facts, as_json, lambda: _table(made))
-    if not as_json:
-        print(made.sentence)
-        for path in made.figures:
-            print(f"Figure: {path.resolve()}")
+    lines = [made.sentence, *(f"Figure: {path.resolve()}" for path in made.figures)]
+    return Output(facts, lambda: [_table(made), *lines])
 
 
 def _table(made: Validation) -> object:
-
     from analysis.validation import effects_text, error_text
 
-    table = new_table(
-        *("scenario", "op", "controller", "n", made.real, "simulated"),
-        *("error [95 %]", "finding", "effects"),
-    )
+    heads = ("scenario", "op", "controller", "n", made.real, "simulated", "error [95 %]")
+    table = new_table((*heads, "finding", "effects"))
     for cell in made.cells:
         if cell.metric == "latency_s":
             continue

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from hotbed import completion
 from hotbed.options import argument, option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, new_table
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
     from analysis.variation import PairedVariation, RunGroup, Variation
 
 
@@ -30,8 +28,7 @@ def verb(
         ),
     ] = "throughput_mb_s",
     artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Separate hot sets, blocks and repeated runs as sources of a metric's variation.
 
     Writes artifacts/CAMPAIGN/variation-METRIC.json.
@@ -39,19 +36,17 @@ def verb(
     from analysis.variation import separate
 
     found = separate(artifacts, campaign, metric)
-    emit(found, as_json, lambda: _tables(found))
+    return Output(found, lambda: _tables(found))
 
 
-def _tables(found: Variation) -> Group:
-    from rich.console import Group
-
+def _tables(found: Variation) -> list[object]:
     from analysis.variation import label
 
     parts: list[object] = []
     for group in found.groups:
+        heads = ("source", "values", "sd of the log", "95 % interval", "share")
         table = new_table(
-            *("source", "values", "sd of the log", "95 % interval", "share"),
-            *("sd of the log-ratio", "on the paired log-ratio"),
+            (*heads, "sd of the log-ratio", "on the paired log-ratio"),
             title=f"{found.metric}, {label(group.parameters)}: {', '.join(group.controllers)}, "
             f"{group.runs} runs",
         )
@@ -63,7 +58,7 @@ def _tables(found: Variation) -> Group:
             )
         parts += [table, *_sentences(group), ""]
     parts += [f"Left out: {name}: {why}." for name, why in found.left_out.items()]
-    return Group(*parts, f"Written: {found.path.resolve()}")  # type: ignore[arg-type]
+    return [*parts, f"Written: {found.path.resolve()}"]
 
 
 def _sentences(group: RunGroup) -> list[str]:

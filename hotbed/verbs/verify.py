@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from hotbed.options import MostGibOption, argument, named, option
-from hotbed.output import JsonFlag, emit, new_table
+from hotbed.output import Output, new_table
 from schemas.errors import UserError
 from schemas.shown import line
 
@@ -27,8 +25,7 @@ def verb(
     no_limits: Annotated[
         bool, named("--no-limits", "No limits of memory and time; only for your own bundles.")
     ] = False,
-    as_json: JsonFlag = False,
-) -> None:
+) -> Output:
     """Check a bundle's hashes, and compute its figures and claims again from its runs."""
     from hotbed.bundling import foreign_code
     from hotbed.contained import verify as check
@@ -50,11 +47,8 @@ def verb(
         "differences": made.differences,
         "foreign_code": code,
     }
-    emit(facts, as_json, lambda: _table(made))
-    if not as_json:
-        _say(made, published)
-    if not (made.ok and published):
-        raise typer.Exit(1)
+    ok = made.ok and published
+    return Output(facts, lambda: [_table(made), *_lines(made, published)], code=int(not ok))
 
 
 def other_code(manifest: Manifest) -> list[Check]:
@@ -89,17 +83,15 @@ def _table(made: Verification) -> object:
     from rich.text import Text
 
     words = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("note", "dim")}
-    table = new_table("what", "", "")
-    for check in made.checks:
-        table.add_row(check.name, Text(*words[check.ok]), check.detail)
-    return table
+    rows = ((check.name, Text(*words[check.ok]), check.detail) for check in made.checks)
+    return new_table(("what", "", ""), rows)
 
 
-def _say(made: Verification, published: bool) -> None:
+def _lines(made: Verification, published: bool) -> Iterator[str]:
     for one in made.differences[:SHOWN]:
         place = f" {one.where}" if one.where else ""
-        print(line(f"{one.file}{place}: in the bundle {one.bundled}, here {one.derived or '-'}"))
+        yield line(f"{one.file}{place}: in the bundle {one.bundled}, here {one.derived or '-'}")
     if len(made.differences) > SHOWN:
-        print(f"... and {len(made.differences) - SHOWN} more differences (--json lists all).")
-    print(f"SHA-256 {made.sha256}{'' if published else ' is not the published one'}")
-    print(line(made.sentence))
+        yield f"... and {len(made.differences) - SHOWN} more differences (--json lists all)."
+    yield f"SHA-256 {made.sha256}{'' if published else ' is not the published one'}"
+    yield line(made.sentence)

@@ -14,11 +14,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import typer
 
 from campaigns.engine.display import CampaignResult
 from hotbed import completion
-from hotbed.exit_codes import EXIT_LEASE, end_with, stopped
+from hotbed.exit_codes import EXIT_LEASE, code_of, stopped
 from schemas.errors import UserError
 from testbed import choose, doctor, reach
 from testbed import client as agent
@@ -387,7 +386,5 @@ def test_a_campaign_that_a_lease_ended_has_an_exit_code_of_its_own():
         (CampaignResult("tiny", 8, 0, 7, missing, interrupted=True, lease="both"), 130),
         (CampaignResult("tiny", 8, 0, 7, missing), 1),
     ):
-        with pytest.raises(typer.Exit) as left:
-            end_with(result)
-        assert left.value.exit_code == code
-    end_with(CampaignResult("tiny", 8, 0, 8))
+        assert code_of(result) == code
+    assert code_of(CampaignResult("tiny", 8, 0, 8)) == 0
