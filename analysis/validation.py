@@ -8,9 +8,7 @@ evidence of the two grounds (analysis/core/report.py). No run folder is changed.
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -25,7 +23,7 @@ from analysis.core import stats, style
 from analysis.core.evidence import average, by_block, quotient, where
 from analysis.core.load import SIM, LoadedRun, ground_of, load_campaign, table
 from analysis.core.panels import errors
-from analysis.core.report import in_markdown
+from analysis.core.report import in_markdown, markdown_table
 from analysis.core.stats import Estimate
 from analysis.core.style import in_order
 from analysis.papers.dlr.runs import OP_NAMES, OPS, metric_of
@@ -72,6 +70,11 @@ class ValidatedCell:
     effect_simulated: Estimate | None = None
 
     @property
+    def name(self) -> str:
+        """The controller, with its setting."""
+        return f"{self.controller} ({self.setting})" if self.setting else self.controller
+
+    @property
     def unit(self) -> str:
         """The metric's unit."""
         return _UNITS[self.metric]
@@ -114,9 +117,14 @@ class Validation:
     folder: Path | None = None
 
     @property
+    def throughput(self) -> list[ValidatedCell]:
+        """Cells of throughput; those of latency are left out."""
+        return [c for c in self.cells if c.metric != "latency_s"]
+
+    @property
     def sentence(self) -> str:
         """The result in one sentence."""
-        judged = [c for c in self.cells if c.metric != "latency_s" and not c.setting]
+        judged = [c for c in self.throughput if not c.setting]
         if not judged:
             return f"no cell of figures 6 and 8 ran on both {self.real} and sim with one seed."
         effects = [c.agreement for c in judged if c.agreement]
@@ -163,33 +171,22 @@ class Validation:
 
     def markdown(self) -> str:
         """Return the table for a document: throughput, with latency next to it."""
-        lines = [
-            f"| scenario | operation | controller | n | {self.real} | simulated | error "
-            "[95 % interval] | of latency | effect "
-            f"{self.real} / simulated |",
-            "|---|---|---|---|---|---|---|---|---|",
-        ]
-        latency = {_key(c): c for c in self.cells if c.metric == "latency_s"}
-        for c in self.cells:
-            if c.metric == "latency_s":
-                continue
-            delay = latency.get(_key(c))
-            name = f"{c.controller} ({c.setting})" if c.setting else c.controller
-            lines.append(
-                f"| {c.scenario} | {OP_NAMES[c.op]} | {name} | {c.error.n} | "
-                f"{c.measured.value:.1f} {c.unit} | {c.simulated.value:.1f} | "
-                f"{error_text(c.error)} | {'' if delay is None else error_text(delay.error)} | "
-                f"{effects_text(c)} |"
+        heads = ("scenario", "operation", "controller", "n", self.real, "simulated")
+        more = ("error [95 % interval]", "of latency", f"effect {self.real} / simulated")
+        latency = {_key(c): error_text(c.error) for c in self.cells if c.metric == "latency_s"}
+        rows = (
+            (
+                *(c.scenario, OP_NAMES[c.op], c.name, str(c.error.n)),
+                *(f"{c.measured.value:.1f} {c.unit}", f"{c.simulated.value:.1f}"),
+                *(error_text(c.error), latency.get(_key(c), ""), effects_text(c)),
             )
-        return "\n".join(lines) + "\n"
+            for c in self.throughput
+        )
+        return markdown_table((*heads, *more), rows)
 
     def _repr_html_(self) -> str:
-        import pandas as pd
-
-        frame = pd.DataFrame(self.rows())
-        return f"<p>{html.escape(self.sentence)}</p>" + str(
-            frame.to_html(index=False, float_format="{:.3g}".format)
-        )
+        table = pd.DataFrame(self.rows()).to_html(index=False, float_format="{:.3g}".format)
+        return f"<p>{html.escape(self.sentence)}</p>{table}"
 
 
 def error_text(error: Estimate) -> str:
@@ -260,11 +257,7 @@ def build(artifacts: Sequence[Path], out: Path, *, real: str = "local") -> Valid
     out.mkdir(parents=True, exist_ok=True)
     drawn = [draw(made, scenario, out) for scenario in SCENARIOS]
     rows = made.rows()
-    table = io.StringIO()
-    writer = csv.DictWriter(table, fieldnames=list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    (out / "validation.csv").write_text(table.getvalue())
+    pd.DataFrame(rows).to_csv(out / "validation.csv", index=False)
     (out / "validation.md").write_text(in_markdown(f"{made.sentence}\n\n{made.markdown()}"))
     body = {"sentence": made.sentence, "cells": rows}
     (out / "validation.json").write_text(json.dumps(body, indent=1) + "\n")
@@ -278,11 +271,7 @@ def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
     Above: means of runs with 95 % intervals, measured plain and simulated hatched. Below: the
     model's relative error over pairs of runs of the same seed.
     """
-    cells = [
-        c
-        for c in made.cells
-        if c.scenario == scenario and not c.setting and c.metric != "latency_s"
-    ]
+    cells = [c for c in made.throughput if c.scenario == scenario and not c.setting]
     ops = [op for op in OPS if any(c.op == op for c in cells)]
     if not ops:
         return None

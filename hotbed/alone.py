@@ -33,6 +33,14 @@ def alone(testbed: Testbed) -> AbstractContextManager[object]:
     return alone_on(testbed.directory, testbed.name)
 
 
+def agent_of(testbed: str | None) -> AgentClient:
+    """Return the agent of a testbed, not locked; parts of the testbed may be missing."""
+    from testbed.choose import choose_partly
+    from testbed.client import agent_client
+
+    return agent_client(choose_partly(testbed))
+
+
 @contextmanager
 def agent_alone(testbed: str | None, *, whole: bool = True) -> Iterator[AgentClient]:
     """Yield the agent of a deployed testbed, locked (see `alone_on`); `whole`: refuse a testbed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed.progress import progress
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ def _at_a_terminal() -> bool:
 
 
 def _ask(site: CautiousSite, spec: TestbedSpec) -> None:
-    from hotbed.progress import progress
 
     with progress(f"looking at the machines of {spec.name}") as report:
         doomed = site.doomed(spec, report)
@@ -86,7 +86,6 @@ def wipe_leftovers(
     at a terminal, agreed to. UserError: a device must be named, is not the testbed's, or the answer
     is no."""
     from hotbed.options import names
-    from hotbed.progress import progress
     from testbed.sites.contract import CautiousSite
 
     given = names(devices or ())

@@ -69,12 +69,16 @@ def write_file(
 ) -> None:
     """Replace `path`, in an existing folder, with `data` (text as UTF-8), whole or not at all.
     Permissions are `mode`, or those left by the umask; `group` is the file's group, with root as
-    its owner. `exclusive` writes a new file only (FileExistsError). Without `sync`, the file may be
-    lost in a power cut."""
+    its owner. `exclusive` writes a new file only. Without `sync`, the file may be lost in a power
+    cut. UserError: `exclusive`, and the file exists."""
     raw = data.encode() if isinstance(data, str) else data
     new = path if exclusive else path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
     with _named(path):
-        handle = os.open(new, _NEW, 0o666 if mode is None else mode)
+        try:
+            handle = os.open(new, _NEW, 0o666 if mode is None else mode)
+        except FileExistsError:
+            what, do = "is there already, and is not overwritten", "name another file"
+            raise UserError(what, where=path, do=do) from None
         try:
             try:
                 if mode is not None:

@@ -259,23 +259,22 @@ SCHEMAS: Mapping[str, Callable[[], JsonSchemaValue]] = {
 """Kinds of files: the name of the schema, and the function that makes it."""
 
 
-def main(arguments: list[str]) -> int:
-    """Write schemas that are not up to date, or with --check name them; return the exit code."""
-    check = "--check" in arguments
-    made = {
-        FOLDER / f"{name}.json": {"$schema": DIALECT} | make() for name, make in SCHEMAS.items()
-    }
-    texts = {
-        path: json.dumps(one, indent=1, ensure_ascii=False) + "\n" for path, one in made.items()
-    }
+def write(texts: Mapping[Path, str], tool: str) -> int:
+    """Write files that are not up to date, or with --check name them; return the exit code."""
+    check = "--check" in sys.argv[1:]
     stale = [path for path, text in texts.items() if not path.is_file() or path.read_text() != text]
     for path in stale:
         if check:
-            print(f"{path} is not up to date: run python -m tools.json_schemas")
+            print(f"{path} is not up to date: run python -m tools.{tool}")
         else:
             path.write_text(texts[path])
     return int(check and bool(stale))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    made = {name: {"$schema": DIALECT} | make() for name, make in SCHEMAS.items()}
+    texts = {
+        FOLDER / f"{name}.json": json.dumps(one, indent=1, ensure_ascii=False) + "\n"
+        for name, one in made.items()
+    }
+    sys.exit(write(texts, "json_schemas"))

@@ -374,21 +374,9 @@ PAGES: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
 }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the pages, or with --check compare them."""
-    old, files = [], {ROOT / "docs" / "figures" / "tested.svg": badges()}
+if __name__ == "__main__":
+    files = {ROOT / "docs" / "figures" / "tested.svg": badges()}
     for name, (title, page) in PAGES.items():
         text = re.sub(r"\n{3,}", "\n\n", "\n".join([NOTE, f"# {title}\n", *page()])).strip() + "\n"
         files[ROOT / "docs" / f"reference-{name}.md"] = text
-    for path, text in files.items():
-        if "--check" not in arguments:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            old.append(path.name)
-    if old:
-        print(f"docs/ does not match the code in {', '.join(old)}; run python -m tools.reference")
-    return 1 if old else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(json_schemas.write(files, "reference"))

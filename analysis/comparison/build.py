@@ -18,7 +18,7 @@ from analysis.comparison.ranking import ControllerRank, Key, Panel, claims_of, r
 from analysis.core import style
 from analysis.core.claims import Evidence
 from analysis.core.load import last_attempt, load_campaign, table
-from analysis.core.report import in_markdown
+from analysis.core.report import in_markdown, markdown_table
 from analysis.core.stats import Estimate
 from analysis.papers.dlr.runs import OP_NAMES
 from schemas.claim import ClaimResult
@@ -234,10 +234,7 @@ def heads(baseline: str) -> dict[str, str]:
 def _markdown(ranking: Ranking) -> str:
     """Return the table for people in Markdown."""
     named = heads(ranking.comparison.baseline)
-    lines = ["| " + " | ".join(named.values()) + " |", "|" + " --- |" * len(named)]
-    for row in ranking.texts:
-        lines.append("| " + " | ".join(row[name].replace("|", "\\|") for name in named) + " |")
-    return "\n".join(lines) + "\n"
+    return markdown_table(named.values(), (list(row.values()) for row in ranking.texts))
 
 
 def _places(standing: ControllerRank) -> str:

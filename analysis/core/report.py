@@ -14,7 +14,7 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,6 +67,14 @@ def render(template: str, shown: Mapping[str, object], **filters: Callable[..., 
 def in_markdown(text: str) -> str:
     """Return `text` escaped so that Markdown finds no HTML and no link in it."""
     return re.sub(r"\](?=[(:\[])", r"]\\", text.replace("<", "&lt;"))
+
+
+def markdown_table(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    heads = list(heads)
+    lines = [heads, ["---"] * len(heads), *rows]
+    shown = ((one.replace("|", "\\|") for one in line) for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in shown)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from hotbed import completion
 from hotbed.options import argument, named, names, option
 from hotbed.output import Output
+from hotbed.progress import progress
 
 if TYPE_CHECKING:
     from analysis.bundle.publish import Bundled
@@ -39,7 +40,6 @@ def verb(
 ) -> Output:
     """Bundle runs, figures and claims for a reviewer; refused if it holds anything private."""
     from hotbed import bundling
-    from hotbed.progress import progress
 
     with progress(f"bundle {campaign}") as report:
         made = bundling.bundle(

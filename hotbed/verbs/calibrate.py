@@ -8,6 +8,7 @@ from typing import Annotated
 from hotbed.alone import alone
 from hotbed.options import argument, option
 from hotbed.output import Output, Verbs
+from hotbed.progress import progress
 
 group = Verbs(help="Compare a stand-in with the quantity it stands for.")
 
@@ -23,7 +24,6 @@ def signal(
     ),
 ) -> Output:
     """Compare one node's io.pressure with the machine's %iowait at loads of 0 to 100 %."""
-    from hotbed.progress import progress
     from testbed.choose import choose_ready, select
     from testbed.client import agent_client
     from testbed.deploy.roles import spec_of

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hotbed import completion
-from hotbed.alone import agent_alone
+from hotbed.alone import agent_alone, agent_of
 from hotbed.options import argument, from_file, name_values, named, option, quantity
 from hotbed.output import JsonFlag, Output, Verbs, new_table
 from hotbed.views import TestbedOption
 from schemas.errors import UserError
-
-if TYPE_CHECKING:
-    from testbed.client import AgentClient
 
 ControllersDir = Annotated[
     list[Path] | None,
@@ -29,13 +26,6 @@ _MOST = 4  # OSDs in a step's line
 
 
 group = Verbs(help="Run a controller on a deployed testbed.")
-
-
-def _agent(testbed: str | None) -> AgentClient:
-    from testbed.choose import choose_partly
-    from testbed.client import agent_client
-
-    return agent_client(choose_partly(testbed))
 
 
 @group.command("list")
@@ -124,7 +114,7 @@ def status(testbed: TestbedOption = None) -> Output:
     """Show which controller runs and how earlier ones ended."""
     from controllers import remote
 
-    known = remote.status(_agent(testbed))
+    known = remote.status(agent_of(testbed))
     return Output(known, lambda: _status_table(known))
 
 
@@ -146,7 +136,7 @@ def log(
 
     if out is not None and follow:
         raise UserError("--out writes the journal as it is now", do="leave out --follow or --out")
-    agent = _agent(testbed)
+    agent = agent_of(testbed)
     if out is not None:
         return Output({"journal": remote.fetch_journal(agent, name, out)}, lambda: str(out))
     if follow:

@@ -15,6 +15,7 @@ from hotbed import cosbench_views
 from hotbed.alone import alone
 from hotbed.options import argument, named, option, quantity
 from hotbed.output import Output, Verbs
+from hotbed.progress import progress
 from hotbed.views import TestbedOption
 from schemas.errors import UserError
 
@@ -88,10 +89,7 @@ def xml(
     )
     text = to_xml(made, tuple(part.strip() for part in stages.split(",") if part.strip()))
     if out is not None:
-        try:
-            write_file(out, text, 0o600, exclusive=True)
-        except FileExistsError as error:
-            raise UserError("is there already", where=out, do="name another file") from error
+        write_file(out, text, 0o600, exclusive=True)
     facts = {"name": made.name, "file": None if out is None else str(out)}
     facts["xml"] = text if out is None else None
     return Output(facts, lambda: text.rstrip("\n") if out is None else f"Written: {out}")
@@ -155,7 +153,6 @@ def run(
     Ctrl-C ends the stage it is in; what was measured until then is kept. Exit 1 when a stage
     did not complete.
     """
-    from hotbed.progress import progress
     from schemas.durable import make_folder
     from workloads.cosbench import driver
     from workloads.cosbench.credentials import filled, found_in, read_xml

@@ -9,6 +9,7 @@ from hotbed.alone import alone
 from hotbed.exit_codes import resumable
 from hotbed.options import argument, named, option
 from hotbed.output import JsonFlag, Output
+from hotbed.progress import progress
 from hotbed.site_options import YesWipeOption
 from schemas.errors import UserError
 
@@ -40,7 +41,6 @@ def verb(
     as_json: JsonFlag = False,
 ) -> Output:
     """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""
-    from hotbed.progress import progress
     from hotbed.site_options import wipe_leftovers
     from testbed.choose import choose_ready
     from testbed.deploy import deployers, deployment

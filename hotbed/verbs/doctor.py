@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from hotbed.options import option
 from hotbed.output import Output, new_table
+from hotbed.progress import progress
 from hotbed.site_options import AcceptHostKeysOption
 from hotbed.verbs.reference import FOLDER
 from schemas.errors import UserError
@@ -85,7 +86,6 @@ def recorded(folder: Path = FOLDER) -> list[CheckResult]:
 
 
 def _machines(spec: TestbedSpec, accept_host_keys: bool) -> Output:
-    from hotbed.progress import progress
     from testbed.doctor import diagnose, lacking, peer_findings
     from testbed.sites import open_site
     from testbed.sites.contract import CautiousSite, InspectingSite

@@ -8,6 +8,7 @@ from hotbed import completion
 from hotbed.alone import alone_on
 from hotbed.options import argument, named
 from hotbed.output import JsonFlag, emit
+from hotbed.progress import progress
 from schemas.errors import HotbedError, UserError
 
 
@@ -26,7 +27,6 @@ def verb(
     """Remove a testbed, whatever state it is in; safe to repeat. One that cannot be removed,
     such as one on machines that are away, does not keep --all from the others."""
     from campaigns.engine.lock import InUseError
-    from hotbed.progress import progress
     from testbed.choose import choose, existing
     from testbed.faults import forget
 

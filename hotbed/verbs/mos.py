@@ -106,13 +106,8 @@ def _write_parameters(read: Spec, path: Path) -> None:
     from controllers.microstores.spec import controller_parameters
     from schemas.durable import write_file
 
-    try:
-        text = yaml.safe_dump(controller_parameters(read), sort_keys=False)
-        write_file(path, text, exclusive=True)
-    except FileExistsError:
-        raise UserError(
-            "exists: it is not overwritten", where=path, do="give another file"
-        ) from None
+    text = yaml.safe_dump(controller_parameters(read), sort_keys=False)
+    write_file(path, text, exclusive=True)
 
 
 def _findings(read: Spec, division: Allocation) -> list[RuleFinding]:

@@ -13,6 +13,7 @@ from hotbed.alone import alone
 from hotbed.exit_codes import EXIT_FAILED, EXIT_MISSED
 from hotbed.options import argument, named, option, quantity
 from hotbed.output import Output, Verbs, amount, new_table
+from hotbed.progress import progress
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def generate(
     rate: Annotated[float, option("Arrivals per second.")] = 100.0,
     count: Annotated[int, option("Requests.")] = 10_000,
     c2: Annotated[float, option("Squared coefficient of variation.")] = 14.0,
-    burst: Annotated[
+    burst_s: Annotated[
         float, quantity("--burst", "seconds", "Mean length of a burst, interrupted.")
     ] = 1.0,
     size: Annotated[int, quantity("--size", "bytes", "Size of each request.")] = 4096,
@@ -173,20 +174,10 @@ def generate(
     seed: Annotated[int, option("The same seed gives the same trace.")] = 1,
 ) -> Output:
     """Make a trace of a given burstiness."""
+    options = locals()
     from campaigns.papers.prioritymeister.traces import make_trace
 
-    made = make_trace(
-        process,
-        out,
-        rate=rate,
-        count=count,
-        c2=c2,
-        burst_s=burst,
-        size=size,
-        read_share=read_share,
-        sequential_share=sequential_share,
-        seed=seed,
-    )
+    made = make_trace(**options)
     return Output(made, lambda: f"{out}: {made.requests} requests, {made.seconds:.6g} s")
 
 
@@ -277,7 +268,6 @@ def place(
     """
     from campaigns.papers.prioritymeister.plan import place as first_fit
     from campaigns.papers.prioritymeister.topology import load_topology
-    from hotbed.progress import progress
 
     with progress("place") as report:
         found = first_fit(load_topology(topology), topology, _tell, report)
@@ -395,7 +385,6 @@ def simulate(
         simulate_topology,
     )
     from campaigns.papers.prioritymeister.topology import load_topology
-    from hotbed.progress import progress
 
     setting = SimulationSetting(
         policy=policy,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from hotbed import completion
 from hotbed.options import argument, option
 from hotbed.output import Output, Verbs, new_table
+from hotbed.progress import progress
 from schemas.shown import line
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def add(
 ) -> Output:
     """Write claims, figures and the data behind them from the runs of a campaign."""
     from analysis.reference import add as write
-    from hotbed.progress import progress
     from testbed.closure import digest
 
     with progress(f"add {campaign}") as report:

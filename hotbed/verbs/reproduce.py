@@ -10,6 +10,7 @@ from hotbed.alone import alone_on
 from hotbed.exit_codes import resumable, stopped, unfinished
 from hotbed.options import named, option
 from hotbed.output import Output
+from hotbed.progress import progress
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Site, Testbed
@@ -27,7 +28,6 @@ def verb(
     from analysis.core.report import build
     from campaigns.engine import session
     from campaigns.engine.campaign_file import ROOT
-    from hotbed.progress import progress
     from hotbed.verbs.report import claims_table
     from schemas.durable import make_folder
     from testbed.deploy.roles import save_spec
@@ -71,7 +71,6 @@ def verb(
 def _deploy(site: Site, testbed: Testbed) -> None:
     """Deploy, unless a healthy store with our present code exists."""
     from campaigns.grounds.testbed import deployed
-    from hotbed.progress import progress
     from testbed.deploy import deployment
 
     if deployed(testbed):

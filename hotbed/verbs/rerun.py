@@ -24,6 +24,7 @@ from hotbed.options import (
     workers_asked,
 )
 from hotbed.output import Output, new_table
+from hotbed.progress import progress
 from hotbed.views import dry_run_output
 from schemas.shown import line
 
@@ -59,7 +60,6 @@ def verb(
     where nothing could be compared."""
     from campaigns.bundled import RerunRequest
     from hotbed.bundling import listed, unpacked
-    from hotbed.progress import progress
 
     asked = RerunRequest(bundle, campaign, figure, spec, site, testbed, ground, artifacts, most_gib)
     helpers = workers_asked(workers, scheduler)

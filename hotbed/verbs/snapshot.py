@@ -8,6 +8,7 @@ from hotbed.alone import alone_on
 from hotbed.exit_codes import resumable
 from hotbed.options import argument
 from hotbed.output import Output, Verbs
+from hotbed.progress import progress
 from hotbed.views import TestbedOption
 from schemas.errors import UserError
 
@@ -24,7 +25,6 @@ group = Verbs(help="Take snapshots of all nodes and restore them.")
 def save(label: Label, testbed: TestbedOption = None) -> Output:
     """Stop the store, freeze nodes and disks as LABEL, and start all again; refused while the
     store is steered or loaded."""
-    from hotbed.progress import progress
     from testbed.choose import ready
     from testbed.deploy.lifecycle import save_snapshot
     from testbed.faults import refuse_faults
@@ -40,7 +40,6 @@ def save(label: Label, testbed: TestbedOption = None) -> Output:
 def restore(label: Label, testbed: TestbedOption = None) -> Output:
     """Put every node and disk back to LABEL and wait until the store is healthy; what was
     written since is lost."""
-    from hotbed.progress import progress
     from testbed.deploy.lifecycle import restore_snapshot
     from testbed.faults import FaultMaker
 

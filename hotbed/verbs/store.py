@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from hotbed.alone import alone
 from hotbed.options import argument
 from hotbed.output import Output, Verbs
+from hotbed.progress import progress
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ group = Verbs(help="Stop and start the daemons of a deployed store.")
 @group.command()
 def stop(nodes: Nodes = None, testbed: TestbedOption = None) -> Output:
     """Stop the store's daemons cleanly. Ceph keeps the stopped OSDs in the cluster (noout)."""
-    from hotbed.progress import progress
     from testbed.deploy.lifecycle import halt_store
 
     with _chosen(testbed, nodes) as (found, names), progress("stop the store") as report:
@@ -36,7 +36,6 @@ def stop(nodes: Nodes = None, testbed: TestbedOption = None) -> Output:
 @group.command()
 def start(nodes: Nodes = None, testbed: TestbedOption = None) -> Output:
     """Start the store's daemons and wait until the store is healthy."""
-    from hotbed.progress import progress
     from testbed.deploy.lifecycle import resume_store
 
     with _chosen(testbed, nodes) as (found, names), progress("start the store") as report:

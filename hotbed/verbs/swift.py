@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hotbed.alone import agent_alone
+from hotbed.alone import agent_alone, agent_of
 from hotbed.options import argument, named, option, quantity
 from hotbed.output import Output, Verbs
 from hotbed.views import TestbedOption, microstores_view
@@ -27,11 +27,8 @@ def status(
     testbed: TestbedOption = None,
 ) -> Output:
     """Show what microstores hold and use, their tenants, and services that do not run."""
-    from testbed.choose import choose_partly
-    from testbed.client import agent_client
-
-    agent = agent_client(choose_partly(testbed))
-    found = agent.call("swift-status", {"interval_s": interval}, timeout_s=90)
+    payload = {"interval_s": interval}
+    found = agent_of(testbed).call("swift-status", payload, timeout_s=90)
     return Output(found, lambda: microstores_view(found))
 
 

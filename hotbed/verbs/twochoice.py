@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from hotbed.alone import alone
 from hotbed.options import option, quantity
 from hotbed.output import Output, Verbs, new_table
+from hotbed.progress import progress
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def bench(
     write failed or an object is not as it was written.
     """
     from campaigns.papers.twochoice import bench
-    from hotbed.progress import progress
     from testbed.choose import choose_ready
     from testbed.deploy.roles import spec_of
 
@@ -128,7 +128,6 @@ def remove(testbed: TestbedOption = None) -> Output:
 
     `hotbed deploy` brings them again.
     """
-    from hotbed.progress import progress
     from testbed.choose import choose_ready
     from testbed.deploy.roles import remove_agents, spec_of
 

@@ -9,6 +9,7 @@ from hotbed.alone import alone_on
 from hotbed.exit_codes import resumable
 from hotbed.options import argument, named, option
 from hotbed.output import JsonFlag, Output
+from hotbed.progress import progress
 from hotbed.site_options import AcceptHostKeysOption, YesWipeOption
 from schemas.errors import UserError
 
@@ -29,7 +30,6 @@ def verb(
     as_json: JsonFlag = False,
 ) -> Output:
     """Bring a testbed up until every node answers ssh; repeat it to resume or repair."""
-    from hotbed.progress import progress
     from hotbed.site_options import allow
     from hotbed.views import cost_line, nodes_table
     from testbed.choose import existing

@@ -293,30 +293,10 @@ def generate(
     sizes: Annotated[bool | None, named("--bytes", "Write the bytes of each replica.")] = None,
 ) -> Output:
     """Make an instance after the paper's section 5.1; what is not given is the kind's."""
+    options = locals()
     from controllers.ursa.run import generate_file
 
-    facts = generate_file(
-        out,
-        kind=kind,
-        nodes=nodes,
-        partitions=partitions,
-        seed=seed,
-        replicas=replicas,
-        tail=tail,
-        load_max=load_max,
-        primary_factor=primary_factor,
-        ratio_median=ratio_median,
-        ratio_sigma=ratio_sigma,
-        ratio_max=ratio_max,
-        threshold=threshold,
-        discs=discs,
-        disc_area=disc_area,
-        racks=racks,
-        domain=domain,
-        dimensions=dimensions,
-        group_size=group_size,
-        sizes=sizes,
-    )
+    facts = generate_file(**options)
     return Output(facts, lambda: _facts_table(facts))
 
 

@@ -49,14 +49,11 @@ def _table(made: Validation) -> object:
 
     heads = ("scenario", "op", "controller", "n", made.real, "simulated", "error [95 %]")
     table = new_table((*heads, "finding", "effects"))
-    for cell in made.cells:
-        if cell.metric == "latency_s":
-            continue
-        name = f"{cell.controller} ({cell.setting})" if cell.setting else cell.controller
+    for cell in made.throughput:
         table.add_row(
             cell.scenario,
             cell.op,
-            name,
+            cell.name,
             str(cell.error.n),
             f"{cell.measured.value:.1f} {cell.unit}",
             f"{cell.simulated.value:.1f}",

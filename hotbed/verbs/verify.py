@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from hotbed.options import MostGibOption, argument, named, option
 from hotbed.output import Output, new_table
+from hotbed.progress import progress
 from schemas.errors import UserError
 from schemas.shown import line
 
@@ -29,7 +30,6 @@ def verb(
     """Check a bundle's hashes, and compute its figures and claims again from its runs."""
     from hotbed.bundling import foreign_code
     from hotbed.contained import verify as check
-    from hotbed.progress import progress
 
     if not bundle.is_file():
         raise UserError("there is no such file", where=bundle)

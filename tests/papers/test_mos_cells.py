@@ -397,7 +397,7 @@ def test_kept_points_are_a_profile_of_cells(
     assert references() == ("mine",)
     assert own(MOS.of(**cell))
     before = path.read_bytes()
-    with raises(UserError, "there is a profile mine", where="--keep"):
+    with raises(UserError, "is there already"):
         keep(local, "mine")
     assert path.read_bytes() == before
     for name in ("", "../mine", "Mine", "a" * 41, "mine.json"):

@@ -98,11 +98,7 @@ def model_of(points: Points) -> PiecewiseLinear:
 
 def write(profile: Mapping[str, Any], path: Path) -> None:
     """Write a profile to a new file. UserError: the file exists."""
-    try:
-        write_file(path, json.dumps(profile, indent=1) + "\n", exclusive=True)
-    except FileExistsError:
-        what = "the file exists, and a profile is never overwritten"
-        raise UserError(what, where=path, do="give another name") from None
+    write_file(path, json.dumps(profile, indent=1) + "\n", exclusive=True)
 
 
 # ---- Errors on held-out configurations ----

@@ -165,10 +165,7 @@ def keep(points: Points, name: str) -> Path:
     begin = json.dumps(head, indent=1).removesuffix("\n}")
     text = f'{begin},\n "runs": [\n  ' + ",\n  ".join(runs) + "\n ]\n}\n"
     path = FILES / f"{name}.json"
-    try:
-        write_file(path, text, exclusive=True)
-    except FileExistsError:
-        raise UserError(f"there is a profile {name}: {path}", where="--keep") from None
+    write_file(path, text, exclusive=True)
     return path
 
 
