@@ -67,22 +67,24 @@ SchedulerOption = Annotated[
 ]
 
 
-def option(what: str, **more: Any) -> Any:
-    """Return an option with this help."""
-    return typer.Option(help=what, **more)
+def option(what: str, default: Any = ..., **more: Any) -> Any:
+    """Return an option with this help; no default in ``Annotated``, nor if it is required."""
+    return typer.Option(default, help=what, **more)
 
 
-def argument(what: str, **more: Any) -> Any:
-    """Return an argument with this help."""
-    return typer.Argument(help=what, **more)
+def argument(what: str, default: Any = ..., **more: Any) -> Any:
+    """Return an argument with this help; no default in ``Annotated``, nor if it is required."""
+    return typer.Argument(default, help=what, **more)
 
 
-def named(name: str, what: str) -> Any:
-    """Return an option or flag of this name, such as ``--dry-run``, with this help."""
-    return typer.Option(name, help=what)
+def named(name: str, what: str, default: Any = ..., **more: Any) -> Any:
+    """Return an option or flag of this name, such as ``--dry-run``; see `option`."""
+    # In ``Annotated``, an option's name comes first.
+    first = (name,) if default is ... else (default, name)
+    return typer.Option(*first, help=what, **more)
 
 
-def quantity(option: str, kind: str, what: str, **more: Any) -> Any:
+def quantity(option: str, kind: str, what: str, default: Any = ..., **more: Any) -> Any:
     """Return an option for a number with or without a unit: ``bytes``, ``bits_per_s`` or
     ``seconds`` of `testbed.spec.quantities`."""
 
@@ -95,7 +97,7 @@ def quantity(option: str, kind: str, what: str, **more: Any) -> Any:
             raise UserError(error, where=option) from None
         return found
 
-    return typer.Option(option, parser=parse, metavar=kind.upper(), help=what, **more)
+    return named(option, what, default, parser=parse, metavar=kind.upper(), **more)
 
 
 def workers_of(count: int | None, scheduler: str | None) -> Workers:

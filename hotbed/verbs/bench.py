@@ -9,7 +9,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from hotbed.options import option
 from hotbed.output import JsonFlag, Output, new_table
@@ -24,10 +24,8 @@ BENCHES = Path(__file__).resolve().parents[2] / "tests" / "bench"
 
 
 def verb(
-    only: Annotated[
-        str | None, option("Run only this bench, such as report, with its parts.")
-    ] = None,
-    artifacts: Annotated[Path, option("Folder for the JSON.")] = Path("artifacts"),
+    only: str | None = option("Run only this bench, such as report, with its parts.", None),
+    artifacts: Path = option("Folder for the JSON.", Path("artifacts")),
     as_json: JsonFlag = False,
 ) -> Output:
     """Measure Hotbed's own overhead and speed; written to artifacts/bench/ too."""

@@ -23,20 +23,14 @@ def verb(
             autocompletion=completion.reports,
         ),
     ],
-    artifacts: Annotated[Path, option("Where the runs are.")] = Path("artifacts"),
-    out: Annotated[Path | None, option("The archive; by default CAMPAIGN.hotbed.zip.")] = None,
-    ground: Annotated[
-        str | None, option("The ground of the runs, where there are several.")
-    ] = None,
-    about: Annotated[
-        Path | None, option("A YAML file with title, authors and more (docs/bundle.md).")
-    ] = None,
-    hide: Annotated[
-        list[str] | None, option("A host name that must not be in it; more of them by commas.")
-    ] = None,
-    with_logs: Annotated[
-        bool, named("--with-logs", "Pack raw logs too, with aliases for names.")
-    ] = False,
+    artifacts: Path = option("Where the runs are.", Path("artifacts")),
+    out: Path | None = option("The archive; by default CAMPAIGN.hotbed.zip.", None),
+    ground: str | None = option("The ground of the runs, where there are several.", None),
+    about: Path | None = option("A YAML file with title, authors and more (docs/bundle.md).", None),
+    hide: list[str] | None = option(
+        "A host name that must not be in it; more of them by commas.", None
+    ),
+    with_logs: bool = named("--with-logs", "Pack raw logs too, with aliases for names.", False),
 ) -> Output:
     """Bundle runs, figures and claims for a reviewer; refused if it holds anything private."""
     from hotbed import bundling

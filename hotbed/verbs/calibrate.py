@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from hotbed.alone import alone
 from hotbed.options import argument, option
@@ -15,13 +14,11 @@ group = Verbs(help="Compare a stand-in with the quantity it stands for.")
 
 @group.command()
 def signal(
-    testbed: Annotated[
-        str | None, argument("A deployed, idle testbed; optional if there is only one.")
-    ] = None,
-    node: Annotated[str | None, option("Node to load; by default the first with an OSD.")] = None,
-    out: Annotated[Path, option("New folder for the table and the figure.")] = Path(
-        "artifacts/calibration"
+    testbed: str | None = argument(
+        "A deployed, idle testbed; optional if there is only one.", None
     ),
+    node: str | None = option("Node to load; by default the first with an OSD.", None),
+    out: Path = option("New folder for the table and the figure.", Path("artifacts/calibration")),
 ) -> Output:
     """Compare one node's io.pressure with the machine's %iowait at loads of 0 to 100 %."""
     from testbed.choose import choose_ready, select

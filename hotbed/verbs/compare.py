@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -30,41 +30,33 @@ if TYPE_CHECKING:
 
 def verb(
     *,
-    controllers: Annotated[
-        list[str] | None,
-        option(
-            "Names, separated by commas; by default all that can run.",
-            autocompletion=completion.controllers,
-        ),
-    ] = None,
+    controllers: list[str] | None = option(
+        "Names, separated by commas; by default all that can run.",
+        None,
+        autocompletion=completion.controllers,
+    ),
     controllers_dir: ControllersDirOption = None,
-    ground: Annotated[str, option("sim (modelled, no testbed needed), local, or another.")] = "sim",
-    baseline: Annotated[str, option("The baseline; it always runs.")] = "default",
-    scenario: Annotated[
-        list[str] | None, option("heterogeneity (the default), interference, none, mix, spread.")
-    ] = None,
-    op: Annotated[list[str] | None, option("seq, rand (both by default), write.")] = None,
-    blocks: Annotated[int | None, option("Repetitions; 6 on the ground sim, 3 elsewhere.")] = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter", "-p", help="Parameter of every cell, NAME=VALUE; may be repeated."
-        ),
-    ] = None,
-    time_scale: Annotated[float, option("Multiplies all of the paper's times; 1 keeps them.")] = 1
-    / 6,
-    seed: Annotated[int, option("Seed for hot nodes, moves and the order of cells.")] = 1,
-    spec: Annotated[
-        Path | None, option("Spec of the testbed; by default testbed/specs/dlr.yaml.")
-    ] = None,
+    ground: str = option("sim (modelled, no testbed needed), local, or another.", "sim"),
+    baseline: str = option("The baseline; it always runs.", "default"),
+    scenario: list[str] | None = option(
+        "heterogeneity (the default), interference, none, mix, spread.", None
+    ),
+    op: list[str] | None = option("seq, rand (both by default), write.", None),
+    blocks: int | None = option("Repetitions; 6 on the ground sim, 3 elsewhere.", None),
+    parameter: list[str] | None = typer.Option(
+        None, "--parameter", "-p", help="Parameter of every cell, NAME=VALUE; may be repeated."
+    ),
+    time_scale: float = option("Multiplies all of the paper's times; 1 keeps them.", 1 / 6),
+    seed: int = option("Seed for hot nodes, moves and the order of cells.", 1),
+    spec: Path | None = option("Spec of the testbed; by default testbed/specs/dlr.yaml.", None),
     testbed: OtherTestbedOption = None,
     model: ModelOption = None,
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
-    artifacts: Annotated[Path, option("Folder for the runs.")] = Path("artifacts"),
-    out: Annotated[
-        Path | None, option("Folder for figure, table and claims; by default next to the runs.")
-    ] = None,
+    artifacts: Path = option("Folder for the runs.", Path("artifacts")),
+    out: Path | None = option(
+        "Folder for figure, table and claims; by default next to the runs.", None
+    ),
     dry_run: DryRunOption = False,
 ) -> Output:
     """Compare controllers: paired blocks, a ranking with intervals, figure, table, claims.

@@ -51,23 +51,21 @@ def start(
         str, argument("The controller, such as dlr.", autocompletion=completion.controllers)
     ],
     *,
-    parameter: Annotated[
-        list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE; may be repeated.")
-    ] = None,
-    parameters_file: Annotated[
-        Path | None, named("--parameters", "YAML file of parameters; --parameter overrides it.")
-    ] = None,
-    seed: Annotated[int, option("The policy's seed.")] = 0,
-    interval: Annotated[float, quantity("--interval", "seconds", "Control interval.")] = 20.0,
-    signal: Annotated[str, option("node, osd or op_r_latency.")] = "node",
-    act: Annotated[
-        bool,
-        typer.Option(
-            "--act",
-            help="Let the controller change the store. By default, controllers that "
-            "move data (ursa, nearest, htoc) only journal their decisions.",
-        ),
-    ] = False,
+    parameter: list[str] | None = typer.Option(
+        None, "--parameter", "-p", help="NAME=VALUE; may be repeated."
+    ),
+    parameters_file: Path | None = named(
+        "--parameters", "YAML file of parameters; --parameter overrides it.", None
+    ),
+    seed: int = option("The policy's seed.", 0),
+    interval: float = quantity("--interval", "seconds", "Control interval.", 20.0),
+    signal: str = option("node, osd or op_r_latency.", "node"),
+    act: bool = typer.Option(
+        False,
+        "--act",
+        help="Let the controller change the store. By default, controllers that "
+        "move data (ursa, nearest, htoc) only journal their decisions.",
+    ),
     controllers_dir: ControllersDir = None,
     testbed: TestbedOption = None,
 ) -> Output:
@@ -98,7 +96,7 @@ def start(
 
 @group.command()
 def stop(
-    name: Annotated[str | None, argument("Optional if there is only one.")] = None,
+    name: str | None = argument("Optional if there is only one.", None),
     testbed: TestbedOption = None,
 ) -> Output:
     """Stop the controller; the store is put back as it was found."""
@@ -121,12 +119,11 @@ def status(testbed: TestbedOption = None) -> Output:
 @group.command()
 def log(
     name: Annotated[str, argument("The controller.", autocompletion=completion.controllers)],
-    out: Annotated[Path | None, option("New file for the whole journal.")] = None,
+    out: Path | None = option("New file for the whole journal.", None),
     *,
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", help="Also show new steps, until the controller ends."),
-    ] = False,
+    follow: bool = typer.Option(
+        False, "--follow", "-f", help="Also show new steps, until the controller ends."
+    ),
     testbed: TestbedOption = None,
     as_json: JsonFlag = False,
 ) -> Output | None:

@@ -39,33 +39,27 @@ group = Verbs(help="COSBench: workloads of object stores.")
 @group.command()
 def xml(
     letter: Annotated[str, argument("A workload of Table 1: A, B, C or D.")],
-    out: Annotated[Path | None, option("New file; by default the XML is printed.")] = None,
-    name: Annotated[str | None, option("Name of the workload and of its tenant.")] = None,
-    scale: Annotated[
-        float, option("Factor for the largest object: with 0.125, C and D have 1-16 MB.")
-    ] = 1.0,
-    sizes: Annotated[
-        str | None, option("Object size or range, such as 64KB or 1-16MB; by default Table 1's.")
-    ] = None,
-    workers: Annotated[int, option("Operations in flight.")] = 32,
-    containers: Annotated[int, option("How many.")] = 4,
-    objects: Annotated[int, option("Number of objects to read, in each container.")] = 50,
-    runtime: Annotated[
-        float, quantity("--runtime", "seconds", "Duration of the main stage.", show_default="15min")
-    ] = 900.0,
-    rampup: Annotated[
-        float, quantity("--rampup", "seconds", "Duration of the ramp-up, which is not measured.")
-    ] = 0.0,
-    total_ops: Annotated[
-        int | None, option("Maximum number of operations of the main stage.")
-    ] = None,
-    stages: Annotated[
-        str, option("Stages, separated by commas.")
-    ] = "init,prepare,main,cleanup,dispose",
-    storage: Annotated[str, option("mock, swift, s3 or none.")] = "mock",
-    auth: Annotated[str | None, option("none, mock, swauth or keystone.")] = None,
-    auth_url: Annotated[str | None, option("URL for authentication.")] = None,
-    endpoint: Annotated[str | None, option("Of S3.")] = None,
+    out: Path | None = option("New file; by default the XML is printed.", None),
+    name: str | None = option("Name of the workload and of its tenant.", None),
+    scale: float = option("Factor for the largest object: with 0.125, C and D have 1-16 MB.", 1.0),
+    sizes: str | None = option(
+        "Object size or range, such as 64KB or 1-16MB; by default Table 1's.", None
+    ),
+    workers: int = option("Operations in flight.", 32),
+    containers: int = option("How many.", 4),
+    objects: int = option("Number of objects to read, in each container.", 50),
+    runtime: float = quantity(
+        "--runtime", "seconds", "Duration of the main stage.", 900.0, show_default="15min"
+    ),
+    rampup: float = quantity(
+        "--rampup", "seconds", "Duration of the ramp-up, which is not measured.", 0.0
+    ),
+    total_ops: int | None = option("Maximum number of operations of the main stage.", None),
+    stages: str = option("Stages, separated by commas.", "init,prepare,main,cleanup,dispose"),
+    storage: str = option("mock, swift, s3 or none.", "mock"),
+    auth: str | None = option("none, mock, swauth or keystone.", None),
+    auth_url: str | None = option("URL for authentication.", None),
+    endpoint: str | None = option("Of S3.", None),
 ) -> Output:
     """Write a workload of Table 1 as COSBench's XML, without any credentials.
 
@@ -97,11 +91,9 @@ def xml(
 
 @group.command()
 def check(
-    workload: Annotated[
-        Path | None, argument("A workload of COSBench, XML.", show_default=False)
-    ] = None,
-    release: Annotated[Path | None, option("An unpacked release of COSBench to look at.")] = None,
-    java: Annotated[str | None, option("Java executable for COSBench.")] = None,
+    workload: Path | None = argument("A workload of COSBench, XML.", None, show_default=False),
+    release: Path | None = option("An unpacked release of COSBench to look at.", None),
+    java: str | None = option("Java executable for COSBench.", None),
 ) -> Output:
     """Show a workload with everything inherited; or check if a release can run here.
 
@@ -124,28 +116,20 @@ def check(
 @group.command()
 def run(
     workload: Annotated[Path, argument("A workload of COSBench, XML.")],
-    out: Annotated[Path | None, option("New folder for the archive.", show_default=False)] = None,
-    credentials: Annotated[
-        Path | None, option("JSON with user and key, that only you can read.")
-    ] = None,
-    open_loop: Annotated[
-        str | None, option("Operations a second, whatever they take: RATE or RATE:constant.")
-    ] = None,
-    seed: Annotated[int | None, option("Of what is drawn; not of COSBench.")] = None,
-    only_stage: Annotated[
-        list[str] | None, option("Run this stage alone; may be repeated.")
-    ] = None,
-    controller: Annotated[
-        str | None, option("A real COSBench's controller: HOST or http://HOST:PORT.")
-    ] = None,
-    archive: Annotated[
-        str | None, option("That controller's archive folder: here, or NODE:FOLDER.")
-    ] = None,
-    login: Annotated[Path | None, option("JSON with the controller's user and key.")] = None,
-    node: Annotated[str | None, option("Run on this client node of a testbed.")] = None,
-    tenant: Annotated[
-        str | None, option("With --node: credentials of this tenant of its store.")
-    ] = None,
+    out: Path | None = option("New folder for the archive.", None, show_default=False),
+    credentials: Path | None = option("JSON with user and key, that only you can read.", None),
+    open_loop: str | None = option(
+        "Operations a second, whatever they take: RATE or RATE:constant.", None
+    ),
+    seed: int | None = option("Of what is drawn; not of COSBench.", None),
+    only_stage: list[str] | None = option("Run this stage alone; may be repeated.", None),
+    controller: str | None = option(
+        "A real COSBench's controller: HOST or http://HOST:PORT.", None
+    ),
+    archive: str | None = option("That controller's archive folder: here, or NODE:FOLDER.", None),
+    login: Path | None = option("JSON with the controller's user and key.", None),
+    node: str | None = option("Run on this client node of a testbed.", None),
+    tenant: str | None = option("With --node: credentials of this tenant of its store.", None),
     testbed: TestbedOption = None,
 ) -> Output:
     """Run a workload: by the embedded driver, or with --controller by a real COSBench.
@@ -330,7 +314,7 @@ def _client(testbed: str | None, node: str | None) -> _ClientNode:
 def show(
     folder: Folder,
     workload: Which = None,
-    series: Annotated[bool, named("--series", "Also print the series of each stage.")] = False,
+    series: bool = named("--series", "Also print the series of each stage.", False),
 ) -> Output:
     """Show the results in an archive of COSBench or of cosdrive."""
     from workloads.cosbench.archive import read_archive
@@ -348,9 +332,9 @@ def _archive(found: Archive, *, series: bool, code: int = 0) -> Output:
 def compare(
     first: Folder,
     second: Folder,
-    first_workload: Annotated[str | None, option("The workload in the first archive.")] = None,
-    second_workload: Annotated[str | None, option("The workload in the second archive.")] = None,
-    main_only: Annotated[bool, named("--main-only", "Only the measured stages.")] = False,
+    first_workload: str | None = option("The workload in the first archive.", None),
+    second_workload: str | None = option("The workload in the second archive.", None),
+    main_only: bool = named("--main-only", "Only the measured stages.", False),
 ) -> Output:
     """Compare two archives, such as a real COSBench's and cosdrive's of the same XML.
 

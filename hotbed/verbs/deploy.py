@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from hotbed import completion
 from hotbed.alone import alone
 from hotbed.exit_codes import resumable
@@ -15,29 +13,23 @@ from schemas.errors import UserError
 
 
 def verb(
-    testbed: Annotated[
-        str | None, argument("Optional if there is only one.", autocompletion=completion.testbeds)
-    ] = None,
-    remove: Annotated[bool, named("--remove", "Remove the store and its data.")] = False,
-    packages: Annotated[
-        bool, named("--packages", "With --remove: remove the packages as well.")
-    ] = False,
-    wipe: Annotated[
-        bool,
-        named(
-            "--wipe",
-            "Wipe devices that have been used otherwise. Devices of your own "
-            "machines need consent, or --yes-wipe with their names.",
-        ),
-    ] = False,
+    testbed: str | None = argument(
+        "Optional if there is only one.", None, autocompletion=completion.testbeds
+    ),
+    remove: bool = named("--remove", "Remove the store and its data.", False),
+    packages: bool = named("--packages", "With --remove: remove the packages as well.", False),
+    wipe: bool = named(
+        "--wipe",
+        "Wipe devices that have been used otherwise. Devices of your own "
+        "machines need consent, or --yes-wipe with their names.",
+        False,
+    ),
     yes_wipe: YesWipeOption = None,
-    deployer: Annotated[
-        str | None, option("own, ceph-ansible or cephadm; by default the spec's.")
-    ] = None,
-    dry_run: Annotated[bool, named("--dry-run", "Only print the steps.")] = False,
-    no_snapshot: Annotated[
-        bool, named("--no-snapshot", "Do not take a snapshot of the deployed state.")
-    ] = False,
+    deployer: str | None = option("own, ceph-ansible or cephadm; by default the spec's.", None),
+    dry_run: bool = named("--dry-run", "Only print the steps.", False),
+    no_snapshot: bool = named(
+        "--no-snapshot", "Do not take a snapshot of the deployed state.", False
+    ),
     as_json: JsonFlag = False,
 ) -> Output:
     """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""

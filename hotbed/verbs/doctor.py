@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from hotbed.options import option
 from hotbed.output import Output, new_table
@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
 
 def verb(
-    spec: Annotated[
-        Path | None, option("Also check the disk and memory that this spec needs.")
-    ] = None,
-    site: Annotated[
-        Path | None, option("Check the machines that this spec's site names, over ssh.")
-    ] = None,
+    spec: Path | None = option("Also check the disk and memory that this spec needs.", None),
+    site: Path | None = option("Check the machines that this spec's site names, over ssh.", None),
     accept_host_keys: AcceptHostKeysOption = False,
 ) -> Output:
     """Check that this machine has everything; exit 1 when something needed is missing.

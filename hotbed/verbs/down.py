@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from hotbed import completion
 from hotbed.alone import alone_on
 from hotbed.options import argument, named
@@ -13,15 +11,15 @@ from schemas.errors import HotbedError, UserError
 
 
 def verb(
-    name: Annotated[
-        str | None, argument("Optional if there is only one.", autocompletion=completion.testbeds)
-    ] = None,
-    everything: Annotated[
-        bool, named("--all", "Remove every testbed, and leftovers of crashed ones.")
-    ] = False,
-    force: Annotated[
-        bool, named("--force", "First end the campaign or command that uses the testbed.")
-    ] = False,
+    name: str | None = argument(
+        "Optional if there is only one.", None, autocompletion=completion.testbeds
+    ),
+    everything: bool = named(
+        "--all", "Remove every testbed, and leftovers of crashed ones.", False
+    ),
+    force: bool = named(
+        "--force", "First end the campaign or command that uses the testbed.", False
+    ),
     as_json: JsonFlag = False,
 ) -> None:
     """Remove a testbed, whatever state it is in; safe to repeat. One that cannot be removed,

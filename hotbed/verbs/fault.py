@@ -64,17 +64,12 @@ def _make(
 @group.command()
 def link(
     nodes: NodesArgument,
-    cut: Annotated[bool, named("--cut", "Cut the link.")] = False,
-    rate: Annotated[
-        float | None, quantity("--rate", "bits_per_s", "Limit the rate, such as 10Mbit.")
-    ] = None,
-    delay: Annotated[
-        float | None, quantity("--delay", "seconds", "Delay each packet, such as 20ms.")
-    ] = None,
-    loss: Annotated[
-        float | None,
-        typer.Option(min=0.0001, max=0.99, help="Share of packets to lose, such as 0.01."),
-    ] = None,
+    cut: bool = named("--cut", "Cut the link.", False),
+    rate: float | None = quantity("--rate", "bits_per_s", "Limit the rate, such as 10Mbit.", None),
+    delay: float | None = quantity("--delay", "seconds", "Delay each packet, such as 20ms.", None),
+    loss: float | None = typer.Option(
+        None, min=0.0001, max=0.99, help="Share of packets to lose, such as 0.01."
+    ),
     for_s: ForOption = None,
     testbed: TestbedOption = None,
 ) -> Output:
@@ -93,10 +88,10 @@ def link(
 @group.command()
 def disk(
     nodes: NodesArgument,
-    slow: Annotated[
-        float | None, typer.Option(min=1.0, help="Factor of every request's time, such as 4.")
-    ] = None,
-    error: Annotated[bool, named("--error", "Let every request fail.")] = False,
+    slow: float | None = typer.Option(
+        None, min=1.0, help="Factor of every request's time, such as 4."
+    ),
+    error: bool = named("--error", "Let every request fail.", False),
     for_s: ForOption = None,
     testbed: TestbedOption = None,
 ) -> Output:

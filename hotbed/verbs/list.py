@@ -97,7 +97,7 @@ def specs() -> Output:
 
 @group.command()
 def runs(
-    artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
+    artifacts: Path = option("Folder of the runs.", Path("artifacts")),
 ) -> Output:
     """List the campaigns with runs: finished cells, the last run's end, and the report's path."""
     from campaigns.engine.store import RunStore
@@ -119,7 +119,7 @@ def runs(
 @group.command()
 def testbeds() -> Output:
     """List the testbeds, as `hotbed status` does."""
-    return status.verb()
+    return status.verb(None)
 
 
 def _about(file: Path) -> str:

@@ -34,10 +34,10 @@ group = Verbs(help="Load the disks of nodes by hand, by fio.")
 def start(
     load: LoadArgument,
     nodes: NodesArgument,
-    share: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="Background: share of the disk's reads/s.")
-    ] = 0.5,
-    seed: Annotated[int, option("Seed of the places to read and of the arrivals.")] = 1,
+    share: float = typer.Option(
+        0.5, min=0.01, max=1.0, help="Background: share of the disk's reads/s."
+    ),
+    seed: int = option("Seed of the places to read and of the arrivals.", 1),
     for_s: ForOption = None,
     testbed: TestbedOption = None,
 ) -> Output:

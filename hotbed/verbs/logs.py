@@ -16,16 +16,14 @@ from schemas.errors import unknown
 
 def verb(
     node: Annotated[str, argument("The node's name.")],
-    unit: Annotated[
-        str | None,
-        argument(
-            "Such as osd.3, mon, disturb, control-dlr; by default, list the units.",
-            autocompletion=completion.units,
-        ),
-    ] = None,
+    unit: str | None = argument(
+        "Such as osd.3, mon, disturb, control-dlr; by default, list the units.",
+        None,
+        autocompletion=completion.units,
+    ),
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until Ctrl-C.")] = False,
-    lines: Annotated[int, option("Number of lines from the end.", min=0)] = 100,
+    follow: bool = typer.Option(False, "--follow", "-f", help="Until Ctrl-C."),
+    lines: int = option("Number of lines from the end.", 100, min=0),
     testbed: TestbedOption = None,
 ) -> Output | None:
     """Show what a unit of Hotbed or of the store logs on a node; without UNIT, list the units."""

@@ -26,11 +26,11 @@ group = Verbs(help="MOS: plans of microstores, and their rules.")
 @group.command()
 def plan(
     spec: SpecFile,
-    solver: Annotated[str, option("highs, or exact: the search that controllers use.")] = "highs",
-    objective: Annotated[str, option("cost, or value: the most performance per price.")] = "cost",
-    parameters_out: Annotated[
-        Path | None, option("New file for the parameters of the controllers of MOS++.")
-    ] = None,
+    solver: str = option("highs, or exact: the search that controllers use.", "highs"),
+    objective: str = option("cost, or value: the most performance per price.", "cost"),
+    parameters_out: Path | None = option(
+        "New file for the parameters of the controllers of MOS++.", None
+    ),
 ) -> Output:
     """Plan each microstore's resources so that its tenants' SLAs are met.
 
@@ -177,13 +177,9 @@ def profile(
             "come with Hotbed (local, paper) or were kept."
         ),
     ],
-    out: Annotated[
-        Path | None, option("New JSON file for the profile.", show_default=False)
-    ] = None,
-    keep: Annotated[
-        str | None, option("Keep the points under this name, for cells' profile.")
-    ] = None,
-    seed: Annotated[int, option("Seed that splits the configurations into two halves.", min=0)] = 0,
+    out: Path | None = option("New JSON file for the profile.", None, show_default=False),
+    keep: str | None = option("Keep the points under this name, for cells' profile.", None),
+    seed: int = option("Seed that splits the configurations into two halves.", 0, min=0),
 ) -> Output:
     """Fit cospurf and COSPerf to measured runs, and say how well they predict others.
 

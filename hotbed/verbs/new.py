@@ -19,9 +19,9 @@ group = Verbs(help="Write a template.")
 def controller(
     name: Annotated[str, argument("Name, such as my-controller.")],
     *,
-    directory: Annotated[
-        Path, named("--dir", "Folder of your controllers; created if missing.")
-    ] = Path("my-controllers"),
+    directory: Path = named(
+        "--dir", "Folder of your controllers; created if missing.", Path("my-controllers")
+    ),
 ) -> Output:
     """Write a controller that works, and a test of it; nothing is overwritten."""
     from campaigns.new_controller import new_controller

@@ -76,7 +76,7 @@ def curve(
     trace: TraceFile,
     stage: Annotated[str, option("storage, network-in or network-out.")],
     profile: Profile = None,
-    rates: Annotated[str | None, option("Print the burst for these rates: R1,R2,...")] = None,
+    rates: str | None = option("Print the burst for these rates: R1,R2,...", None),
     form: Format = "auto",
     disk: Disk = None,
     strict: Strict = False,
@@ -148,8 +148,8 @@ def standin(
     out: Annotated[Path, argument("New file; .gz compresses it.")],
     profile: Profile = None,
     link: Link = 1e9,
-    seconds: Annotated[float, quantity("--seconds", "seconds", "Length of the trace.")] = 600.0,
-    seed: Annotated[int, option("The same seed gives the same trace.")] = 1,
+    seconds: float = quantity("--seconds", "seconds", "Length of the trace.", 600.0),
+    seed: int = option("The same seed gives the same trace.", 1),
 ) -> Output:
     """Make a trace with the loads and the burstiness of a workload of Table 2."""
     from campaigns.papers.prioritymeister.traces import make_standin
@@ -162,16 +162,14 @@ def standin(
 def generate(
     process: Annotated[str, argument("poisson, hyperexponential, interrupted or copy.")],
     out: Annotated[Path, argument("New file; .gz compresses it.")],
-    rate: Annotated[float, option("Arrivals per second.")] = 100.0,
-    count: Annotated[int, option("Requests.")] = 10_000,
-    c2: Annotated[float, option("Squared coefficient of variation.")] = 14.0,
-    burst_s: Annotated[
-        float, quantity("--burst", "seconds", "Mean length of a burst, interrupted.")
-    ] = 1.0,
-    size: Annotated[int, quantity("--size", "bytes", "Size of each request.")] = 4096,
-    read_share: Annotated[float, option("0 to 1.")] = 0.6,
-    sequential_share: Annotated[float, option("0 to 1.")] = 0.0,
-    seed: Annotated[int, option("The same seed gives the same trace.")] = 1,
+    rate: float = option("Arrivals per second.", 100.0),
+    count: int = option("Requests.", 10_000),
+    c2: float = option("Squared coefficient of variation.", 14.0),
+    burst_s: float = quantity("--burst", "seconds", "Mean length of a burst, interrupted.", 1.0),
+    size: int = quantity("--size", "bytes", "Size of each request.", 4096),
+    read_share: float = option("0 to 1.", 0.6),
+    sequential_share: float = option("0 to 1.", 0.0),
+    seed: int = option("The same seed gives the same trace.", 1),
 ) -> Output:
     """Make a trace of a given burstiness."""
     options = locals()
@@ -203,18 +201,14 @@ def convert(
 @group.command()
 def profile(
     device: Annotated[str, argument("Block device or large file; on a node also scratch or osd.")],
-    out: Annotated[Path, option("New file for the profile.")] = Path("profile.json"),
-    kind: Annotated[str, option("by-size, or by-distance for disks.")] = "by-size",
-    depth: Annotated[int, option("Requests in flight, by-size.")] = 32,
-    seconds: Annotated[
-        float, quantity("--seconds", "seconds", "Duration of each measurement.")
-    ] = 2.0,
-    overwrite: Annotated[
-        bool, named("--overwrite", "Measure writes: destroys the data on the device.")
-    ] = False,
-    node: Annotated[
-        str | None, option("Node of the testbed that has it; by default this machine.")
-    ] = None,
+    out: Path = option("New file for the profile.", Path("profile.json")),
+    kind: str = option("by-size, or by-distance for disks.", "by-size"),
+    depth: int = option("Requests in flight, by-size.", 32),
+    seconds: float = quantity("--seconds", "seconds", "Duration of each measurement.", 2.0),
+    overwrite: bool = named(
+        "--overwrite", "Measure writes: destroys the data on the device.", False
+    ),
+    node: str | None = option("Node of the testbed that has it; by default this machine.", None),
     testbed: TestbedOption = None,
 ) -> Output:
     """Measure with fio what requests cost a device; reads alone unless --overwrite is given."""
@@ -304,9 +298,9 @@ def parameters(
     policy: PolicyOption = "pm",
     mode: ModeOption = "hold",
     depth: DepthOption = 1,
-    addresses: Annotated[
-        Path | None, option("JSON: addresses by host or workload, {name: [address, ...]}.")
-    ] = None,
+    addresses: Path | None = option(
+        "JSON: addresses by host or workload, {name: [address, ...]}.", None
+    ),
 ) -> Output:
     """Show the enforcers' parameters: those of the NFS proxy, and of every host's network.
 
@@ -362,18 +356,17 @@ def simulate(
     policy: PolicyOption = "pm",
     mode: ModeOption = "hold",
     depth: DepthOption = 1,
-    network: Annotated[
-        str, option("auto (the policy's own), priority, levels (by SLO), fifo, or off.")
-    ] = "auto",
-    seed: Annotated[int, option("Of noise.")] = 1,
-    duration: Annotated[
-        float | None,
-        quantity("--duration", "seconds", "Nothing arrives from then on, such as 10min."),
-    ] = None,
-    closed: Annotated[
-        list[str] | None, option("WORKLOAD=N: N requests in flight, again and again (workload L).")
-    ] = None,
-    noise: Annotated[float, option("Coefficient of variation of service times.")] = 0.0,
+    network: str = option(
+        "auto (the policy's own), priority, levels (by SLO), fifo, or off.", "auto"
+    ),
+    seed: int = option("Of noise.", 1),
+    duration: float | None = quantity(
+        "--duration", "seconds", "Nothing arrives from then on, such as 10min.", None
+    ),
+    closed: list[str] | None = option(
+        "WORKLOAD=N: N requests in flight, again and again (workload L).", None
+    ),
+    noise: float = option("Coefficient of variation of service times.", 0.0),
 ) -> Output:
     """Replay the traces on virtual time: latencies next to SLOs and proven bounds.
 
@@ -434,18 +427,16 @@ def _results_table(found: Results) -> Table:
 
 @group.command()
 def apply(
-    topology: Annotated[
-        Path | None, argument("Its hosts have the names of the testbed's nodes.")
-    ] = None,
+    topology: Path | None = argument("Its hosts have the names of the testbed's nodes.", None),
     testbed: TestbedOption = None,
     policy: PolicyOption = "pm",
     mode: ModeOption = "hold",
-    depth: Annotated[int | None, option("Requests at a device at a time; 0: any number.")] = None,
-    no_network: Annotated[bool, named("--no-network", "Enforce at the devices alone.")] = False,
-    check: Annotated[bool, named("--check", "Check that the applied plan is in force.")] = False,
-    remove: Annotated[
-        bool, named("--remove", "Remove the plan: default parameters, no network enforcement.")
-    ] = False,
+    depth: int | None = option("Requests at a device at a time; 0: any number.", None),
+    no_network: bool = named("--no-network", "Enforce at the devices alone.", False),
+    check: bool = named("--check", "Check that the applied plan is in force.", False),
+    remove: bool = named(
+        "--remove", "Remove the plan: default parameters, no network enforcement.", False
+    ),
 ) -> Output:
     """Put a plan into force on a testbed with NFS servers, and check that it is.
 

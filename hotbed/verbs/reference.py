@@ -32,8 +32,8 @@ def add(
             autocompletion=completion.reports,
         ),
     ],
-    ground: Annotated[str | None, option("Ground of the runs, if there are several.")] = None,
-    artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
+    ground: str | None = option("Ground of the runs, if there are several.", None),
+    artifacts: Path = option("Folder of the runs.", Path("artifacts")),
     folder: FolderOption = FOLDER,
 ) -> Output:
     """Write claims, figures and the data behind them from the runs of a campaign."""
@@ -88,7 +88,7 @@ def _added(made: Added) -> object:
 
 @group.command()
 def check(
-    paper: Annotated[str | None, argument("A paper, such as ursa; all by default.")] = None,
+    paper: str | None = argument("A paper, such as ursa; all by default.", None),
     folder: FolderOption = FOLDER,
 ) -> Output:
     """Compute figures and claims again from what is stored, and compare."""

@@ -27,20 +27,16 @@ def verb(
             autocompletion=completion.reports,
         ),
     ],
-    figure: Annotated[
-        str | None,
-        option(
-            "Draw only this figure with its claims, such as 6a or 6, into report-fig6a.html.",
-            autocompletion=completion.figures,
-        ),
-    ] = None,
-    ground: Annotated[
-        str | None, option("Ground of the runs; needed if there are several.")
-    ] = None,
-    artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
-    reference: Annotated[
-        bool, named("--reference", "Draw a paper's references (artifacts/reference) instead.")
-    ] = False,
+    figure: str | None = option(
+        "Draw only this figure with its claims, such as 6a or 6, into report-fig6a.html.",
+        None,
+        autocompletion=completion.figures,
+    ),
+    ground: str | None = option("Ground of the runs; needed if there are several.", None),
+    artifacts: Path = option("Folder of the runs.", Path("artifacts")),
+    reference: bool = named(
+        "--reference", "Draw a paper's references (artifacts/reference) instead.", False
+    ),
 ) -> Output:
     """Regenerate a paper's figures with effect and size of every claim."""
     from analysis.core.report import build

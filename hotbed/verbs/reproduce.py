@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from hotbed.alone import alone_on
 from hotbed.exit_codes import resumable, stopped, unfinished
@@ -21,8 +21,8 @@ CAMPAIGN = "dlr-quick"
 
 def verb(
     *,
-    keep: Annotated[bool, named("--keep", "Keep the testbed at the end.")] = False,
-    artifacts: Annotated[Path, option("Where results go.")] = Path("artifacts"),
+    keep: bool = named("--keep", "Keep the testbed at the end.", False),
+    artifacts: Path = option("Where results go.", Path("artifacts")),
 ) -> Output:
     """DLR against its baselines on a real Ceph: testbed, campaign, report, claims."""
     from analysis.core.report import build

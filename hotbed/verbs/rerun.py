@@ -35,22 +35,14 @@ if TYPE_CHECKING:
 def verb(
     bundle: Annotated[Path, argument("An archive made by hotbed bundle.")],
     *,
-    campaign: Annotated[str | None, option("Campaign; needed if the bundle holds several.")] = None,
-    figure: Annotated[
-        str | None, option("Only the cells that feed this figure, such as 6 or 8a.")
-    ] = None,
-    spec: Annotated[Path | None, option("Spec of the testbed; by default the bundle's.")] = None,
-    site: Annotated[
-        str | None, option("Kind of site, such as local; by default the spec's.")
-    ] = None,
+    campaign: str | None = option("Campaign; needed if the bundle holds several.", None),
+    figure: str | None = option("Only the cells that feed this figure, such as 6 or 8a.", None),
+    spec: Path | None = option("Spec of the testbed; by default the bundle's.", None),
+    site: str | None = option("Kind of site, such as local; by default the spec's.", None),
     testbed: OtherTestbedOption = None,
-    ground: Annotated[str | None, option("Ground, such as local; by default the bundle's.")] = None,
-    artifacts: Annotated[
-        Path | None, option("Folder for the new runs; by default artifacts-BUNDLE.")
-    ] = None,
-    trust_code: Annotated[
-        bool, named("--trust-code", "Run the bundle's own code; read it first.")
-    ] = False,
+    ground: str | None = option("Ground, such as local; by default the bundle's.", None),
+    artifacts: Path | None = option("Folder for the new runs; by default artifacts-BUNDLE.", None),
+    trust_code: bool = named("--trust-code", "Run the bundle's own code; read it first.", False),
     dry_run: DryRunOption = False,
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,

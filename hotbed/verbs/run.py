@@ -40,40 +40,32 @@ def verb(
         ),
     ],
     *,
-    figure: Annotated[
-        str | None,
-        option(
-            "Only the cells that feed this figure, such as 6 or 8a.",
-            autocompletion=completion.figures,
-        ),
-    ] = None,
+    figure: str | None = option(
+        "Only the cells that feed this figure, such as 6 or 8a.",
+        None,
+        autocompletion=completion.figures,
+    ),
     dry_run: DryRunOption = False,
     testbed: OtherTestbedOption = None,
-    artifacts: Annotated[Path, option("Where results go.")] = Path("artifacts"),
+    artifacts: Path = option("Where results go.", Path("artifacts")),
     controllers_dir: ControllersDirOption = None,
-    ground: Annotated[
-        str | None,
-        option(
-            "Ground, such as sim (simulated: no testbed, root or Ceph); by "
-            "default the campaign's. Results are in artifacts/CAMPAIGN-GROUND."
-        ),
-    ] = None,
-    spec: Annotated[
-        Path | None,
-        option(
-            "Another testbed's spec, in place of the campaign's. Results are in "
-            "artifacts/CAMPAIGN-SPEC."
-        ),
-    ] = None,
+    ground: str | None = option(
+        "Ground, such as sim (simulated: no testbed, root or Ceph); by "
+        "default the campaign's. Results are in artifacts/CAMPAIGN-GROUND.",
+        None,
+    ),
+    spec: Path | None = option(
+        "Another testbed's spec, in place of the campaign's. Results are in "
+        "artifacts/CAMPAIGN-SPEC.",
+        None,
+    ),
     model: ModelOption = None,
-    notebook: Annotated[
-        bool,
-        typer.Option(
-            "--notebook/--no-notebook",
-            help="Execute the notebook for each cell. On the ground sim, --no-notebook "
-            "saves seconds per cell.",
-        ),
-    ] = True,
+    notebook: bool = typer.Option(
+        True,
+        "--notebook/--no-notebook",
+        help="Execute the notebook for each cell. On the ground sim, --no-notebook "
+        "saves seconds per cell.",
+    ),
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
     extend_lease: ExtendLeaseOption = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from hotbed import completion
 from hotbed.exit_codes import code_of, stopped, unfinished
@@ -29,27 +29,22 @@ if TYPE_CHECKING:
 
 def verb(
     *,
-    osds: Annotated[list[str] | None, option("Numbers of OSDs, such as 100,1000.")] = None,
-    hot: Annotated[list[str] | None, option("Shares of hot nodes, such as 0.01,0.1,0.5.")] = None,
-    move: Annotated[
-        list[str] | None, option("Seconds between moves of the hotspots, such as 5,60,600.")
-    ] = None,
-    controllers: Annotated[
-        list[str] | None,
-        option("Names, separated by commas; or all.", autocompletion=completion.controllers),
-    ] = None,
+    osds: list[str] | None = option("Numbers of OSDs, such as 100,1000.", None),
+    hot: list[str] | None = option("Shares of hot nodes, such as 0.01,0.1,0.5.", None),
+    move: list[str] | None = option(
+        "Seconds between moves of the hotspots, such as 5,60,600.", None
+    ),
+    controllers: list[str] | None = option(
+        "Names, separated by commas; or all.", None, autocompletion=completion.controllers
+    ),
     controllers_dir: ControllersDirOption = None,
-    op: Annotated[list[str] | None, option("rand (the default), seq, write.")] = None,
-    blocks: Annotated[int | None, option("Repetitions of every cell.")] = None,
-    figure: Annotated[
-        str | None, option("Only the sweep of this figure: osds, hot or move.")
-    ] = None,
-    quick: Annotated[
-        bool, named("--quick", "Run a small sweep of minutes: up to 128 OSDs.")
-    ] = False,
+    op: list[str] | None = option("rand (the default), seq, write.", None),
+    blocks: int | None = option("Repetitions of every cell.", None),
+    figure: str | None = option("Only the sweep of this figure: osds, hot or move.", None),
+    quick: bool = named("--quick", "Run a small sweep of minutes: up to 128 OSDs.", False),
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
-    artifacts: Annotated[Path, option("Folder for the runs.")] = Path("artifacts"),
+    artifacts: Path = option("Folder for the runs.", Path("artifacts")),
     dry_run: DryRunOption = False,
 ) -> Output:
     """Sweep simulated stores: gain against OSDs, share of hot nodes, how often hotspots move.

@@ -14,11 +14,10 @@ CONTEXT = {"ignore_unknown_options": True}
 
 def verb(
     node: Annotated[str, argument("The node's name.")],
-    command: Annotated[list[str] | None, argument("Run this instead of a shell.")] = None,
-    forward: Annotated[
-        int | None,
-        typer.Option(min=1, max=65535, help="Bring this port of the node's loopback here."),
-    ] = None,
+    command: list[str] | None = argument("Run this instead of a shell.", None),
+    forward: int | None = typer.Option(
+        None, min=1, max=65535, help="Bring this port of the node's loopback here."
+    ),
     testbed: TestbedOption = None,
 ) -> None:
     """Log in on a node as root, or run one command there; its exit code is handed on.

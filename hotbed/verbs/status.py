@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from hotbed import completion
 from hotbed.options import argument
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 def verb(
-    name: Annotated[
-        str | None, argument("Only this testbed.", autocompletion=completion.testbeds)
-    ] = None,
+    name: str | None = argument("Only this testbed.", None, autocompletion=completion.testbeds),
 ) -> Output:
     """Show every testbed, or one with its store's health, faults, loads and controllers."""
     from hotbed.views import lease_facts, status_view, testbeds_table

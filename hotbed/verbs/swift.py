@@ -21,9 +21,7 @@ group = Verbs(help="Swift microstores (MOS): show and change them.")
 
 @group.command()
 def status(
-    interval: Annotated[
-        float, quantity("--interval", "seconds", "Time over which rates are measured.")
-    ] = 1.0,
+    interval: float = quantity("--interval", "seconds", "Time over which rates are measured.", 1.0),
     testbed: TestbedOption = None,
 ) -> Output:
     """Show what microstores hold and use, their tenants, and services that do not run."""
@@ -46,11 +44,9 @@ def layout(
 @group.command()
 def share(
     microstore: Annotated[str, typer.Argument()],
-    proxy_cores: Annotated[float | None, typer.Option(min=0.001)] = None,
-    storage_cores: Annotated[float | None, typer.Option(min=0.001)] = None,
-    network: Annotated[
-        float | None, quantity("--network", "bits_per_s", "Such as 120Mbit.")
-    ] = None,
+    proxy_cores: float | None = typer.Option(None, min=0.001),
+    storage_cores: float | None = typer.Option(None, min=0.001),
+    network: float | None = quantity("--network", "bits_per_s", "Such as 120Mbit.", None),
     testbed: TestbedOption = None,
 ) -> Output:
     """Change a microstore's shares; a share that is not given stays."""
@@ -92,9 +88,9 @@ def map_tenant(
 @group.command()
 def machine(
     node: Annotated[str, argument("A proxy node.")],
-    microstore: Annotated[str | None, argument("Microstore that gets the machine.")] = None,
+    microstore: str | None = argument("Microstore that gets the machine.", None),
     *,
-    free: Annotated[bool, named("--free", "Return the machine to the pool.")] = False,
+    free: bool = named("--free", "Return the machine to the pool.", False),
     testbed: TestbedOption = None,
 ) -> Output:
     """Give a whole machine to a microstore, or back to the pool (spec: pool.machine)."""
@@ -108,7 +104,7 @@ def machine(
 def add(
     node: Annotated[str, argument("A node with the role storage.")],
     microstore: Annotated[str, typer.Argument()],
-    disk: Annotated[list[str] | None, option("Disk, such as d1; by default all.")] = None,
+    disk: list[str] | None = option("Disk, such as d1; by default all.", None),
     testbed: TestbedOption = None,
 ) -> Output:
     """Give a microstore a storage node or disks; `hotbed swift replicate` fills them."""
@@ -119,7 +115,7 @@ def add(
 @group.command("remove-storage")
 def remove(
     node: Annotated[str, typer.Argument()],
-    disk: Annotated[list[str] | None, option("Disk, such as d1; by default all.")] = None,
+    disk: list[str] | None = option("Disk, such as d1; by default all.", None),
     testbed: TestbedOption = None,
 ) -> Output:
     """Empty a storage node, or some of its disks, and take it out of the rings."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -14,10 +14,8 @@ from hotbed.views import TestbedOption
 
 def verb(
     testbed: TestbedOption = None,
-    once: Annotated[bool, named("--once", "Print one sample and end.")] = False,
-    interval: Annotated[
-        float, typer.Option(min=0.2, max=60.0, help="Seconds between looks.")
-    ] = 1.0,
+    once: bool = named("--once", "Print one sample and end.", False),
+    interval: float = typer.Option(1.0, min=0.2, max=60.0, help="Seconds between looks."),
     as_json: JsonFlag = False,
 ) -> None:
     """Pressure, disk, network, primary affinity of every node, client throughput, live.

@@ -7,7 +7,7 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from hotbed.exit_codes import stopped, unfinished
 from hotbed.options import option
@@ -25,9 +25,7 @@ POLICY = CONTROLLERS / COPY.replace("-", "_") / "policy.py"
 
 def verb(
     *,
-    output: Annotated[Path, option("Folder for the runs, the figure and the page.")] = Path(
-        "artifacts"
-    ),
+    output: Path = option("Folder for the runs, the figure and the page.", Path("artifacts")),
     as_json: JsonFlag = False,
 ) -> Output:
     """Make a first figure on a simulated Ceph: default Ceph, DLR and your copy of a template.

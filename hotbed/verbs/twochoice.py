@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from hotbed.alone import alone
 from hotbed.options import option, quantity
@@ -20,32 +20,22 @@ group = Verbs(help="Two-choice: write bursts around stragglers.")
 
 @group.command()
 def bench(
-    schedulers: Annotated[
-        str | None, option("Strategies, separated by commas; by default all eight.")
-    ] = None,
-    nodes: Annotated[int, option("Compute nodes, each with a scheduler.")] = 8,
-    processes: Annotated[int, option("Client processes on each compute node.")] = 8,
-    size: Annotated[int, quantity("--size", "bytes", "Size of a write.", show_default="4MiB")] = (
-        4 * 2**20
+    schedulers: str | None = option("Strategies, separated by commas; by default all eight.", None),
+    nodes: int = option("Compute nodes, each with a scheduler.", 8),
+    processes: int = option("Client processes on each compute node.", 8),
+    size: int = quantity("--size", "bytes", "Size of a write.", 4 * 2**20, show_default="4MiB"),
+    writes: int | None = option("Number of writes of each process; 4 without --duration.", None),
+    duration: float | None = quantity(
+        "--duration",
+        "seconds",
+        "Duration of writing, such as 30s, instead of a number of writes.",
+        None,
     ),
-    writes: Annotated[
-        int | None, option("Number of writes of each process; 4 without --duration.")
-    ] = None,
-    duration: Annotated[
-        float | None,
-        quantity(
-            "--duration",
-            "seconds",
-            "Duration of writing, such as 30s, instead of a number of writes.",
-        ),
-    ] = None,
-    choices: Annotated[
-        str, option("home+random (section V.A) or random+random (III).")
-    ] = "home+random",
-    read: Annotated[bool, option("Afterwards read everything back, following redirects.")] = True,
-    maintainers: Annotated[bool, option("Meanwhile move data home where nodes are idle.")] = False,
-    seed: Annotated[int, option("Seed of the written bytes.")] = 1,
-    out: Annotated[Path | None, option("New folder for the results.", show_default=False)] = None,
+    choices: str = option("home+random (section V.A) or random+random (III).", "home+random"),
+    read: bool = option("Afterwards read everything back, following redirects.", True),
+    maintainers: bool = option("Meanwhile move data home where nodes are idle.", False),
+    seed: int = option("Seed of the written bytes.", 1),
+    out: Path | None = option("New folder for the results.", None, show_default=False),
     testbed: TestbedOption = None,
 ) -> Output:
     """Many client processes write through each scheduler, and read back what they wrote.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,13 +11,13 @@ from hotbed.views import TestbedOption
 
 
 def verb(
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes any free one.")
-    ] = 8642,
-    no_browser: Annotated[bool, named("--no-browser", "Print the address only.")] = False,
+    port: int = typer.Option(
+        8642, min=0, max=65535, help="Port on 127.0.0.1; 0 takes any free one."
+    ),
+    no_browser: bool = named("--no-browser", "Print the address only.", False),
     testbed: TestbedOption = None,
-    artifacts: Annotated[Path, option("Folder of the runs and reports.")] = Path("artifacts"),
-    prefix: Annotated[str, option("Path in front of all paths, behind a proxy.")] = "",
+    artifacts: Path = option("Folder of the runs and reports.", Path("artifacts")),
+    prefix: str = option("Path in front of all paths, behind a proxy.", ""),
 ) -> None:
     """Show testbed, campaigns, runs, journals and reports in the browser, live."""
     import os

@@ -16,17 +16,15 @@ from schemas.errors import UserError
 
 def verb(
     spec: Annotated[Path, argument("A spec file, such as testbed/specs/dlr.yaml.")],
-    name: Annotated[str | None, option("Name of the testbed; by default the spec's.")] = None,
-    suite: Annotated[
-        str | None,
-        option("Debian suite of a local testbed's nodes; by default the spec's, or trixie."),
-    ] = None,
+    name: str | None = option("Name of the testbed; by default the spec's.", None),
+    suite: str | None = option(
+        "Debian suite of a local testbed's nodes; by default the spec's, or trixie.", None
+    ),
     yes_wipe: YesWipeOption = None,
     accept_host_keys: AcceptHostKeysOption = False,
-    dry_run: Annotated[
-        bool,
-        named("--dry-run", "Only print the resources that it takes, and the start of the lease."),
-    ] = False,
+    dry_run: bool = named(
+        "--dry-run", "Only print the resources that it takes, and the start of the lease.", False
+    ),
     as_json: JsonFlag = False,
 ) -> Output:
     """Bring a testbed up until every node answers ssh; repeat it to resume or repair."""

@@ -39,54 +39,42 @@ group = Verbs(help="Ursa: relieve hot nodes by swaps of roles and moves of repli
 @group.command()
 def plan(
     *,
-    instance: Annotated[Path | None, argument(SOURCES)] = None,
-    testbed: Annotated[
-        str | None,
-        option(
-            "Instead of an instance: the testbed with a Ceph that is measured.",
-            autocompletion=completion.testbeds,
-        ),
-    ] = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter",
-            "-p",
-            help="NAME=VALUE for a Ceph, as for `hotbed control start ursa`; may be repeated.",
-        ),
-    ] = None,
-    method: Annotated[
-        str,
-        option(
-            "Method that decides where objects go: alp-fast (Hotbed's), alp (the paper's), ilp, "
-            "opt, htoc, sa, ..."
-        ),
-    ] = "alp-fast",
+    instance: Path | None = argument(SOURCES, None),
+    testbed: str | None = option(
+        "Instead of an instance: the testbed with a Ceph that is measured.",
+        None,
+        autocompletion=completion.testbeds,
+    ),
+    parameter: list[str] | None = typer.Option(
+        None,
+        "--parameter",
+        "-p",
+        help="NAME=VALUE for a Ceph, as for `hotbed control start ursa`; may be repeated.",
+    ),
+    method: str = option(
+        "Method that decides where objects go: alp-fast (Hotbed's), alp (the paper's), ilp, "
+        "opt, htoc, sa, ...",
+        "alp-fast",
+    ),
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     max_move_cost: MaxMoveCost = None,
-    swap_success: Annotated[
-        float, option("Share of the secondaries that can become primary.")
-    ] = 1.0,
+    swap_success: float = option("Share of the secondaries that can become primary.", 1.0),
     spread: Spread = None,
-    max_moves: Annotated[
-        int | None, option("Maximum number of replicas that may move in a round.")
-    ] = None,
-    budget: Annotated[
-        float | None, quantity("--budget", "bytes", "Maximum bytes that may move in a round.")
-    ] = None,
-    node_budget: Annotated[
-        float | None,
-        quantity(
-            "--node-budget",
-            "bytes",
-            "Maximum bytes that may leave one node, and reach one node, in a round.",
-        ),
-    ] = None,
-    rounds: Annotated[int, option("Maximum number of rounds, each within the budget.")] = 1,
-    out: Annotated[
-        Path | None, option("File for the plan: .npz, .csv or .json; an existing plan is replaced.")
-    ] = None,
+    max_moves: int | None = option("Maximum number of replicas that may move in a round.", None),
+    budget: float | None = quantity(
+        "--budget", "bytes", "Maximum bytes that may move in a round.", None
+    ),
+    node_budget: float | None = quantity(
+        "--node-budget",
+        "bytes",
+        "Maximum bytes that may leave one node, and reach one node, in a round.",
+        None,
+    ),
+    rounds: int = option("Maximum number of rounds, each within the budget.", 1),
+    out: Path | None = option(
+        "File for the plan: .npz, .csv or .json; an existing plan is replaced.", None
+    ),
 ) -> Output:
     """Decide which roles to swap and which replicas to move so that no node stays hot.
 
@@ -141,26 +129,21 @@ def check(
 def rounds(
     *,
     instance: Instance,
-    changes: Annotated[
-        list[Path] | None, argument("New loads before each round after the first, .npz files.")
-    ] = None,
-    random: Annotated[
-        float | None,
-        option("Instead of files: share of the partitions with new loads in each round."),
-    ] = None,
-    count: Annotated[
-        int, named("--rounds", "Number of rounds after the first, with --random.")
-    ] = 10,
-    method: Annotated[str, option("As for plan.")] = "alp-fast",
+    changes: list[Path] | None = argument(
+        "New loads before each round after the first, .npz files.", None
+    ),
+    random: float | None = option(
+        "Instead of files: share of the partitions with new loads in each round.", None
+    ),
+    count: int = named("--rounds", "Number of rounds after the first, with --random.", 10),
+    method: str = option("As for plan.", "alp-fast"),
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     max_move_cost: MaxMoveCost = None,
-    out: Annotated[Path | None, option("Folder for the plans.")] = None,
-    instances: Annotated[
-        bool, named("--instances", "Also write the instance before each round.")
-    ] = False,
-    verify: Annotated[bool, named("--check", "Verify every plan independently.")] = False,
-    scratch: Annotated[bool, named("--scratch", "Also plan from scratch, to compare.")] = False,
+    out: Path | None = option("Folder for the plans.", None),
+    instances: bool = named("--instances", "Also write the instance before each round.", False),
+    verify: bool = named("--check", "Verify every plan independently.", False),
+    scratch: bool = named("--scratch", "Also plan from scratch, to compare.", False),
     as_json: JsonFlag = False,
 ) -> Output:
     """Plan, apply, let loads change, and plan again: what is known is kept between rounds.
@@ -196,9 +179,9 @@ def rounds(
 def compare(
     *,
     instance: Instance,
-    method: Annotated[
-        list[str] | None, option("Methods; the first is the baseline. By default alp-fast, joint.")
-    ] = None,
+    method: list[str] | None = option(
+        "Methods; the first is the baseline. By default alp-fast, joint.", None
+    ),
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     max_move_cost: MaxMoveCost = None,
@@ -249,48 +232,33 @@ def generate(
     nodes: Annotated[str, option("Number of nodes, such as 300 or 10K.")],
     partitions: Annotated[str, option("Number of partitions, such as 10M.")],
     seed: Seed = 0,
-    kind: Annotated[
-        str,
-        option(
-            "s1: like the paper's data; s2: tight; s3: hot nodes together; giants: very "
-            "hot objects that fit only far away."
-        ),
-    ] = "s1",
-    out: Annotated[Path | None, option("The file; ursa-KIND-NODES-PARTITIONS-SEED.npz.")] = None,
-    replicas: Annotated[int | None, option("Replicas of a partition; 3.")] = None,
-    tail: Annotated[float | None, option("Exponent of the loads' power law; 1.5.")] = None,
-    load_max: Annotated[
-        float | None,
-        option("Maximum ratio of the heaviest load to the lightest; by default unlimited."),
-    ] = None,
-    primary_factor: Annotated[
-        float | None, option("Load of a primary over a secondary's; 2.")
-    ] = None,
-    ratio_median: Annotated[
-        float | None, option("Median of load over capacity of the nodes.")
-    ] = None,
-    ratio_sigma: Annotated[float | None, option("Sigma of its lognormal distribution.")] = None,
-    ratio_max: Annotated[float | None, option("Maximum of the distribution.")] = None,
-    threshold: Annotated[
-        float | None, option("Load over capacity above which a node is hot; 0.7.")
-    ] = None,
-    discs: Annotated[int | None, option("Number of hot discs.")] = None,
-    disc_area: Annotated[
-        float | None, option("Share of the area that hot discs cover; 0.06.")
-    ] = None,
-    racks: Annotated[
-        int | None, option("Racks in clusters, instead of points in the plane.")
-    ] = None,
-    domain: Annotated[
-        str | None, option("Kind of fault domain: node, rack, or nested (cluster and rack).")
-    ] = None,
-    dimensions: Annotated[
-        int | None, option("Dimensions of the load: 1 is CPU, 2 adds bandwidth, 3 adds bytes.")
-    ] = None,
-    group_size: Annotated[
-        int | None, option("Number of adjacent partitions that form a group.")
-    ] = None,
-    sizes: Annotated[bool | None, named("--bytes", "Write the bytes of each replica.")] = None,
+    kind: str = option(
+        "s1: like the paper's data; s2: tight; s3: hot nodes together; giants: very "
+        "hot objects that fit only far away.",
+        "s1",
+    ),
+    out: Path | None = option("The file; ursa-KIND-NODES-PARTITIONS-SEED.npz.", None),
+    replicas: int | None = option("Replicas of a partition; 3.", None),
+    tail: float | None = option("Exponent of the loads' power law; 1.5.", None),
+    load_max: float | None = option(
+        "Maximum ratio of the heaviest load to the lightest; by default unlimited.", None
+    ),
+    primary_factor: float | None = option("Load of a primary over a secondary's; 2.", None),
+    ratio_median: float | None = option("Median of load over capacity of the nodes.", None),
+    ratio_sigma: float | None = option("Sigma of its lognormal distribution.", None),
+    ratio_max: float | None = option("Maximum of the distribution.", None),
+    threshold: float | None = option("Load over capacity above which a node is hot; 0.7.", None),
+    discs: int | None = option("Number of hot discs.", None),
+    disc_area: float | None = option("Share of the area that hot discs cover; 0.06.", None),
+    racks: int | None = option("Racks in clusters, instead of points in the plane.", None),
+    domain: str | None = option(
+        "Kind of fault domain: node, rack, or nested (cluster and rack).", None
+    ),
+    dimensions: int | None = option(
+        "Dimensions of the load: 1 is CPU, 2 adds bandwidth, 3 adds bytes.", None
+    ),
+    group_size: int | None = option("Number of adjacent partitions that form a group.", None),
+    sizes: bool | None = named("--bytes", "Write the bytes of each replica.", None),
 ) -> Output:
     """Make an instance after the paper's section 5.1; what is not given is the kind's."""
     options = locals()

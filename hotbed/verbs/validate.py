@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from hotbed.options import option
 from hotbed.output import Output, new_table
@@ -14,17 +14,15 @@ if TYPE_CHECKING:
 
 def verb(
     *,
-    artifacts: Annotated[
-        list[Path] | None,
-        option(
-            "A folder of campaigns (./artifacts by default) or one campaign's; repeat for "
-            "several, such as one with the runs of each ground."
-        ),
-    ] = None,
-    ground: Annotated[str, option("The real ground that the model is compared with.")] = "local",
-    out: Annotated[
-        Path | None, option("Folder for figures and tables; by default artifacts/validation.")
-    ] = None,
+    artifacts: list[Path] | None = option(
+        "A folder of campaigns (./artifacts by default) or one campaign's; repeat for "
+        "several, such as one with the runs of each ground.",
+        None,
+    ),
+    ground: str = option("The real ground that the model is compared with.", "local"),
+    out: Path | None = option(
+        "Folder for figures and tables; by default artifacts/validation.", None
+    ),
 ) -> Output:
     """Compare figures 6 and 8 on sim with a real ground, with the model's error of every cell.
 

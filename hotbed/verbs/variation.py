@@ -21,13 +21,11 @@ def verb(
             autocompletion=completion.reports,
         ),
     ],
-    metric: Annotated[
-        str,
-        option(
-            "Number of a run's operation, or a name in its summary's `extra` (A_qps, A_mean_s)."
-        ),
-    ] = "throughput_mb_s",
-    artifacts: Annotated[Path, option("Folder of the runs.")] = Path("artifacts"),
+    metric: str = option(
+        "Number of a run's operation, or a name in its summary's `extra` (A_qps, A_mean_s).",
+        "throughput_mb_s",
+    ),
+    artifacts: Path = option("Folder of the runs.", Path("artifacts")),
 ) -> Output:
     """Separate hot sets, blocks and repeated runs as sources of a metric's variation.
 

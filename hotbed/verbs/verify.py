@@ -21,11 +21,11 @@ SHOWN = 40  # differences that are printed
 
 def verb(
     bundle: Annotated[Path, argument("An archive made by hotbed bundle.")],
-    sha256: Annotated[str | None, option("The archive's SHA-256 as published with it.")] = None,
+    sha256: str | None = option("The archive's SHA-256 as published with it.", None),
     most_gib: MostGibOption = 16,
-    no_limits: Annotated[
-        bool, named("--no-limits", "No limits of memory and time; only for your own bundles.")
-    ] = False,
+    no_limits: bool = named(
+        "--no-limits", "No limits of memory and time; only for your own bundles.", False
+    ),
 ) -> Output:
     """Check a bundle's hashes, and compute its figures and claims again from its runs."""
     from hotbed.bundling import foreign_code
