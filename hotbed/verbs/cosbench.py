@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -20,7 +20,7 @@ from hotbed.views import TestbedOption
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
-    from testbed.sites.contract import Progress, Testbed
+    from testbed.sites.contract import Progress
     from testbed.ssh import Shell
     from workloads.cosbench.archive import Archive
     from workloads.cosbench.credentials import Credentials
@@ -154,18 +154,19 @@ def run(
     if folder.exists():
         raise UserError("is there already: results are never overwritten", where=folder)
     make_folder(folder.parent)
+
+    def fill(values: Mapping[str, str]) -> str:
+        return filled(xml, values, str(workload))
+
     with progress("cosbench") as report, _kept(folder):
         if controller is not None:
             source = _source(archive or "", testbed)
-            text = filled(xml, given.values, str(workload))
-            found = _real(controller, source, login, text, folder, report)
+            found = _real(controller, source, login, fill(given.values), folder, report)
         else:
             if on_testbed:
-                place = _client(testbed, node)
-                text = filled(xml, place.values(tenant, given), str(workload))
-                done = place.run(text, options, folder, report)
+                done = _run_on_client(testbed, node, fill, given, tenant, options, folder, report)
             else:
-                text = filled(xml, given.for_cosdrive(), str(workload))
+                text = fill(given.for_cosdrive())
                 done = driver.run_here(text, str(workload), folder, options, report)
             _warn(done.warnings)
             found = done.archive
@@ -262,42 +263,23 @@ def _real(
     return run(client, source, xml, folder, report)
 
 
-@dataclass(frozen=True)
-class _ClientNode:
-    """Client node of a running testbed."""
-
-    testbed: Testbed
-    name: str
-
-    def _shell(self, node: str) -> Shell:
-        from testbed.reach import shell_to
-
-        return shell_to(self.testbed, self.testbed.node(node))
-
-    def values(self, tenant: str | None, given: Credentials) -> dict[str, str]:
-        """Return the given credentials, with those of a tenant of the testbed's store on top."""
-        from workloads.cosbench import driver
-
-        values = given.for_cosdrive()
-        if tenant is not None:
-            values |= driver.tenant(self._shell(self.name), tenant).for_cosdrive()
-        return values
-
-    def run(self, xml: str, options: DriveOptions, folder: Path, report: Progress) -> DriverResult:
-        """Run a workload to its end."""
-        from testbed.client import agent_client
-        from workloads.cosbench import driver
-        from workloads.cosbench.credentials import planned_seconds
-
-        longest = driver.LONGEST_S + sum(planned_seconds(xml).values())
-        load = driver.ClientWorkload("cli", self.name, xml, longest, options)
-        with alone(self.testbed):
-            client = agent_client(self.testbed)
-            return driver.run_on(client, self._shell, [load], folder, report)[load.name]
-
-
-def _client(testbed: str | None, node: str | None) -> _ClientNode:
+def _run_on_client(
+    testbed: str | None,
+    node: str | None,
+    fill: Callable[[Mapping[str, str]], str],
+    given: Credentials,
+    tenant: str | None,
+    options: DriveOptions,
+    folder: Path,
+    report: Progress,
+) -> DriverResult:
+    """Run a workload on a client node of a running testbed to its end. `fill` returns its XML from
+    the given credentials, with those of a tenant of the testbed's store on top."""
     from testbed.choose import choose_ready
+    from testbed.client import agent_client
+    from testbed.reach import shell_to
+    from workloads.cosbench import driver
+    from workloads.cosbench.credentials import planned_seconds
 
     _, found = choose_ready(testbed)
     clients = [one.name for one in found.with_role("client")]
@@ -307,7 +289,18 @@ def _client(testbed: str | None, node: str | None) -> _ClientNode:
         raise UserError(
             f"has no client node {name!r}; client nodes: {listed}", where=f"testbed {found.name}"
         )
-    return _ClientNode(found, name)
+
+    def shell(node: str) -> Shell:
+        return shell_to(found, found.node(node))
+
+    values = given.for_cosdrive()
+    if tenant is not None:
+        values |= driver.tenant(shell(name), tenant).for_cosdrive()
+    xml = fill(values)
+    longest = driver.LONGEST_S + sum(planned_seconds(xml).values())
+    load = driver.ClientWorkload("cli", name, xml, longest, options)
+    with alone(found):
+        return driver.run_on(agent_client(found), shell, [load], folder, report)[load.name]
 
 
 @group.command()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import json
+import sys
+from contextlib import closing
 
 import typer
 
 from hotbed.options import named
-from hotbed.output import JsonFlag
+from hotbed.output import JsonFlag, plain
 from hotbed.views import TestbedOption
+from testbed.terminal import console
 
 
 def verb(
@@ -23,12 +25,8 @@ def verb(
     In a terminal: Enter shows a node's processes, disks and network; < and > choose the sort
     column; ? lists all keys; q ends.
     """
-    import sys
-    from contextlib import closing
-
-    from hotbed.top_view import samples
+    from hotbed.top_view import samples, top_view
     from testbed.choose import choose_partly
-    from testbed.terminal import console
 
     found = choose_partly(testbed)
     count = 1 if once else None
@@ -38,21 +36,8 @@ def verb(
         watch(found, interval)
         return
     with closing(samples(found, interval_s=interval, count=count)) as seen:
-        (_as_json if as_json else _one_below_another)(seen)
-
-
-def _as_json(samples: Iterable[Mapping[str, Any]]) -> None:
-    import json
-
-    from hotbed.output import plain
-
-    for sample in samples:
-        print(json.dumps(plain(sample)), flush=True)
-
-
-def _one_below_another(samples: Iterable[Mapping[str, Any]]) -> None:
-    from hotbed.top_view import top_view
-    from testbed.terminal import console
-
-    for sample in samples:
-        console().print(top_view(sample, console().width))
+        for sample in seen:
+            if as_json:
+                print(json.dumps(plain(sample)), flush=True)
+            else:
+                console().print(top_view(sample, console().width))

@@ -52,7 +52,7 @@ def test_it_is_in_figure_table_and_claims(tmp_path, monkeypatch):
 
 def test_a_missing_run_is_an_exit_code(tmp_path, monkeypatch):
     result = CampaignResult("compare-sim", 4, 0, 3, (("rand shy (block 0)", "it broke"),))
-    planned = SimpleNamespace(model_dump=lambda **_: {})
+    planned = SimpleNamespace(model_dump=lambda **_: {}, left_out={})
     made = SimpleNamespace(result=result, folder=tmp_path, comparison=planned)
     monkeypatch.setattr(comparison, "compare", lambda ask, **_: made)
     ranking = SimpleNamespace(rows=[], claims=(), figure=tmp_path, claims_path=tmp_path)
