@@ -18,54 +18,6 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", int, float)
 
-DryRunOption = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Show the cells, their state and the estimated time; run none."),
-]
-ControllersDirOption = Annotated[
-    Path | None, typer.Option(help="Folder of additional controllers.")
-]
-ModelOption = Annotated[
-    Path | None,
-    typer.Option(help="A YAML file of constants for the ground sim (docs/simulation.md)."),
-]
-ExtendLeaseOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--extend-lease/--no-extend-lease",
-        help="Extend the testbed's lease if the campaign needs more time; by "
-        "default as in the campaign's file (lease: {extend: true}).",
-    ),
-]
-OtherTestbedOption = Annotated[
-    str | None,
-    typer.Option(
-        "--testbed",
-        help="Name of the testbed; by default the spec's name.",
-        autocompletion=completion.testbeds,
-    ),
-]
-
-MostGibOption = Annotated[
-    float, typer.Option("--most-gib", min=0.001, help="Maximum size of the unpacked bundle.")
-]
-
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        help="Number of processes of this machine that run simulated cells in parallel.",
-    ),
-]
-SchedulerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler",
-        help="Run simulated cells on a Dask cluster: the address of its scheduler, "
-        "such as tcp://10.0.0.1:8786.",
-    ),
-]
-
 
 def option(what: str, default: Any = ..., **more: Any) -> Any:
     """Return an option with this help; no default in ``Annotated``, nor if it is required."""
@@ -82,6 +34,39 @@ def named(name: str, what: str, default: Any = ..., **more: Any) -> Any:
     # In ``Annotated``, an option's name comes first.
     first = (name,) if default is ... else (default, name)
     return typer.Option(*first, help=what, **more)
+
+
+DryRunOption = Annotated[
+    bool, named("--dry-run", "Show the cells, their state and the estimated time; run none.")
+]
+ControllersDirOption = Annotated[Path | None, option("Folder of additional controllers.")]
+ModelOption = Annotated[
+    Path | None, option("A YAML file of constants for the ground sim (docs/simulation.md).")
+]
+ExtendLeaseOption = Annotated[
+    bool | None,
+    named(
+        "--extend-lease/--no-extend-lease",
+        "Extend the testbed's lease if the campaign needs more time; by "
+        "default as in the campaign's file (lease: {extend: true}).",
+    ),
+]
+OtherTestbedOption = Annotated[
+    str | None,
+    option("Name of the testbed; by default the spec's name.", autocompletion=completion.testbeds),
+]
+MostGibOption = Annotated[float, option("Maximum size of the unpacked bundle.", min=0.001)]
+WorkersOption = Annotated[
+    int | None,
+    option("Number of processes of this machine that run simulated cells in parallel."),
+]
+SchedulerOption = Annotated[
+    str | None,
+    option(
+        "Run simulated cells on a Dask cluster: the address of its scheduler, "
+        "such as tcp://10.0.0.1:8786."
+    ),
+]
 
 
 def quantity(option: str, kind: str, what: str, default: Any = ..., **more: Any) -> Any:

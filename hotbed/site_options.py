@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed.options import named, names, option
 from hotbed.progress import progress
 from schemas.errors import UserError
 
@@ -17,17 +18,16 @@ if TYPE_CHECKING:
 
 YesWipeOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--yes-wipe",
+    option(
+        "Wipe these devices with all their data; only for machines of your own.",
         metavar="DEVICE@NODE,...",
-        help="Wipe these devices with all their data; only for machines of your own.",
     ),
 ]
 AcceptHostKeysOption = Annotated[
     bool,
-    typer.Option(
+    named(
         "--accept-host-keys",
-        help="Trust the ssh host keys that your own machines present, if they are unknown.",
+        "Trust the ssh host keys that your own machines present, if they are unknown.",
     ),
 ]
 AGREE = "wipe"
@@ -39,7 +39,6 @@ def allow(
 ) -> None:
     """Pass on the consent from the command line; with `ask`, ask for the rest at a terminal.
     UserError: the site has no such consent, a device is not the site's, or the answer is no."""
-    from hotbed.options import names
     from testbed.sites.contract import CautiousSite
 
     given = names(devices or ())
@@ -85,7 +84,6 @@ def wipe_leftovers(
     everything, but on a user's machines devices must still be named (``--yes-wipe``) or, with `ask`
     at a terminal, agreed to. UserError: a device must be named, is not the testbed's, or the answer
     is no."""
-    from hotbed.options import names
     from testbed.sites.contract import CautiousSite
 
     given = names(devices or ())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from hotbed import completion
+from hotbed.options import option
 from hotbed.output import Output, new_table
 
 if TYPE_CHECKING:
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 
 TestbedOption = Annotated[
     str | None,
-    typer.Option(
-        "--testbed", help="Optional if there is only one.", autocompletion=completion.testbeds
-    ),
+    option("Optional if there is only one.", autocompletion=completion.testbeds),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 from hotbed.options import argument
@@ -21,8 +22,6 @@ def verb(
 
     Ctrl-C ends the command on every node.
     """
-    import sys
-
     from testbed.choose import choose_partly, select
     from testbed.reach import run_on
 

@@ -50,13 +50,9 @@ def share(
     testbed: TestbedOption = None,
 ) -> Output:
     """Change a microstore's shares; a share that is not given stays."""
-    fields: dict[str, float] = {}
-    if proxy_cores is not None:
-        fields["proxy_cores"] = proxy_cores
-    if storage_cores is not None:
-        fields["storage_cores"] = storage_cores
-    if network is not None:
-        fields["network"] = network / 8
+    bytes_s = None if network is None else network / 8
+    given = {"proxy_cores": proxy_cores, "storage_cores": storage_cores, "network": bytes_s}
+    fields = {name: value for name, value in given.items() if value is not None}
     payload = {"microstores": {microstore: fields}}
     with agent_alone(testbed) as agent:
         found = agent.call("swift-layout", payload, timeout_s=60)
