@@ -312,12 +312,10 @@ class Monitor:
             for key, _ in selector.select(left):
                 link: _Link = key.data
                 why = self._receive(link)
-                if why:
-                    lost[link.node.name] = why
-                if not link.waiting:
+                if why or not link.waiting:
                     selector.unregister(key.fileobj)
                 if why:
-                    self._fail(link, why)
+                    lost[link.node.name] = self._fail(link, why)
         return lost
 
     def _receive(self, link: _Link) -> str:
@@ -326,10 +324,8 @@ class Monitor:
         try:
             data = os.read(link.channel.fileno(), _READ)
         except OSError as error:
-            data, link.waiting = b"", False
             return f"cannot be read: {error}"
         if not data:
-            link.waiting = False
             return "its probe ended: the node is down, refuses our ssh key or has no python3"
         link.buffer += data
         *lines, link.buffer = link.buffer.split(b"\n")
@@ -337,15 +333,11 @@ class Monitor:
             try:
                 counters = parse(line)
             except ValueError as error:
-                link.waiting = False
                 return f"answered garbage: {error}"
             link.greeted, link.failures = True, 0
             if counters.seq == self._seq:
                 link.last, link.waiting = counters, False
-        if len(link.buffer) > _LONGEST:
-            link.waiting = False
-            return "answered garbage: a line without end"
-        return ""
+        return "answered garbage: a line without end" if len(link.buffer) > _LONGEST else ""
 
     def _fail(self, link: _Link, why: str) -> str:
         """Drop a channel. It is reopened at once the first time. A node that stays lost is tried

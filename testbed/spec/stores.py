@@ -399,7 +399,7 @@ def _named(name: str, *taken: str) -> str:
 def _once(names: Sequence[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{what}: {name!r} is there twice; give each a name of its own")
+            raise ValueError(f"{what} names {name!r} twice; give each a name of its own")
 
 
 STORES = {

@@ -23,7 +23,8 @@ from testbed.sites.local.process import read_pid, stop
 from testbed.sites.local.record import LocalRecord, PlannedNode
 from testbed.spec import DiskSpec
 
-_ANY_DISK = DiskSpec()
+ANY_DISK = DiskSpec()
+"""Spec of a disk that is only stopped."""
 DISKS = "_disks"
 """Group of a testbed's queue disks; no node's name starts with an underscore."""
 _PARALLEL = 16
@@ -153,7 +154,7 @@ class LocalNodes:
     def clear(self, node: str) -> None:
         """Kill a node and remove its processes and mounts; its layers and keys stay."""
         folder, group = self.of(node), self.group(node)
-        disks = [LocalDisk(path, _ANY_DISK) for path in folders(folder)]
+        disks = [LocalDisk(path, ANY_DISK) for path in folders(folder)]
         if not self.cgroups.kill(group, timeout_s=4.0):
             # A process that waits for a disk cannot die: without the disk it gets an error.
             for disk in disks:

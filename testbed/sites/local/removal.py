@@ -15,9 +15,8 @@ from testbed.sites.local import awake, network, quota_slice
 from testbed.sites.local.cgroups import Cgroups
 from testbed.sites.local.disk import LocalDisk, detach_loop, folders, loops_on, unmount
 from testbed.sites.local.names import LocalNames
-from testbed.sites.local.nodes import DISKS, at_once
+from testbed.sites.local.nodes import ANY_DISK, DISKS, at_once
 from testbed.sites.local.process import mounts_under
-from testbed.spec import DiskSpec
 
 _ATTEMPTS = 3
 
@@ -55,9 +54,7 @@ def remove(places: LocalNames, cgroups: Cgroups, name: str, progress: Progress) 
 
 def _stop(places: LocalNames, cgroups: Cgroups, name: str, progress: Progress) -> None:
     folder = places.testbed(name)
-    disks = [
-        LocalDisk(path, _ANY_DISK) for node in folder.glob("nodes/*") for path in folders(node)
-    ]
+    disks = [LocalDisk(path, ANY_DISK) for node in folder.glob("nodes/*") for path in folders(node)]
     progress("nodes", 0.0)
     # Dying nodes unmount their file systems and so write them back; this must be fast.
     at_once(_unshape, disks)
@@ -108,6 +105,3 @@ def _tidy(places: LocalNames, cgroups: Cgroups) -> None:
 def _unshape(disk: LocalDisk) -> None:
     with contextlib.suppress(SiteError):
         disk.command({"op": "shape", "on": False}, timeout_s=1.0)
-
-
-_ANY_DISK = DiskSpec()
