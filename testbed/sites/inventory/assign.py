@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
+
+from pydantic import Field, model_validator
 
 from schemas.errors import UserError
 from testbed.deploy.inventory import GROUPS
@@ -16,10 +17,10 @@ from testbed.sites.inventory.hosts import (
     ListedMachines,
 )
 from testbed.spec import GroupSpec, TestbedSpec
+from testbed.spec.stores import SpecModel
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(SpecModel):
     """A node with its machine and devices; name, group and roles are the spec's."""
 
     node: str
@@ -27,22 +28,16 @@ class Member:
     roles: tuple[str, ...]
     memory_bytes: int
     host: HostOptions
-    devices: Mapping[str, str] = field(default_factory=dict)
+    devices: dict[str, str] = Field(default_factory=dict)
     rack: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the member as JSON values."""
-        host = self.host.model_dump()
-        host["jump"] = host.pop("proxy_jump")
-        return {**asdict(self), "host": host}
-
+    @model_validator(mode="before")
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Member:
-        """Return the member from `to_json`."""
+    def _of_earlier_record(cls, data: dict[str, Any]) -> dict[str, Any]:
         host = dict(data["host"])
-        host["proxy_jump"] = host.pop("jump")
-        found = HostOptions.model_validate(host)
-        return cls(**{**data, "host": found, "roles": tuple(data["roles"])})
+        if "jump" in host:
+            host["proxy_jump"] = host.pop("jump")
+        return {**data, "host": host}
 
 
 def assign(

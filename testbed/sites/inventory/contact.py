@@ -27,7 +27,7 @@ from testbed.reach import gateway_target, target_of
 from testbed.sites.contract import Gateway, Progress, SiteError, Testbed, silent
 from testbed.sites.inventory import hostside
 from testbed.sites.inventory.assign import Member
-from testbed.sites.inventory.hosts import HostOptions, JumpOption, is_address
+from testbed.sites.inventory.hosts import HostOptions, is_address
 from testbed.sites.usage import of_machines
 from testbed.ssh import (
     MISSING,
@@ -115,13 +115,12 @@ def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
 class Login:
     """A login on a machine: as root, or else as a user with sudo. `address` is the machine's own at
     its end of the connection, `client` the address at the other end: the engine's, or the
-    gateway's; `port` is the port at which sshd was reached.
+    gateway's.
     """
 
     root: bool
     client: str | None = None
     address: str | None = None
-    port: int | None = None
 
 
 def login_on(shell: Shell, machine: str) -> Login:
@@ -144,8 +143,8 @@ def login_on(shell: Shell, machine: str) -> Login:
             do="install it (apt-get install python3)",
         )
     connection = said.get("connection", "").split()
-    client, _, address, port = connection if len(connection) == 4 else [None] * 4
-    return Login(said.get("uid") == "0", client, address, int(port) if port else None)
+    client, _, address, _ = connection if len(connection) == 4 else [None] * 4
+    return Login(said.get("uid") == "0", client, address)
 
 
 Answers = tuple[dict[str, R], dict[str, HotbedError]]
@@ -330,22 +329,19 @@ class FirstLook:
         raise site_error(str(message), first) from first
 
 
-def gateway_name(jump: JumpOption) -> str:
-    """Return the gateway's name in the testbed; no node has such a name."""
-    return f"{jump.user or getpass.getuser()}@{field_of(jump.address, jump.port)}"
-
-
-def _gateway(host: HostOptions) -> Gateway | None:
+def gateway_of(host: HostOptions) -> Gateway | None:
+    """Return the machine that ssh goes through, by a name in the testbed that no node has."""
     jump = host.proxy_jump
     if jump is None:
         return None
     user = jump.user or getpass.getuser()
-    return Gateway(gateway_name(jump), jump.address, user, jump.port, host.key_file)
+    name = f"{user}@{field_of(jump.address, jump.port)}"
+    return Gateway(name, jump.address, user, jump.port, host.key_file)
 
 
 def gateways_of(members: Sequence[Member]) -> tuple[Gateway, ...]:
     """Return the machines that ssh goes through, each once."""
-    found = (_gateway(member.host) for member in members)
+    found = (gateway_of(member.host) for member in members)
     return tuple({gateway.name: gateway for gateway in found if gateway is not None}.values())
 
 
@@ -354,7 +350,7 @@ def first_target(host: HostOptions, known_hosts: Path) -> SshTarget:
     kept."""
     sockets = known_hosts.with_name(_SOCKETS)
     kept = sockets.is_dir() and len(str(sockets)) <= _LONGEST_FOLDER
-    gateway = _gateway(host)
+    gateway = gateway_of(host)
     return SshTarget(
         node=host.name,
         address=host.address,
@@ -381,12 +377,19 @@ def looking(
     UserError: a gateway's host key, or a login key, is wrong. SiteError: a gateway cannot be
     reached; says if trying again may help.
     """
+
+    def learn(target: SshTarget, name: str, expected: str | None = None) -> list[str]:
+        shown = contact.host_keys(target)
+        vouched, revoked = known(files, target.address, target.port)
+        return judge(
+            name, shown, vouched=vouched, revoked=revoked, expected=expected, accept=accept
+        )
+
     with tempfile.TemporaryDirectory(prefix="hotbed-look-") as folder:
         sockets = Path(folder, _SOCKETS)
         sockets.mkdir(mode=0o700)
         try:
-            known_hosts = Path(folder, "known_hosts")
-            yield _look(members, contact, known_hosts, progress, files=files, accept=accept)
+            yield _look(members, contact, Path(folder, "known_hosts"), learn, progress)
         finally:
             contact.hang_up(sockets)
 
@@ -395,10 +398,8 @@ def _look(
     members: Sequence[Member],
     contact: Contact,
     known_hosts: Path,
+    learn: Callable[..., list[str]],
     progress: Progress,
-    *,
-    files: Sequence[Path],
-    accept: bool,
 ) -> FirstLook:
     for member in members:
         key = member.host.key_file
@@ -408,14 +409,6 @@ def _look(
                 where=f"machine {member.host.name}",
                 do="name a file; a relative path starts at the spec's folder",
             )
-
-    def learn(target: SshTarget, name: str, expected: str | None = None) -> list[str]:
-        shown = contact.host_keys(target)
-        vouched, revoked = known(files, target.address, target.port)
-        return judge(
-            name, shown, vouched=vouched, revoked=revoked, expected=expected, accept=accept
-        )
-
     found = FirstLook(known_hosts)
     pin(known_hosts, {})
     for gateway in gateways_of(members):
@@ -425,7 +418,8 @@ def _look(
             raise site_error(f"ssh cannot go through a machine: {error}", error) from error
         found.keys[gateway.address, gateway.ssh_port] = keys
     pin(known_hosts, found.keys)
-    hosts = {member.node: member.host for member in members}
+    by_node = {member.node: member for member in members}
+    hosts = {node: member.host for node, member in by_node.items()}
     targets = {node: first_target(host, known_hosts) for node, host in hosts.items()}
     learnt, lost = everywhere(
         hosts,
@@ -437,7 +431,6 @@ def _look(
     found.problems |= lost
     found.keys |= {(hosts[node].address, hosts[node].port): keys for node, keys in learnt.items()}
     pin(known_hosts, found.keys)
-    by_node = {member.node: member for member in members}
     seen, lost = everywhere(
         learnt,
         lambda node: _see(by_node[node], contact.shell(targets[node])),
@@ -452,15 +445,7 @@ def _look(
 
 
 def _see(member: Member, shell: Shell) -> tuple[Login, dict[str, Any]]:
-    where, port = f"{member.host.name} (node {member.node})", member.host.port
-    login = login_on(shell, where)
-    if login.port not in (None, port):
-        raise UserError(
-            f"its port {port} is forwarded to port {login.port}, and the other nodes reach it at "
-            "the same port as we do",
-            where=f"machine {where}",
-            do=f"let its sshd listen on {port} too, or reach it through a machine (proxy_jump)",
-        )
+    login = login_on(shell, f"{member.host.name} (node {member.node})")
     devices = sorted(member.devices.values())
     return login, ask(shell, "survey", root=login.root, devices=devices, client=login.client)
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed import reach
-from testbed.deploy import deployers
+from testbed.deploy import deployers, deployment
 from testbed.deploy.playbook import end_ansible
 from testbed.sites import keys
 from testbed.sites.clock import Clock
@@ -46,7 +47,7 @@ from testbed.sites.inventory.contact import (
     ask,
     everywhere,
     first_target,
-    gateway_name,
+    gateway_of,
     gateways_of,
     load_counters,
     login_on,
@@ -83,7 +84,7 @@ class InventorySite:
         self._records = records or Records(self.kind)
         self._contact = contact or Contact()
         self._clock = clock or Clock()
-        self._take_away = take_away or self._take_store_away
+        self._take_away = take_away or partial(deployment.take_away, self)
         self._allowed = set(self.options.wipe)
         self._accept = self.options.accept_host_keys
 
@@ -309,7 +310,7 @@ class InventorySite:
             "id": uuid.uuid4().hex,
             "since": datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="seconds"),
             "spec": spec.model_dump(mode="json"),
-            "members": [member.to_json() for member in members],
+            "members": [member.model_dump(mode="json") for member in members],
             "addresses": addresses,
             "keys": [[address, port, listed] for (address, port), listed in found.keys.items()],
             "facts": {node: _facts_of(survey) for node, survey in surveys.items()},
@@ -488,18 +489,13 @@ class InventorySite:
         record.journal("made", what="remove store")
         return {}
 
-    def _take_store_away(self, testbed: Testbed, progress: Progress) -> None:
-        from testbed.deploy.deployment import take_away
-
-        take_away(self, testbed, progress)
-
 
 # -- records ---------------------------------------------------------------------------------------
 
 
 def members_of(known: Mapping[str, Any]) -> tuple[Member, ...]:
     """Return the nodes and their machines in a record."""
-    return tuple(Member.from_json(each) for each in known["members"])
+    return tuple(Member.model_validate(each) for each in known["members"])
 
 
 def _facts_of(survey: Mapping[str, Any]) -> dict[str, Any]:
@@ -535,7 +531,7 @@ def _node(member: Member, known: Mapping[str, Any]) -> Node:
         memory_bytes=min(member.memory_bytes, facts["memory_bytes"]),
         rack=member.rack,
         public_address=host.address if host.address != address else None,
-        via=gateway_name(host.proxy_jump) if host.proxy_jump else None,
+        via=gateway.name if (gateway := gateway_of(host)) else None,
         facts=facts.get("provenance") or facts["told"],  # its name in earlier records
     )
 

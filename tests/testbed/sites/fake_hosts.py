@@ -25,9 +25,8 @@ SIGNATURE = b"SIGNATURE:"
 
 @dataclass
 class FakeHost:
-    """Played machine. `root_login` is sshd's answer about root for a connection. `sshd_port` is
-    sshd's port; None means the contacted port. `unreachable` lists nodes, or ``node:port``, that
-    the machine cannot reach."""
+    """Played machine. `root_login` is sshd's answer about root for a connection. `unreachable`
+    lists nodes, or ``node:port``, that the machine cannot reach."""
 
     root: Path
     address: str
@@ -37,7 +36,6 @@ class FakeHost:
     python: str = "3.11"
     host_key: str = ""
     clock_offset_s: float = 0.0
-    sshd_port: int | None = None
     wipefs: bool = True
     blkid: dict[str, str] = field(default_factory=dict)
     container: str = "none"
@@ -139,8 +137,7 @@ class FakeShell(PlayedShell):
             text = f"uid={0 if root else 1000}\n"
             text += "sudo=yes\n" if host.sudo or root else ""
             text += f"python={host.python}\n" if host.python else ""
-            port = host.sshd_port or self._target.port
-            return f"{text}connection=192.0.2.250 40000 {host.address} {port}\n"
+            return f"{text}connection=192.0.2.250 40000 {host.address} {self._target.port}\n"
         if argv[:2] == ["sh", "-c"] and "date" in argv[2]:
             return f"{self._hosts.now() + host.clock_offset_s:.6f}\n"
         words = argv[2:] if argv[:2] == ["sudo", "-n"] else argv

@@ -259,7 +259,10 @@ def test_options_come_before_groups_and_a_node_before_its_group():
     found = ListedMachines(hosts=(*hosts, *machines("b", "c").hosts))
     members = assign(spec_of(), read_options({"devices": DEVICES, "user": "cc"}), found)
     assert [member.host.user for member in members] == ["me", "cc", "cc"]
-    assert tuple(Member.from_json(member.to_json()) for member in members) == members
+    recorded = members[0].model_dump(mode="json")
+    assert Member.model_validate(recorded) == members[0]
+    recorded["host"]["jump"] = recorded["host"].pop("proxy_jump")  # as written before
+    assert Member.model_validate(recorded) == members[0]
 
 
 def test_several_disks_a_node_have_names_in_order():

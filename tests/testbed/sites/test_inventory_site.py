@@ -110,8 +110,14 @@ def test_a_disk_and_its_partition_overlap():
         whole: {**empty, "path": whole, "real": whole, "parts": ["/dev/sdb1"]},
         part: {**empty, "path": part, "real": "/dev/sdb1", "parts": []},
     }
-    host = HostOptions(name="a", address="192.0.2.1")
-    member = Member("osd0", "osd", ("osd",), 2**29, host, {"osd": whole, "scratch": part})
+    member = Member(
+        node="osd0",
+        group="osd",
+        roles=("osd",),
+        memory_bytes=2**29,
+        host=HostOptions(name="a", address="192.0.2.1"),
+        devices={"osd": whole, "scratch": part},
+    )
     found = list(fitness.device_findings(make_spec(), member, seen))
     assert not found[0].ok and found[0].needed
     assert part in found[0].found
@@ -229,16 +235,6 @@ def test_nobody_becomes_root_without_sudo_or_python(make, hosts):
     hosts.hosts["192.0.2.2"].python = "3.10"
     testbed = make(user="me").provision(make_spec(user="me"))
     assert {node.ssh_user for node in testbed.nodes} == {"root"}
-
-
-def test_a_port_that_is_forwarded_to_another(make, hosts):
-    """Other nodes would contact a port without a listener."""
-    inside = hosts.hosts["192.0.2.2"]
-    inside.sshd_port = 22
-    listed = [{"address": a, "port": 2202 if a == "192.0.2.2" else 22} for a in OPTIONS["hosts"]]
-    refuse(make, hosts, "osd0", "2202", "port 22", hosts=listed)
-    inside.sshd_port = None
-    assert make(hosts=listed).provision(make_spec(hosts=listed)).nodes[1].ssh_port == 2202
 
 
 @pytest.mark.parametrize(
