@@ -83,7 +83,6 @@ def _store(schema: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def _devices(schema: JsonSchemaValue) -> JsonSchemaValue:
-    schema["properties"]["osd"] = _also(schema["properties"]["osd"], "string")
     return _also(schema, "string", "array") | {"items": {"type": "string"}}
 
 
@@ -96,7 +95,7 @@ SHORT_FORMS: Mapping[str, Change] = {
     "JumpOption._from_text": lambda schema: _also(schema, "string"),
     "HostOptions._from_text": lambda schema: _also(schema, "string") | {"required": ["address"]},
     "DevicesOfNode._from_text": _devices,
-    "_list": lambda schema: _also(schema, "string"),
+    "as_list": lambda schema: _also(schema, "string") if "type" in schema else schema,
     "_by_name": _deployer,
     "_ceph_by_default": _store,
     "TopologyHost._short": lambda it: it | {VALUES: {"anyOf": [{"type": "string"}, it[VALUES]]}},

@@ -36,6 +36,7 @@ from testbed.simulated.parameters import ModelParameters
 from testbed.sites.chameleon.options import ChameleonOptions
 from testbed.sites.inventory.hosts import InventoryOptions, ShortFile
 from testbed.spec import TestbedSpec, quantities
+from testbed.spec.stores import as_list
 from testbed.stores import contract, microstores
 from testbed.stores.ceph.store import Features
 from tools import json_schemas
@@ -94,7 +95,8 @@ def allowed(kind: Any, rules: Sequence[Any] = ()) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(allowed(one, rules) for one in inner if one is not type(None))
     if origin in (list, tuple):
-        return f"list of {allowed(inner[0])}"
+        one, rule = allowed(inner[0]), BeforeValidator(as_list)
+        return f"{one} or list of {one}" if rule in rules else f"list of {one}"
     if origin is dict:
         return f"mapping of names to {allowed(inner[1])}"
     if inspect.isclass(kind) and issubclass(kind, BaseModel):

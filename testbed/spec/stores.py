@@ -27,6 +27,7 @@ LAST_FILESTORE = 17
 """Major version of the last Ceph with FileStore (Quincy)."""
 KINDS = ("own", "ceph-ansible", "cephadm")
 _KEY = re.compile(r"[a-z][a-z0-9_]*")
+DEVICE = re.compile(r"/dev/[A-Za-z0-9._/:+=@-]+")
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*")
 
 GENERATED = frozenset(
@@ -48,6 +49,26 @@ class SpecModel(BaseModel):
     """Model that refuses unknown keys: a misspelt option must not be silently ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _device(path: str) -> str:
+    if not DEVICE.fullmatch(path) or ".." in path:
+        raise ValueError(
+            f"{path!r} is no device: write a path such as /dev/disk/by-id/wwn-0x5000c500a1b2c3d4 "
+            "or /dev/sdb"
+        )
+    return path
+
+
+def as_list(value: object) -> object:
+    """Return one value as a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
+Device = Annotated[str, AfterValidator(_device)]
+"""Path of a block device."""
+Devices = Annotated[tuple[Device, ...], BeforeValidator(as_list)]
+"""One path or several."""
 
 
 class OwnDeployer(SpecModel):

@@ -466,19 +466,16 @@ _OPENING = threading.Lock()
 
 
 def check_login(site: str, project: str | None, env: Mapping[str, str]) -> None:
-    """Check the OS_* variables, which are read by python-chi and written nowhere. NoCredentials:
-    nothing is set. UserError: the method is none of python-chi's, or is for another site or
+    """Check the OS_* variables, which are read by python-chi and written nowhere. NoCredentials: no
+    method is set. UserError: the method is none of python-chi's, is for another site, or lacks a
     project."""
     method = env.get("OS_AUTH_TYPE") or env.get("OS_AUTH_METHOD") or ""
     if not method:
-        if any(env.get(name) for name in ("OS_APPLICATION_CREDENTIAL_SECRET", "OS_PASSWORD")):
-            raise UserError(
-                "credentials are set and OS_AUTH_TYPE is not", do="set it as the openrc file does"
-            )
-        what = "there are no credentials for Chameleon: no OS_* variables are set"
-        if env.get("OS_CLOUD"):
-            what = "OS_CLOUD names an entry of clouds.yaml, which python-chi does not read"
-        raise NoCredentials(what, do=_ADVICE)
+        raise NoCredentials(
+            "there are no credentials for Chameleon: OS_AUTH_TYPE is not set, and python-chi does "
+            "not read clouds.yaml",
+            do=_ADVICE,
+        )
     if not method.startswith("v3"):
         raise UserError(
             f"python-chi does not know {method}",
@@ -486,29 +483,19 @@ def check_login(site: str, project: str | None, env: Mapping[str, str]) -> None:
             allowed=f"{APPLICATION}, v3password, v3token, v3oidcaccesstoken",
             do=_ADVICE,
         )
-    region, named = env.get("OS_REGION_NAME"), env.get("OS_PROJECT_NAME")
-    if method != APPLICATION:
-        if not (project or named or env.get("OS_PROJECT_ID")):
+    if method == APPLICATION:
+        region = env.get("OS_REGION_NAME") or site
+        if region != site:
             raise UserError(
-                "no project is chosen",
-                do="give site.options.project, such as CHI-123456, or set OS_PROJECT_NAME",
+                f"the application credential is for {region} (OS_REGION_NAME), and the spec says "
+                f"{site}",
+                do=_ADVICE,
             )
-        return
-    if region and region != site:
+    elif not (project or env.get("OS_PROJECT_NAME") or env.get("OS_PROJECT_ID")):
         raise UserError(
-            f"the application credential is for {region} (OS_REGION_NAME), and the spec says "
-            f"{site}",
-            do=_ADVICE,
+            "no project is chosen",
+            do="give site.options.project, such as CHI-123456, or set OS_PROJECT_NAME",
         )
-    if project and named and named != project:
-        raise _other_project(named, project)
-
-
-def _other_project(found: str, wanted: str) -> UserError:
-    return UserError(
-        f"these credentials are for project {found}, and the spec says {wanted}",
-        do=f"take credentials of {wanted}, or leave site.options.project out",
-    )
 
 
 def open_cloud(site: str, project: str | None) -> Cloud:
@@ -530,10 +517,7 @@ def _opened(site: str, project: str | None) -> Cloud:
         raise UserError(
             "the site chameleon needs python-chi, python-blazarclient and openstacksdk, and "
             f"{error.name or error} is missing",
-            do=(
-                "`make setup`, or pip install 'python-chi>=1.2.10,<1.3' python-blazarclient "
-                "python-zunclient openstacksdk"
-            ),
+            do="`make setup`, or pip install '.[chameleon]' in Hotbed's folder",
         ) from error
     scoped = APPLICATION in (os.environ.get("OS_AUTH_TYPE"), os.environ.get("OS_AUTH_METHOD"))
     context.reset()
@@ -555,7 +539,11 @@ def _opened(site: str, project: str | None) -> Cloud:
     if project is not None:
         found = cloud.identity()
         if project not in (found.project_name, found.project_id):
-            raise _other_project(found.project_name or found.project_id, project)
+            raise UserError(
+                f"these credentials are for project {found.project_name or found.project_id}, and "
+                f"the spec says {project}",
+                do=f"take credentials of {project}, or leave site.options.project out",
+            )
     return cloud
 
 

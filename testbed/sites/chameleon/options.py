@@ -13,14 +13,14 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from schemas.errors import UserError
 from schemas.mistakes import checked
 from testbed.spec import GroupSpec, TestbedSpec
-from testbed.spec.stores import SpecModel
+from testbed.spec.stores import Device, Devices, SpecModel, as_list
 
 HOUR_S = 3600.0
 MAX_LEASE_HOURS = 7 * 24.0
@@ -49,10 +49,8 @@ NUMBERS = frozenset({"vcpus", "memory_mb", "local_gb", "hypervisor_version"})
 """Properties that Blazar compares as numbers: its own columns. It compares the properties that
 operators added as text (``host_get_all_by_queries``), so "8" is above "48"."""
 
-Paths = str | tuple[str, ...]
 Filter = tuple[tuple[str, str, str], ...]
 """Comparisons (operator, property, value) that must all hold."""
-_DEVICE = re.compile(r"/dev/[A-Za-z0-9._/+:@-]+")
 _SHORT = re.compile(r"\s*(==|!=|<=|>=|=|<|>)?\s*(.+?)\s*")
 _EXAMPLE = '[">=", "$architecture.smt_size", "48"]'
 
@@ -166,8 +164,12 @@ class LeaseOptions(SpecModel):
 class DeviceOptions(SpecModel):
     """Existing partitions of a node: `osd` one or several, `scratch` for files."""
 
-    osd: Paths
-    scratch: str | None = None
+    osd: Devices
+    scratch: Device | None = None
+
+
+NodeDevices = Annotated[Devices | DeviceOptions, BeforeValidator(as_list)]
+"""Whole disks, or partitions."""
 
 
 class Patience(SpecModel):
@@ -204,7 +206,7 @@ class ChameleonOptions(SpecModel):
     lease: LeaseOptions = LeaseOptions()
     network: str = "sharednet1"
     floating_ip: Literal["admin", "none"] = "admin"
-    devices: dict[str, Paths | DeviceOptions] = Field(default_factory=dict)
+    devices: dict[str, NodeDevices] = Field(default_factory=dict)
     media: Literal["any", "rotational", "solid"] = "any"
     signal: Literal["auto", "iowait", "io_pressure"] = "auto"
     ssh_user: str = "cc"
@@ -217,17 +219,6 @@ class ChameleonOptions(SpecModel):
         if given is not None:
             read_filter(given)
         return given
-
-    @field_validator("devices")
-    @classmethod
-    def _device_paths(
-        cls, devices: dict[str, Paths | DeviceOptions]
-    ) -> dict[str, Paths | DeviceOptions]:
-        for name, given in devices.items():
-            for path in _paths_of(given):
-                if not _DEVICE.fullmatch(path) or ".." in path:
-                    raise ValueError(f"{name}: {path!r} is no device, such as /dev/sdb")
-        return devices
 
     @model_validator(mode="after")
     def _one_kind(self) -> ChameleonOptions:
@@ -269,20 +260,14 @@ class ChameleonOptions(SpecModel):
         """Return the name of the group's flavor; None means the smallest that fits."""
         return _of_group(self.flavor, group)
 
-    def devices_of(self, group: str, node: str) -> Paths | DeviceOptions | None:
+    def devices_of(self, group: str, node: str) -> Devices | DeviceOptions | None:
         """Return the devices given for a node, by its own name or its group's."""
         return self.devices.get(node, self.devices.get(group))
 
 
-def _paths_of(given: Paths | DeviceOptions) -> tuple[str, ...]:
-    if isinstance(given, DeviceOptions):
-        return _paths_of(given.osd) + ((given.scratch,) if given.scratch else ())
-    return (given,) if isinstance(given, str) else given
-
-
-def osd_paths(given: Paths | DeviceOptions) -> tuple[str, ...]:
+def osd_paths(given: Devices | DeviceOptions) -> tuple[str, ...]:
     """Return paths of the store's devices."""
-    return _paths_of(given.osd if isinstance(given, DeviceOptions) else given)
+    return given.osd if isinstance(given, DeviceOptions) else given
 
 
 def _of_group(value: str | dict[str, str] | None, group: str) -> str | None:
@@ -326,7 +311,7 @@ def check_spec(spec: TestbedSpec, options: ChameleonOptions) -> None:
                 raise UserError(mistake, where=where)
 
 
-def _devices_mistake(group: GroupSpec, given: Paths | DeviceOptions) -> str | None:
+def _devices_mistake(group: GroupSpec, given: Devices | DeviceOptions) -> str | None:
     if group.disk is None:
         return f"group {group.name!r} has no disk block, so it needs none"
     if (count := len(osd_paths(given))) != group.disks:

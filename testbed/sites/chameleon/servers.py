@@ -67,10 +67,7 @@ def make_base(work: Work) -> dict[str, Any]:
         lambda: work.base if work.base in work.cloud.keypairs() else None,
         lambda: work.cloud.create_keypair(work.base, public),
     )
-    base: dict[str, Any] = {
-        "image_id": image,
-        "networks": [{"uuid": network}],
-    }
+    base: dict[str, Any] = {"image_id": image, "networks": [{"uuid": network}]}
     base |= {"key_name": work.base, "config_drive": True}
     if work.options.virtual:
         # Whole machines have no security groups on Chameleon (its documentation, Basic networking).

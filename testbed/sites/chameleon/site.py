@@ -263,8 +263,11 @@ def _require_same(record: Record, spec: TestbedSpec, options: ChameleonOptions) 
         return kept | {"lease.name": options["lease"]["name"]}
 
     before = TestbedSpec.model_validate(record.data["spec"])
-    body = options.model_dump(mode="json")
-    if before.digest() != spec.digest() or lasting(record.data["options"]) != lasting(body):
+    then, now = (
+        lasting(each.model_dump(mode="json"))
+        for each in (read_options(record.data["options"]), options)
+    )
+    if before.digest() != spec.digest() or then != now:
         raise UserError(
             f"a testbed {record.name!r} of another spec is there",
             do=f"`hotbed down {record.name}` first, or give this one another name",

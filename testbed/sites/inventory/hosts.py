@@ -24,9 +24,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from schemas.errors import UserError
 from schemas.mistakes import checked, mistake
 from schemas.yaml_file import ContentError, load
-from testbed.spec.stores import SpecModel
+from testbed.spec.stores import DEVICE, Device, Devices, SpecModel, as_list
 
-_DEVICE = re.compile(r"/dev/[A-Za-z0-9._/:+=@-]+")
 _JUMP = re.compile(r"(?:([^@]*)@)?(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d+))?")
 _TIMEOUT_S = 60.0
 _STRICT = {
@@ -83,33 +82,19 @@ def _address(text: str) -> str:
     return text if is_address(text) else _is(name, "IP address and no host's name")(text)
 
 
-def _device(path: str) -> str:
-    if not _DEVICE.fullmatch(path) or ".." in path:
-        raise ValueError(
-            f"{path!r} is no device: write a path such as /dev/disk/by-id/wwn-0x5000c500a1b2c3d4 "
-            "or /dev/sdb"
-        )
-    return path
-
-
 def check_consent(name: str) -> str:
     """Return `name` if it is ``DEVICE@NODE``; raise ValueError if not."""
     path, _, node = name.rpartition("@")
-    if not node or not _DEVICE.fullmatch(path):
+    if not node or not DEVICE.fullmatch(path):
         raise ValueError(f"{name!r}: write device@node, such as /dev/sdb@osd0")
     return name
 
 
-def _list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 User = Annotated[str, AfterValidator(_is(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?", "user's name"))]
 Address = Annotated[str, AfterValidator(_address)]
-Device = Annotated[str, AfterValidator(_device)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_list), Field(min_length=1)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_list), Field(min_length=1)]
 Consents = Annotated[
-    tuple[Annotated[str, AfterValidator(check_consent)], ...], BeforeValidator(_list)
+    tuple[Annotated[str, AfterValidator(check_consent)], ...], BeforeValidator(as_list)
 ]
 
 
@@ -194,17 +179,13 @@ class DevicesOfNode(SpecModel):
     """The devices of a node: the store's, in the order of the disks, and the device for files.
     `osd`: device of the store, or a list for several disks; `scratch`: device for files."""
 
-    osd: tuple[Device, ...] = ()
+    osd: Devices = ()
     scratch: Device | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: object) -> object:
-        if isinstance(value, str | list | tuple):
-            value = {"osd": value}
-        if isinstance(value, Mapping) and "osd" in value:
-            return {**value, "osd": _list(value["osd"])}
-        return value
+        return {"osd": value} if isinstance(value, str | list | tuple) else value
 
     @model_validator(mode="after")
     def _different(self) -> DevicesOfNode:
