@@ -40,6 +40,8 @@ from schemas.yaml_file import dump
 
 Progress = Callable[[str, float], None]
 
+LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow", "markdown-it-py")
+"""Libraries that results and figures depend on."""
 DATA = "data"
 """Folder of the data behind each figure."""
 
@@ -173,7 +175,7 @@ class Ran:
 def ran(campaign: Path) -> Ran:
     """Return the contents of a campaign. A folder without a plan has no experiments."""
     runs = _runs(campaign)
-    plan = _plan(campaign)
+    plan = read_record(campaign / "campaign.json")
     cells = [cell for cell in plan.get("cells", []) if isinstance(cell, dict)]
     seconds: dict[str, list[float]] = {}
     for run in runs:
@@ -221,9 +223,10 @@ def _runs(campaign: Path) -> list[Run]:
     return found
 
 
-def _plan(campaign: Path) -> dict[str, Any]:
+def read_record(file: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; empty if there is none that can be read."""
     try:
-        body = json.loads((campaign / "campaign.json").read_bytes())
+        body = json.loads(file.read_bytes())
     except (OSError, ValueError):
         return {}
     return body if isinstance(body, dict) else {}

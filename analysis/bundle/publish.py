@@ -24,7 +24,15 @@ from pydantic import ValidationError
 
 from analysis.bundle import archive
 from analysis.bundle.archive import Progress, quiet
-from analysis.bundle.describe import Derived, Ran, derive, described, ran
+from analysis.bundle.describe import (
+    LIBRARIES,
+    Derived,
+    Ran,
+    derive,
+    described,
+    ran,
+    read_record,
+)
 from analysis.bundle.private import (
     Aliases,
     Finding,
@@ -78,7 +86,6 @@ _PANDAS = {"index_columns", "column_indexes", "columns", "attributes", "creator"
 """Keys of the note that pandas adds to a table."""
 _WRITER = re.compile(r"parquet-cpp-arrow version [\w.-]{1,30}")
 _HARMLESS_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
-_LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow", "markdown-it-py")
 _SHOWN = 20  # findings that a refusal names
 
 
@@ -137,7 +144,7 @@ def build(
                 comparison=compared,
                 hotbed_version=found.version,
                 commit=found.commit,
-                libraries={library: installed.version(library) for library in _LIBRARIES},
+                libraries={library: installed.version(library) for library in LIBRARIES},
                 redacted=dict(sorted((+aliases.counts).items())),
                 left_out=dict(sorted((+left_out).items())),
                 notes=found.notes,
@@ -243,11 +250,8 @@ def _require(require: Require, stage: Path, campaign: str) -> None:
 def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:
     """Return the attempts to pack: attempts at cells of the campaign's last plan, with any
     result."""
-    try:
-        body = json.loads((campaign / "comparison.json").read_bytes())
-        planned: frozenset[str] | None = frozenset(str(cell["run_id"]) for cell in body["cells"])
-    except (OSError, ValueError, KeyError, TypeError):
-        planned = planned_runs(campaign)
+    compared = read_record(campaign / "comparison.json").get("cells")
+    planned = {str(cell["run_id"]) for cell in compared} if compared else planned_runs(campaign)
     every = list(run_folders(campaign))
     taken = [one for one in every if planned is None or one.parent.name in planned]
     left_out["attempts at cells that the campaign no longer holds"] += len(every) - len(taken)
@@ -270,11 +274,11 @@ def _aliases(
     )
     nodes: set[str] = set()
     for attempt in (one for taken in attempts.values() for one in taken):
-        folders |= _folders(_body(attempt / "job.json"))
-        run = _body(attempt / "run.json")
+        folders |= _folders(read_record(attempt / "job.json"))
+        run = read_record(attempt / "run.json")
         if run.get("ground") != "sim":
             nodes |= _nodes(run)
-            said = [run.get("reason"), _body(attempt / "error.json")]
+            said = [run.get("reason"), read_record(attempt / "error.json")]
             names |= dict.fromkeys(machines(json.dumps(said)))
     folders.pop("/", None)
     names = {name: None for name in names if name and name not in nodes}
@@ -300,14 +304,6 @@ def _folders(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             ours = [text.rpartition(place)[0] for place in _KNOWN_PLACES if place in text]
             folder = text if key == "controllers_dir" else str(PurePosixPath(text).parent)
             yield (ours[0], "$HOTBED") if ours else (folder, word)
-
-
-def _body(file: Path) -> dict[str, Any]:
-    try:
-        body = json.loads(file.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return body if isinstance(body, dict) else {}
 
 
 def _json(body: object, indent: int = 2) -> bytes:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from analysis.bundle.describe import read_record
 from analysis.bundle.verify import Difference, differences
 from analysis.comparison.build import read
 from analysis.core.claims import Claim, Evidence, Measured, evaluate
@@ -186,15 +187,10 @@ def shares_runs(bundled: Path, again: Path) -> bool:
     return not _times(bundled).isdisjoint(_times(again))
 
 
-def _times(campaign: Path) -> set[tuple[str, str, str]]:
-    found = set()
-    for folder in run_folders(campaign):
-        try:
-            body = json.loads((folder / "run.json").read_bytes())
-            found.add((body["run_id"], body["started_at"], body["ended_at"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return found
+def _times(campaign: Path) -> set[tuple[str, ...]]:
+    records = (read_record(folder / "run.json") for folder in run_folders(campaign))
+    keys = ("run_id", "started_at", "ended_at")
+    return {tuple(str(record.get(key)) for key in keys) for record in records if record}
 
 
 def _pairs(bundled: Sequence[LoadedRun], again: Sequence[LoadedRun]) -> Pairs:

@@ -23,7 +23,15 @@ from pydantic import ValidationError
 
 from analysis.bundle import archive
 from analysis.bundle.archive import Progress, quiet
-from analysis.bundle.describe import DATA, Derived, derive, described, ran
+from analysis.bundle.describe import (
+    DATA,
+    LIBRARIES,
+    Derived,
+    derive,
+    described,
+    ran,
+    read_record,
+)
 from analysis.bundle.private import (
     Finding,
     SecretSearch,
@@ -283,18 +291,17 @@ def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
     for campaign in manifest.campaigns:
         for record in sorted((fresh / "artifacts" / campaign).glob("*/attempt-*/run.json")):
             name = record.relative_to(fresh).as_posix()
-            try:
-                body = json.loads(record.read_bytes())
-                said = (body["campaign"], body["run_id"], f"attempt-{body['attempt']}")
-            except (ValueError, KeyError, TypeError):
+            body = read_record(record)
+            if not body:
                 yield Difference(name, "record", "a run", "cannot be read")
                 continue
+            said = (body.get("campaign"), body.get("run_id"), f"attempt-{body.get('attempt')}")
             place = (campaign, record.parent.parent.name, record.parent.name)
             for what, wanted, found in zip(
                 ("campaign", "run", "attempt"), said, place, strict=True
             ):
                 if wanted != found:
-                    yield Difference(name, what, wanted, found)
+                    yield Difference(name, what, str(wanted), found)
 
 
 def described_again(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes]:
@@ -315,11 +322,10 @@ def described_again(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, 
 
 
 def _other_libraries(manifest: Manifest) -> list[Check]:
-    known = ("markdown-it-py", "matplotlib", "numpy", "pandas", "pyarrow", "scipy", "seaborn")
     other = [
         f"{name} {version} (here {installed.version(name)})"
         for name, version in manifest.libraries.items()
-        if name in known and installed.version(name) != version
+        if name in LIBRARIES and installed.version(name) != version
     ]
     detail = f"made with other versions: {', '.join(other)}"
     return [Check("libraries", None, detail)] if other else []

@@ -83,18 +83,6 @@ class Workers:
         return self.count or len(os.sched_getaffinity(0))
 
 
-def available_mib() -> float | None:
-    """Return the available memory of this machine in MiB; None if unknown."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) / 1024
-    return None
-
-
 _Files = tuple[str, Mapping[str, bytes]]  # a folder's name, and its files by relative path
 _LEVEL = 1  # fastest level: journals of large stores are megabytes of JSON
 
@@ -148,19 +136,13 @@ class Made:
     @classmethod
     def of(cls, folder: Path, started: float) -> Made:
         """Pack the files in `folder`; `started` is a time of the monotonic clock."""
-        files = {
-            path.relative_to(folder).as_posix(): zlib.compress(path.read_bytes(), _LEVEL)
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        }
+        files = {name: zlib.compress(found, _LEVEL) for name, found in _files_of(folder).items()}
         return cls(files, time.monotonic() - started)
 
     def unpack(self, folder: Path) -> None:
         """Write the files into `folder`."""
-        for name, packed in self.files.items():
-            path = folder / safe_path(name, "a Dask worker")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(zlib.decompress(packed))
+        files = {name: zlib.decompress(packed) for name, packed in self.files.items()}
+        _write(folder, files, "a Dask worker")
 
 
 def run_task(task: Task) -> Made:
@@ -173,8 +155,9 @@ def run_task(task: Task) -> Made:
         job = Job.model_validate_json(task.job)
         own, code = None, job.code
         if task.controller is not None:
-            own = str(_unpack(Path(name) / "own", *task.controller))
-            code = (code[0], Closure((f"{own}/{task.controller[0]}",), code[1].digest))
+            own, (called, files) = f"{name}/own", task.controller
+            _write(Path(own, called), files, "the engine")
+            code = (code[0], Closure((f"{own}/{called}",), code[1].digest))
         job = job.model_copy(update={"started_at": utc_now(), "controllers_dir": own, "code": code})
         task.recipe.same.require(task.same, job)
         try:
@@ -196,22 +179,21 @@ def _scratch() -> str | None:
         return None
 
 
-def _pack_folder(folder: Path) -> _Files:
-    """Pack a controller's folder as `Task.controller`, without Python's compiled files."""
-    files = {
+def _files_of(folder: Path) -> dict[str, bytes]:
+    """Return the files in a folder by relative path, without Python's compiled files."""
+    return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return folder.name, files
 
 
-def _unpack(target: Path, name: str, files: Mapping[str, bytes]) -> Path:
-    for relative, content in files.items():
-        path = target / name / safe_path(relative, "the engine")
+def _write(folder: Path, files: Mapping[str, bytes], source: str) -> None:
+    """Write files by relative path into `folder`; `source` names who sent them, for errors."""
+    for name, content in files.items():
+        path = folder / safe_path(name, source)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    return target
 
 
 @contextmanager
@@ -443,7 +425,7 @@ class DaskExecutor:
         name = cell.parameters.controller
         folder = self._attempts.prepared.outside.get(name)
         if folder is not None and name not in self._packed:
-            self._packed[name] = _pack_folder(folder)
+            self._packed[name] = folder.name, _files_of(folder)
         return self._packed.get(name)
 
     def _give_up(self, kind: str, why: str, *, fatal: bool = False) -> None:

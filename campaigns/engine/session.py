@@ -24,7 +24,7 @@ from campaigns.engine.attempts import (
     Runner,
 )
 from campaigns.engine.campaign_file import find_campaign, load_campaign, renamed, resolve
-from campaigns.engine.dask import DaskExecutor, Workers, available_mib, open_cluster
+from campaigns.engine.dask import DaskExecutor, Workers, open_cluster
 from campaigns.engine.display import CampaignResult, Progress, suitable
 from campaigns.engine.engine import Engine, pending
 from campaigns.engine.estimate import (
@@ -58,6 +58,7 @@ from schemas.errors import HotbedError, UserError, unknown
 from schemas.mistakes import mistake
 from schemas.run import Provenance
 from testbed import closure
+from testbed.checks import EngineMachine, available_memory
 from testbed.closure import Closure
 from testbed.faults import FaultInForceError
 from testbed.sites import code_of as code_of_site
@@ -502,8 +503,8 @@ def _refuse_too_large(cells: Iterable[Cell], workers: Workers | None) -> None:
     largest = max(typed, key=lambda parameters: parameters.memory_mib, default=None)
     if largest is None or not processes or not largest.memory_mib:
         return
-    need, available_here = largest.memory_mib, available_mib()
-    if available_here is not None and need * processes > available_here:
+    need, available_here = largest.memory_mib, available_memory(EngineMachine()) / 2**20
+    if available_here and need * processes > available_here:
         fewer = ", fewer --workers" if processes > 1 else ""
         raise UserError(
             f"{largest.label()} needs about {need / 1024:.1f} GiB in each of {processes} "

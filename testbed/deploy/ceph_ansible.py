@@ -48,6 +48,7 @@ from testbed.deploy.foreign import (
 )
 from testbed.deploy.inventory import build_inventory, cluster_id
 from testbed.deploy.lifecycle import stop_store
+from testbed.deploy.parts import cache_folder
 from testbed.deploy.playbook import FORKS, Ansible, DeployError, ansible_folder, play
 from testbed.deploy.ports import GATEWAY_PORT
 from testbed.deploy.roles import OURS
@@ -393,14 +394,6 @@ def _connection(values: dict[str, Any]) -> dict[str, Any]:
 # -- its sources -----------------------------------------------------------------------------------
 
 
-def cache_folder() -> Path:
-    """Return the folder of clones and Ansible environments: $HOTBED_CACHE, else the usual place."""
-    usual = Path("/var/cache/hotbed")
-    if os.geteuid() != 0:
-        usual = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hotbed"
-    return Path(os.environ.get("HOTBED_CACHE", usual)) / "ceph-ansible"
-
-
 def clone(release: CephRelease) -> Path:
     """Return a repository that has the release's commit, fetched first if necessary. UserError: the
     user's folder has no such commit, or it cannot be fetched."""
@@ -414,7 +407,7 @@ def clone(release: CephRelease) -> Path:
                 do=f"run `git clone {ADDRESS}` and name that folder",
             )
         return folder
-    folder = cache_folder() / "clone.git"
+    folder = cache_folder(_FOLDER) / "clone.git"
     if _has_commit(folder, release):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -489,7 +482,7 @@ def _run(command: list[str], more: Mapping[str, str]) -> subprocess.CompletedPro
 def environment_folder() -> Path:
     """Return the folder of the environment of these packages, made or not."""
     recipe = "\n".join([*PACKAGES, COLLECTION_VERSION, sys.version.split()[0]])
-    return cache_folder() / f"ansible-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    return cache_folder(_FOLDER) / f"ansible-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
 
 
 def python() -> Path | None:

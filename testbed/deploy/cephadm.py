@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from schemas.errors import RemoteError, UserError
+from schemas.errors import RemoteError
 from testbed.checks import CheckResult
 from testbed.deploy import foreign
 from testbed.deploy.contract import DeploymentPlan
@@ -134,10 +134,7 @@ class Cephadm(ForeignDeployer):
 
 def _deployer_of(spec: TestbedSpec) -> CephadmDeployer:
     found = spec.ceph().deployer
-    if not isinstance(found, CephadmDeployer):
-        raise UserError(
-            f"names the deployer {found.kind} and not cephadm", where=f"spec {spec.name}"
-        )
+    assert isinstance(found, CephadmDeployer), "chosen by `deployers.choose`"
     return found
 
 

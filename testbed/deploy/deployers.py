@@ -17,19 +17,6 @@ from testbed.sites.contract import Testbed
 from testbed.spec import CephSpec, TestbedSpec
 from testbed.spec.stores import KINDS
 
-__all__ = [
-    "KINDS",
-    "Deployer",
-    "as_deployed",
-    "begun",
-    "choose",
-    "claim",
-    "deployer",
-    "disclaim",
-    "findings",
-    "with_kind",
-]
-
 _RECORD = "deployer.json"
 UNFROZEN = "unfrozen"
 """Marks a testbed that is being deployed, until its state is frozen if its site can do that."""

@@ -85,7 +85,8 @@ class ForeignDeployer(Deployer, Protocol):
             first, last = part(progress, 0.1, 0.2), part(progress, 0.85, 1.0)
             ready = play(testbed, folder, "prepare.yml", made, first, ansible=OURS)
             brought, settings = bring(folder, part(progress, 0.2, 0.85))
-            taken = adopt(testbed, spec, folder, made, last, settings=settings)
+            made["all"]["vars"] |= adoption(testbed, spec, folder, settings)
+            taken = play(testbed, folder, "adopt.yml", made, last, ansible=OURS)
         return added(testbed, ready, brought, taken)
 
     def remove(
@@ -207,20 +208,6 @@ def adoption(
         "adopt_pools": [pool.model_dump() for pool in store.pools],
         "adopt_failure_domain": store.failure_domain,
     }
-
-
-def adopt(
-    testbed: Testbed,
-    spec: TestbedSpec,
-    folder: Path,
-    made: dict[str, Any],
-    progress: Progress,
-    *,
-    settings: Settings,
-) -> dict[str, int]:
-    """Run adopt.yml with the variables of `adoption`."""
-    made["all"]["vars"] |= adoption(testbed, spec, folder, settings)
-    return play(testbed, folder, "adopt.yml", made, progress, ansible=OURS)
 
 
 def every(testbed: Testbed, *steps: Step) -> dict[str, int]:

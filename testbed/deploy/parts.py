@@ -1,7 +1,8 @@
-"""Parts of several stores' variables: programs of this machine, and devices of nodes."""
+"""Parts of several stores' variables: programs and caches of this machine, devices of nodes."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from schemas.errors import BUILD, UserError
@@ -16,6 +17,14 @@ def binary(name: str) -> str:
     if not path.is_file():
         raise UserError("the program is missing", where=path, do=BUILD)
     return str(path)
+
+
+def cache_folder(name: str) -> Path:
+    """Return the folder `name` for what is made once: in $HOTBED_CACHE, else the usual place."""
+    usual = Path("/var/cache/hotbed")
+    if os.geteuid() != 0:
+        usual = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hotbed"
+    return Path(os.environ.get("HOTBED_CACHE", usual)) / name
 
 
 def scratch_device(node: Node, role: str) -> str:

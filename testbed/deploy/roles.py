@@ -179,14 +179,5 @@ class Own(Deployer):
         last = "the control plane on the admin node"
         return DeploymentPlan(self.kind, release, (first, *brings, last), store=store)
 
-    def deploy(
-        self, testbed: Testbed, spec: TestbedSpec, progress: Progress = silent, **options: Any
-    ) -> dict[str, int]:
-        """See `Deployer.deploy`."""
-        return deploy(testbed, spec, progress, **options)
-
-    def remove(
-        self, testbed: Testbed, spec: TestbedSpec, progress: Progress = silent, **options: Any
-    ) -> dict[str, int]:
-        """See `Deployer.remove`."""
-        return remove(testbed, spec, progress, **options)
+    deploy = staticmethod(deploy)
+    remove = staticmethod(remove)

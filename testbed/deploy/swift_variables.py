@@ -24,7 +24,8 @@ from typing import Any
 from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 from schemas.locks import held
-from testbed.deploy.parts import no_device
+from testbed.deploy.parts import cache_folder, no_device
+from testbed.deploy.ports import SWIFT_STEP
 from testbed.reach import shell_to
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import SIZE_SLACK, SwiftSpec, TestbedSpec
@@ -49,11 +50,6 @@ class Packages:
     platform: str
 
 
-def cache_folder() -> Path:
-    """Return the folder of the archives: $HOTBED_CACHE, else the local site's cache."""
-    return Path(os.environ.get("HOTBED_CACHE", "/var/cache/hotbed")) / "swift"
-
-
 def ensure_packages(testbed: Testbed) -> Packages:
     """Return the archive for `PACKAGES_LOCK` and the admin node's Python; make it first if it is
     not cached (half a minute). UserError: the packages cannot be downloaded; the message ends with
@@ -63,7 +59,7 @@ def ensure_packages(testbed: Testbed) -> Packages:
     python, _, machine = platform.partition("-")
     recipe = f"{_RECIPE}\n{python}\n{machine}\n{PACKAGES_LOCK.read_text()}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    folder = cache_folder()
+    folder = cache_folder("swift")
     archive = folder / f"swift-{digest}.tar"
     if not archive.exists():
         with held(folder / ".lock"):
@@ -130,7 +126,6 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 SECRETS = "swift-secrets.json"
 """File in the testbed's folder, private to its owner: hash prefix and suffix, tenants' keys."""
 _SECRET_BYTES = 24
-_STORAGE_PORTS = 10  # between the first ports of two microstores' servers
 
 
 def variables_of(
@@ -187,7 +182,7 @@ def cluster_of(testbed: Testbed, spec: TestbedSpec, store: SwiftSpec) -> dict[st
         microstore.name: {
             "proxies": list(members(microstore.proxies, groups, "proxies")),
             "storage": list(members(microstore.storage, groups, "storage")),
-            "port": store.storage_port + _STORAGE_PORTS * place,
+            "port": store.storage_port + SWIFT_STEP * place,
         }
         for place, microstore in enumerate(store.microstores)
     }

@@ -133,17 +133,17 @@ def test_what_memory_does_not_hold_is_refused(name, tmp_path, monkeypatch):
     request = Request(str(file), artifacts=artifacts)
     (cells,) = session.typed_cells(load_campaign(file), file).values()
     need = max(cell.memory_mib for cell in cells)
-    monkeypatch.setattr(session, "available_mib", lambda: 1.5 * need)
+    monkeypatch.setattr(session, "available_memory", lambda _: 1.5 * need * 2**20)
     session.dry_run(request, workers=Workers(count=1))
     with raises(UserError, size):
         session.dry_run(request, workers=Workers(count=2))
-    monkeypatch.setattr(session, "available_mib", lambda: 0.5 * need)
+    monkeypatch.setattr(session, "available_memory", lambda _: 0.5 * need * 2**20)
     for ask in (session.dry_run, session.run):
         with pytest.raises(UserError):
             ask(request, workers=Workers(count=1))
     # Unknown values and values of other owners are not refused.
     session.dry_run(request, workers=Workers(scheduler="tcp://10.0.0.1:8786"))
-    monkeypatch.setattr(session, "available_mib", lambda: None)
+    monkeypatch.setattr(session, "available_memory", lambda _: 0)
     session.dry_run(request)
     assert not artifacts.exists()
 

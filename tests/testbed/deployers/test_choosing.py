@@ -16,7 +16,7 @@ from testbed.deploy import ceph_ansible, deployers, deployment, foreign, roles
 from testbed.deploy.ceph_ansible import PURGE, CephAnsible
 from testbed.deploy.cephadm import Cephadm, CephadmCluster
 from testbed.deploy.contract import Deployer
-from testbed.deploy.deployers import KINDS, claim, deployer, with_kind
+from testbed.deploy.deployers import claim, deployer, with_kind
 from testbed.deploy.foreign import (
     DAEMON_BYTES,
     memory_target,
@@ -38,6 +38,7 @@ from testbed.sites.contract import Node, Progress, SiteError, Testbed
 from testbed.sites.inventory import InventorySite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
+from testbed.spec.stores import KINDS
 from testbed.ssh import Completed
 from tests.errors import raises
 from tests.testbed.deployers.beds import GROUPS, RAW, bed_of, spec_with
