@@ -50,7 +50,7 @@ class Ansible:
 @pytest.fixture
 def ansible(monkeypatch):
     made = Ansible()
-    monkeypatch.setattr(roles, "deploy", made.deploy)
+    monkeypatch.setattr(roles.Own, "deploy", staticmethod(made.deploy))
     monkeypatch.setattr(lifecycle, "stop_store", made.stop)
     monkeypatch.setattr(lifecycle, "start_store", made.start)
     monkeypatch.setattr(lifecycle, "has_store", lambda testbed: True)

@@ -338,7 +338,7 @@ def deployment_ends(bed, monkeypatch):
                     raise error
             return {"admin": 1}
 
-        monkeypatch.setattr(roles, "deploy", played)
+        monkeypatch.setattr(roles.Own, "deploy", staticmethod(played))
         with pytest.raises(type(error)) if error is not None else nullcontext():
             deployment.bring(bed.site, bed.testbed)
 
@@ -377,7 +377,7 @@ def test_a_deployment_before_deployers_were_recorded_is_the_projects_own(bed):
 
 def test_what_was_removed_already_is_not_removed_again(bed, deployment_ends, monkeypatch):
     deployment_ends(None)
-    monkeypatch.setattr(roles, "remove", lambda *_, **__: {})
+    monkeypatch.setattr(roles.Own, "remove", staticmethod(lambda *_, **__: {}))
     deployment.take_away(bed.site, bed.testbed)
     bed.site.release("small")
     assert bed.taken == []
