@@ -148,9 +148,14 @@ def _disk(machine: EngineMachine, need: Need) -> CheckResult:
     return CheckResult("disk", what, free >= wanted, found, how, needed=free < wanted / MARGIN)
 
 
-def _memory(machine: EngineMachine, need: Need) -> CheckResult:
+def available_memory(machine: EngineMachine) -> int:
+    """Return the available memory in bytes; 0 if unknown."""
     said = re.search(r"^MemAvailable: *(\d+)", machine.read("/proc/meminfo"), re.MULTILINE)
-    free, wanted = 1024 * int(said[1]) if said else 0, need.memory_bytes
+    return 1024 * int(said[1]) if said else 0
+
+
+def _memory(machine: EngineMachine, need: Need) -> CheckResult:
+    free, wanted = available_memory(machine), need.memory_bytes
     how = "stop other programs, or lower the nodes' memory or their number in the spec"
     what, found = f"{wanted / GIB:.0f} GiB of memory", f"{free / GIB:.0f} GiB available"
     return CheckResult("memory", what, free >= wanted, found, how, needed=free < wanted / MARGIN)
