@@ -28,6 +28,7 @@ from schemas.errors import HotbedError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 NAME = "comparison"
 
@@ -287,7 +288,7 @@ def _draw(comparison: Comparison, panels: Sequence[Panel], folder: Path, name: s
     """
     shown = [DrawnPanel(panel, blocks=comparison.blocks) for panel in panels]
     words = (_title(comparison), _legend(comparison, panels))
-    return draw_panels(shown, len(comparison.ops), words, folder, name)
+    return style.save(draw_panels(shown, len(comparison.ops), words), folder, name)
 
 
 @dataclass(frozen=True)
@@ -301,11 +302,8 @@ class DrawnPanel:
     lines: Mapping[str, float] = field(default_factory=dict)
 
 
-def draw_panels(
-    shown: Sequence[DrawnPanel], columns: int, words: tuple[str, str], folder: Path, name: str
-) -> Path:
-    """Draw panels in rows of `columns`, with a title above and an explanation below (`words`);
-    return the PNG's path."""
+def draw_panels(shown: Sequence[DrawnPanel], columns: int, words: tuple[str, str]) -> Figure:
+    """Draw panels in rows of `columns`, with a title above and an explanation below (`words`)."""
     counts = [len(one.panel.standings) for one in shown]
     heights = [
         _FURNITURE + _ROW * max(counts[first : first + columns])
@@ -327,7 +325,7 @@ def draw_panels(
         title, below = (textwrap.fill(text, _LETTERS * columns) for text in words)
         drawn.suptitle(title, fontsize="large")
         drawn.supxlabel(below, fontsize="small", color=_SOFT)
-        return style.save(drawn, folder, name)
+        return drawn
 
 
 def _title(comparison: Comparison) -> str:

@@ -15,13 +15,15 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from analysis.core.claims import NOTE_SEPARATOR, Compute, Evidence, Measured, NotRun
 from analysis.core.stats import Estimate, change, mean, ratio, share, sign
+
+K = TypeVar("K")
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 """Function that selects the rows of a claim from the table of runs; it may add columns."""
@@ -141,6 +143,16 @@ def where(rows: pd.DataFrame, **values: Any) -> pd.DataFrame:
         if value is not ...:
             holds &= rows[name].isna() if value is None else rows[name] == value
     return rows[holds]
+
+
+def assigned(rows: Rows, **columns: Callable[[pd.DataFrame], Any]) -> Rows:
+    """Select rows, with added columns that are computed from them; no rows have no such columns."""
+    return lambda table: found.assign(**columns) if len(found := rows(table)) else found
+
+
+def known(found: Mapping[K, Estimate | None]) -> dict[K, Estimate]:
+    """Return the estimates of those settings that have one."""
+    return {at: one for at, one in found.items() if one is not None}
 
 
 def values_of(rows: pd.DataFrame, parameter: str) -> list[Any]:

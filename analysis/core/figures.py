@@ -6,12 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from analysis.core.claims import Evidence
 from analysis.core.evidence import average
 from analysis.core.stats import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ class FigureEntry:
     id: str
     title: str
     caption: str
-    draw: Callable[[Evidence, Path, str], Path | Missing]
+    draw: Callable[[Evidence], Figure | Missing]
     campaign: str = ""
     command: str | None = None  # command for its runs, if it is not the paper's command
     facts: Callable[[Evidence], str] | None = None

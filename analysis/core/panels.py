@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.core import stats, style
+from analysis.core.evidence import known, values_of
 from analysis.core.stats import Estimate
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ def points(
     rows: pd.DataFrame, by: str, estimate: Callable[[pd.DataFrame], Estimate | None]
 ) -> dict[Any, Estimate]:
     """Return estimates of the rows, by a parameter's values, ascending."""
-    found = {at: estimate(rows[rows[by] == at]) for at in sorted(set(rows[by].dropna().tolist()))}
-    return {at: one for at, one in found.items() if one is not None}
+    return known({at: estimate(rows[rows[by] == at]) for at in values_of(rows, by)})
 
 
 def lines(

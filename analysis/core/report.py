@@ -246,12 +246,13 @@ def draw(
         return Drawn(entry, None, f"runs on a real ground: {entry.not_simulated}")
     marks = ["simulated"] * is_simulated(evidence.runs) + ["stale"] * stale
     with style.marked(", ".join(marks) or None):
-        made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
-    if isinstance(made, Missing):
-        return Drawn(entry, None, made.runs)
+        made = entry.draw(evidence)
+        if isinstance(made, Missing):
+            return Drawn(entry, None, made.runs)
+        path = style.save(made, folder, f"{prefix}-fig{entry.id}")
     if entry.facts is not None:
         entry = replace(entry, caption=entry.caption + entry.facts(evidence))
-    return Drawn(entry, made, None)
+    return Drawn(entry, path, None)
 
 
 def build(

@@ -142,20 +142,28 @@ def settle() -> None:
 
 
 @contextmanager
+def _styled() -> Iterator[None]:
+    import seaborn as sns
+
+    with sns.axes_style("whitegrid"), sns.plotting_context("paper", font_scale=1.05):
+        yield
+
+
+@contextmanager
 def figure(
     rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """Create a styled figure with `rows` x `columns` axes (row by row). pyplot does not know the
     figure, so that a report drawn in a notebook leaves the notebook's own figures alone."""
-    import seaborn as sns
     from matplotlib.figure import Figure
 
-    with sns.axes_style("whitegrid"), sns.plotting_context("paper", font_scale=1.05):
+    with _styled():
         drawn = Figure(figsize=(width, height), layout="constrained")
         axes = drawn.subplots(rows, columns, squeeze=False)
         yield drawn, list(axes.flat)
 
 
+@_styled()  # the library makes some parts, such as ticks, when it writes a figure
 def save(drawn: Figure, folder: Path, name: str) -> Path:
     """Write `name`.png (160 dpi) and `name`.pdf (see `recorded`); return the PNG's path. Within
     `shared` the files exist after `settle`."""
@@ -266,14 +274,15 @@ def limit_intervals(
         )
 
 
-def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
-    """Draw one legend above all panels, or below them if the figure has a title; each text once."""
+def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> Figure:
+    """Draw one legend above all panels, or below them if the figure has a title; each text once.
+    Return the figure."""
     handles: dict[str, Artist] = {}
     for panel in axes:
         for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(text, handle)
     if not handles:
-        return  # no estimate to draw
+        return drawn  # no estimate to draw
     drawn.legend(
         handles=list(handles.values()),
         labels=list(handles),
@@ -281,6 +290,7 @@ def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
         ncols=min(columns, len(handles)),
         fontsize="small",
     )
+    return drawn
 
 
 def describe(drawn: Figure) -> list[dict[str, Any]]:

@@ -431,12 +431,12 @@ def test_medians_of_runs_count_unanswered_requests() -> None:
     assert ratio is not None and ratio.value == pytest.approx(2) and ratio.n == 1
 
 
-def test_a_figure_without_runs_on_a_testbed_names_its_campaigns_slos(tmp_path: Path) -> None:
+def test_a_figure_without_runs_on_a_testbed_names_its_campaigns_slos() -> None:
     file = find_campaign("pm-local")
     campaign = load_campaign(file)
     typed = typed_cells(campaign, file)
     for entry in LOCAL_FIGURES:
-        made = entry.draw(evidence_of(), tmp_path, "none")
+        made = entry.draw(evidence_of())
         assert isinstance(made, Missing)
         if entry.id == "bounds-local":
             continue
@@ -450,8 +450,8 @@ def test_a_figure_without_runs_on_a_testbed_names_its_campaigns_slos(tmp_path: P
 def test_figure_7_names_the_gaps_of_each_workload(monkeypatch: pytest.MonkeyPatch) -> None:
     """F is a Poisson process: its gaps are balanced in every row."""
     of = [run for run in all_runs() if run.run.parameters["scenario"] == "burst"]
-    monkeypatch.setattr(figures, "draw", lambda _folder, _name, panels, *_, **__: panels)
-    panels: Any = figures.burstiness(evidence_of(*of), Path(), "7")
+    monkeypatch.setattr(figures, "draw", lambda panels, *_, **__: panels)
+    panels: Any = figures.burstiness(evidence_of(*of))
     titles = [title for title, _ in panels]
     assert len(titles) == 6
     assert ["sharp bursts" in title for title in titles] == [False] * 4 + [True] * 2

@@ -11,8 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.core import style
 from analysis.core.claims import Claim, Evidence, evaluate
 from analysis.core.evidence import values_of
+from analysis.core.figures import Missing
 from analysis.core.papers import paper
 from analysis.core.report import build
 from analysis.papers.twochoice.claims import BURST_CLAIMS
@@ -135,7 +137,7 @@ def test_a_campaign_of_one_scheduler_supports_no_comparison(tmp_path: Path, seri
     evidence = evidence_of(tmp_path / "own", SIMULATED)
     found = results_of(BURST_CLAIMS, evidence)
     assert {found[name].effect for name in ("random-worse", "native-herds")} == {"not run"}
-    drawn = [one.draw(evidence, tmp_path, "x") for one in SIMULATED.figures if one.id in ("3", "4")]
+    drawn = [one.draw(evidence) for one in SIMULATED.figures if one.id in ("3", "4")]
     assert all(hasattr(one, "runs") for one in drawn)
 
 
@@ -274,6 +276,6 @@ def test_learning_is_drawn_at_any_straggler_ratio(tmp_path: Path) -> None:
     for share in (0.0, 0.05, 0.5):
         write_bursts(tmp_path / "own", "both", share, 0)
     (entry,) = (one for one in SIMULATED.figures if one.id == "learning")
-    path = entry.draw(evidence_of(tmp_path / "own", SIMULATED), tmp_path, "learning")
-    assert isinstance(path, Path)
-    assert path.stat().st_size > 10_000
+    drawn = entry.draw(evidence_of(tmp_path / "own", SIMULATED))
+    assert not isinstance(drawn, Missing)
+    assert style.save(drawn, tmp_path, "learning").stat().st_size > 10_000

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 
 from analysis.core import stats, style
 from analysis.core.claims import Evidence
-from analysis.core.evidence import average, quotient, values_of
+from analysis.core.evidence import average, known, quotient, values_of
 from analysis.core.figures import FigureEntry, Missing, bytes_text
 from analysis.core.load import LoadedRun
 from analysis.core.panels import Look, Points, bars, counts, errors, lines, points
@@ -39,6 +38,7 @@ from schemas.cells.dlr import Bench
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Series = list[tuple[Look, Points]]
 
@@ -72,9 +72,7 @@ def _controllers(rows: pd.DataFrame) -> list[str]:
     return [str(name) for name in rows["controller"].dropna().unique()]
 
 
-def degradation(
-    evidence: Evidence, folder: Path, name: str, scenario: str, what: str
-) -> Path | Missing:
+def degradation(evidence: Evidence, scenario: str, what: str) -> Figure | Missing:
     """Draw figures 1a-d: each mode with and without disturbance, absolute, mean of runs with 95 %
     confidence interval. The diamond marks the paper's worst case."""
     metric = "throughput_mb_s" if what == "throughput" else "latency_s"
@@ -111,32 +109,22 @@ def degradation(
             )
         axes.set_ylabel("Throughput (MB/s)" if what == "throughput" else "Mean latency (s)")
         axes.set_title(f"Rados bench {what} under {scenario} ({counts(series)})")
-        style.legend(drawn, [axes])
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [axes])
 
 
-def normalized(
-    evidence: Evidence, folder: Path, name: str, scenario: str, what: str
-) -> Path | Missing:
+def normalized(evidence: Evidence, scenario: str, what: str) -> Figure | Missing:
     """Draw figures 6a-b and 8a-b: controllers over default Ceph, paired by block, geometric mean
     with 95 % confidence interval. Rand is in IOPS as in the paper; inert cells are hatched."""
     table = evidence.table
     looks = _looks(_controllers(table[table["scenario"] == scenario]))
-    series: Series = []
-    inert: set[tuple[str, str]] = set()
-    for controller, look in looks.items():
-        found = {}
-        for op in OPS:
-            base, mine = (
-                select(table, op=op, scenario=scenario, controller=one)
-                for one in ("default", controller)
-            )
-            one = quotient(mine, base, metric_of(op, what), keys=BLOCKS)
-            if one is not None:
-                found[OP_NAMES[op]] = one
-                if mine["inert"].all():
-                    inert.add((look.label, OP_NAMES[op]))
-        series.append((look, found))
+    mine = partial(select, table, scenario=scenario)
+    series: Series = [(look, _by_op(mine, what, controller=name)) for name, look in looks.items()]
+    inert = {
+        (look.label, OP_NAMES[op])
+        for (name, look), (_, found) in zip(looks.items(), series, strict=True)
+        for op in OPS
+        if OP_NAMES[op] in found and mine(op=op, controller=name)["inert"].all()
+    }
     if not any(found for look, found in series if look.label != style.label("default")):
         return Missing(f"blocks with default and another controller under {scenario}")
     groups = [OP_NAMES[op] for op in OPS if any(OP_NAMES[op] in found for _, found in series)]
@@ -147,29 +135,45 @@ def normalized(
     better = "higher" if what == "throughput" else "lower"
     title = f"{scenario.capitalize()}: {what} by controller ({better} is better, {{}})"
     axis = what.capitalize()
-    return _over_default(
-        folder, name, groups, series, title=title, what=axis, stated=stated, hatched=inert
+    return _over_default(groups, series, title=title, what=axis, stated=stated, hatched=inert)
+
+
+def _by_op(
+    rows: Callable[..., pd.DataFrame],
+    what: str = "throughput",
+    ops: Sequence[str] = OPS,
+    **treated: object,
+) -> dict[str, Estimate]:
+    """Return ratios of `treated` runs to default Ceph by operation, paired by block; `rows` selects
+    runs by parameters."""
+    return known(
+        {
+            OP_NAMES[op]: quotient(
+                rows(op=op, **treated),
+                rows(op=op, controller="default"),
+                metric_of(op, what),
+                keys=BLOCKS,
+            )
+            for op in ops
+        }
     )
 
 
 def _over_default(
-    folder: Path,
-    name: str,
     groups: Sequence[str],
     series: Series,
     *,
     title: str,
     what: str = "Throughput",
     **more: Any,
-) -> Path:
+) -> Figure:
     """Draw bars of ratios to default Ceph; ``{}`` in the title is the number of blocks."""
     with style.figure(width=7.2) as (drawn, (axes,)):
         bars(axes, groups, series, **more)
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set_ylabel(f"{what} / default Ceph")
         axes.set_title(title.format(counts(series, "")))
-        style.legend(drawn, [axes])
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [axes])
 
 
 SIGNALS = {
@@ -179,31 +183,23 @@ SIGNALS = {
 }
 
 
-def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def by_signal(evidence: Evidence) -> Figure | Missing:
     """Draw DLR over default Ceph under heterogeneity for each signal, paired by block (beyond the
     paper)."""
     hot = partial(select, evidence.table, scenario="heterogeneity")
-    series: Series = []
-    for signal, look in SIGNALS.items():
-        found = {
-            OP_NAMES[op]: quotient(
-                hot(op=op, controller="dlr", signal=signal),
-                hot(op=op, controller="default"),
-                metric_of(op, "throughput"),
-                keys=BLOCKS,
-            )
-            for op in OPS
-        }
-        series.append((look, {op: one for op, one in found.items() if one is not None}))
-    series = [(look, found) for look, found in series if found]
+    series: Series = [
+        (look, found)
+        for signal, look in SIGNALS.items()
+        if (found := _by_op(hot, controller="dlr", signal=signal))
+    ]
     if len(series) < 2:
         return Missing("DLR runs steered by the OSD's own pressure and by op_r_latency")
     names = OP_NAMES.values()
     groups = [op for op in names if sum(op in found for _, found in series) > 1]
-    return _over_default(folder, name, groups, series, title="DLR by signal, heterogeneity ({})")
+    return _over_default(groups, series, title="DLR by signal, heterogeneity ({})")
 
 
-def reweight_limits(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def reweight_limits(evidence: Evidence) -> Figure | Missing:
     """Draw reweight-by-utilization without limits, as in the paper, and with those of later
     releases, over default Ceph: on FileStore, where it sees fio's files, and on BlueStore (beyond
     the paper)."""
@@ -213,23 +209,16 @@ def reweight_limits(evidence: Evidence, folder: Path, name: str) -> Path | Missi
     for store, title in stores.items():
         hot = partial(select, evidence.table, scenario="heterogeneity", objectstore=store)
         for controller, found in by_controller.items():
-            for op in ("seq", "rand"):
-                one = quotient(
-                    hot(op=op, controller=controller),
-                    hot(op=op, controller="default"),
-                    metric_of(op, "throughput"),
-                    keys=BLOCKS,
-                )
-                if one is not None:
-                    found[f"{OP_NAMES[op]}, {title}"] = one
+            by_op = _by_op(hot, ops=("seq", "rand"), controller=controller)
+            found |= {f"{op}, {title}": one for op, one in by_op.items()}
     series: Series = [(look, by_controller[name]) for name, look in looks.items()]
     if not all(found for _, found in series):
         return Missing("blocks with default, reweight and reweight-capped under heterogeneity")
     title = "reweight-by-utilization and its limits ({})"
-    return _over_default(folder, name, list(series[0][1]), series, title=title)
+    return _over_default(list(series[0][1]), series, title=title)
 
 
-def shapes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def shapes(evidence: Evidence) -> Figure | Missing:
     """Draw DLR over default Ceph under heterogeneity on each shape of `dlr-shapes`: geometric mean
     and blocks, pooled by random effects; apart from them the calibrated disk and boundaries."""
     table, ops = evidence.table, ("seq", "rand")
@@ -267,7 +256,7 @@ def shapes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             axis.set_xlabel(f"Throughput / default Ceph\n(dotted: the paper, {stated:g})")
             blocks = sum(len(ratios) for _, ratios in rows)
             axis.set_title(f"{OP_NAMES[op]}, heterogeneity (n = {blocks} blocks)")
-        return style.save(drawn, folder, name)
+        return drawn
 
 
 def _geometric(ratios: Sequence[float]) -> float:
@@ -282,10 +271,12 @@ _NOUNS = {"write": "writes", "seq": "sequential reads", "rand": "random reads"}
 _OFFERED = {"A": "10 %", "B": "25 %", "C": "50 %", "D": "75 %", "E": "100 %"}
 
 
-def _heights(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate]) -> None:
-    """Start the vertical axis at 0 and keep it readable if few runs make an interval very wide."""
-    ends = [(at, e.high) for at, e in zip(x, estimates, strict=True)]
-    style.limit_intervals(axes, [e.value for e in estimates], ends)
+def _heights(axes: Axes, *found: Points, order: Sequence[Any] = ()) -> None:
+    """Start the vertical axis at 0 and keep it readable if few runs make an interval very wide.
+    Lines are over settings by value, or over their places in `order`."""
+    shown = [(at, one) for its in found for at, one in its.items()]
+    ends = [(order.index(at) if order else at, one.high) for at, one in shown]
+    style.limit_intervals(axes, [one.value for _, one in shown], ends)
 
 
 def _signal(rows: pd.DataFrame) -> str:
@@ -294,7 +285,7 @@ def _signal(rows: pd.DataFrame) -> str:
     return " / ".join(used) or "pressure"
 
 
-def load_mix(evidence: Evidence, folder: Path, name: str, op: str = "seq") -> Path | Missing:
+def load_mix(evidence: Evidence, op: str = "seq") -> Figure | Missing:
     """Draw figure 3: mean pressure over OSD nodes and throughput for mixes A-E. The paper shows
     sequential reads and reports similar results for the others. It grows fio's files from 250 MB to
     4 GB. On the local site the mixes are offered loads of 10 to 100 % of each node's disk, with
@@ -316,16 +307,15 @@ def load_mix(evidence: Evidence, folder: Path, name: str, op: str = "seq") -> Pa
         other.grid(False)
         series = [(Look("throughput", "#0072B2"), speed)]
         lines(other, series, mixes, ticks)
-        _heights(other, range(len(speed)), list(speed.values()))
+        _heights(other, speed, order=mixes)
         other.set_ylabel(f"{OP_NAMES[op]} (MB/s)")
         axes.set_xticks(range(len(mixes)), ticks)
         axes.set_xlabel("Server load mix")
         axes.set_title(f"Mean pressure, and throughput of {_NOUNS[op]} ({counts(series)})")
-        style.legend(drawn, [axes, other])
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [axes, other])
 
 
-def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def load_spread(evidence: Evidence) -> Figure | Missing:
     """Draw figure 4: throughput against the spread of pressure over nodes, mean load constant."""
     rows = evidence.table
     rows = rows[(rows["scenario"] == "spread") & (rows["op"] == "seq")]
@@ -355,11 +345,11 @@ def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             )
         axes.set_xlabel(f"Standard deviation over nodes (percentage points)\nof {_signal(rows)}")
         axes.set_ylabel("Sequential read (MB/s)")
-        _heights(axes, [estimate.value for estimate in x], y)
+        _heights(axes, dict(zip([estimate.value for estimate in x], y, strict=True)))
         axes.margins(x=0.15)
         n = stats.counts(y)
         axes.set_title(f"Spread of load over nodes, mean offered load held at 50 % ({n})")
-        return style.save(drawn, folder, name)
+        return drawn
 
 
 _THETAS = {
@@ -370,7 +360,7 @@ _THETAS = {
 """Symbol, the paper's value and name of each threshold (section IV-D)."""
 
 
-def threshold(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def threshold(evidence: Evidence) -> Figure | Missing:
     """Draw figure 5: sequential read throughput of DLR over each threshold, the others as in the
     paper. The runs with theta_i = 0.2 have the paper's value of all three."""
     rows = evidence.table
@@ -402,10 +392,10 @@ def threshold(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             axis.set_xlabel(f"{symbol}: the paper chooses {chosen:g} (dark)")
             axis.set_title(f"DLR's {word} threshold ({stats.counts(speed.values())} runs)")
         axes[0].set_ylabel("Sequential read (MB/s)")
-        return style.save(drawn, folder, name)
+        return drawn
 
 
-def object_sizes(evidence: Evidence, folder: Path, name: str, op: str = "seq") -> Path | Missing:
+def object_sizes(evidence: Evidence, op: str = "seq") -> Figure | Missing:
     """Draw figure 10: throughput and latency over object sizes, both scenarios. The paper shows
     sequential reads and reports similar improvements for the others."""
     scenarios = ("heterogeneity", "interference")
@@ -417,17 +407,16 @@ def object_sizes(evidence: Evidence, folder: Path, name: str, op: str = "seq") -
         for row, scenario in enumerate(shown):
             for column, metric in enumerate(("throughput_mb_s", "latency_s")):
                 _by_size(axes[2 * row + column], rows, scenario, metric)
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
 def _swept(rows: pd.DataFrame, column: str, metric: str) -> Series:
     """Return the mean over runs of each controller, by the values of a column."""
     series: Series = []
     for controller, look in _looks(_controllers(rows)).items():
-        mine = partial(select, rows, controller=controller, duration_s=rows["duration_s"].iloc[0])
-        found = {at: average(mine(**{column: at}), metric) for at in values_of(rows, column)}
-        series.append((look, {at: one for at, one in found.items() if one is not None}))
+        any_value = {column: ..., "duration_s": rows["duration_s"].iloc[0]}
+        mine = select(rows, controller=controller, **any_value)
+        series.append((look, points(mine, column, partial(average, column=metric))))
     return series
 
 
@@ -442,19 +431,18 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
     ticks = [bytes_text(int(size)) for size in sizes]
     lines(axes, series, [size / 2**20 for size in sizes], ticks, to_scale=True)
     axes.minorticks_off()
-    shown = [(at, one) for _, found in series for at, one in found.items()]
     if metric == "latency_s":
         style.magnitudes(axes)
-        values = [one.value for _, one in shown]
+        values = [one.value for _, found in series for one in found.values()]
         axes.set_ylim(min(values) / _LOG_ROOM, max(values) * _LOG_ROOM)
     else:
-        _heights(axes, [at for at, _ in shown], [one for _, one in shown])
+        _heights(axes, *(found for _, found in series))
     axes.set_xlabel("Object size")
     axes.set_ylabel(f"{OP_NAMES[op]} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
     axes.set_title(f"{scenario.capitalize()} ({counts(series)})")
 
 
-def threads(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def threads(evidence: Evidence) -> Figure | Missing:
     """Draw sequential read throughput over the number of operations in flight (section V-E: "with
     various thread counts"), by controller under heterogeneity."""
     rows = sweep(evidence.table, "concurrency", "seq", "heterogeneity")
@@ -464,19 +452,17 @@ def threads(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     series = _swept(rows, "concurrency", "throughput_mb_s")
     with style.figure() as (drawn, (axes,)):
         lines(axes, series, depths, [f"{depth:g}" for depth in depths])
-        shown = [(at, one) for _, found in series for at, one in found.items()]
-        _heights(axes, [depths.index(at) for at, _ in shown], [one for _, one in shown])
+        _heights(axes, *(found for _, found in series), order=depths)
         axes.set_xlabel("Operations in flight")
         axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)")
         axes.set_title(f"Heterogeneity, 4 MB objects ({counts(series)})")
-        style.legend(drawn, [axes])
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [axes])
 
 
 STEP_PARTS = ("sense_s", "decide_s", "act_s")
 
 
-def affinity(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path | Missing:
+def affinity(evidence: Evidence, scenario: str) -> Figure | Missing:
     """Draw figures 6c and 8c: every OSD's primary affinity in one DLR run (the first block's), and
     below it the disturbed nodes."""
     for op in ("seq", "rand", "write"):
@@ -516,7 +502,7 @@ def affinity(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path
             axes[1].grid(False)
         axes[-1].set_xlabel(f"Time since the benchmark's start (s, time scale {_scale(loaded)})")
         axes[0].set_title(f"Primary affinity under DLR, {scenario}, {OP_NAMES[op].lower()}")
-        return style.save(drawn, folder, name)
+        return drawn
 
 
 def _course(loaded: LoadedRun, metric: str) -> dict[str, list[Any]]:
@@ -547,7 +533,7 @@ def _steps(axes: Axes, values: pd.DataFrame) -> None:
     axes.legend(fontsize="x-small", ncols=2, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> Path | Missing:
+def by_interval(evidence: Evidence, scenario: str) -> Figure | Missing:
     """Draw figures 7 and 9: throughput in six equal parts of the run, mean over runs with 95 %
     confidence interval."""
     by_op: dict[str, Series] = {}
@@ -567,16 +553,14 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
     with style.figure(1, len(by_op), width=4.2 * len(by_op), height=3.6) as (drawn, axes):
         for axis, (op, series) in zip(axes, by_op.items(), strict=True):
             lines(axis, series, range(1, INTERVALS + 1), to_scale=True)
-            shown = [(at, one) for _, found in series for at, one in found.items()]
-            _heights(axis, [at for at, _ in shown], [one for _, one in shown])
+            _heights(axis, *(found for _, found in series))
             axis.set_title(f"{OP_NAMES[op]}, {scenario} ({counts(series)})")
             axis.set_xlabel("Sixth of the run")
         axes[0].set_ylabel("Throughput (MB/s)")
-        style.legend(drawn, axes, columns=5)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=5)
 
 
-def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def overhead(evidence: Evidence) -> Figure | Missing:
     """Draw figure 11: seconds per step of DLR's Performance Monitor (sense) and Affinity Controller
     (decide and act), from the journals of every DLR run: mean of runs with interval."""
     rows = evidence.table[evidence.table["controller"] == "dlr"]
@@ -612,7 +596,7 @@ def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             f"DLR's overhead: {1000 * total:.0f} ms of a {interval:.1f} s interval "
             f"({total / interval:.1%}), {stats.counts(estimates)} runs"
         )
-        return style.save(drawn, folder, name)
+        return drawn
 
 
 def _step_means(loaded: LoadedRun) -> dict[str, float]:
@@ -663,7 +647,7 @@ def _by_controller(scenario: str, figure: int) -> Iterator[FigureEntry]:
 
 
 def _other_modes(
-    figure: str, title: str, caption: str, draw: Callable[..., Path | Missing]
+    figure: str, title: str, caption: str, draw: Callable[..., Figure | Missing]
 ) -> Iterator[FigureEntry]:
     """Yield a figure for the modes that the paper does not draw."""
     for op in ("rand", "write"):

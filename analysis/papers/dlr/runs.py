@@ -64,7 +64,7 @@ def _disk(run: Run) -> str:
 
 
 def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
-    """Return rows in the paper's setting with the `wanted` parameters.
+    """Return rows in the paper's setting with the `wanted` parameters; ``...`` selects any value.
 
     Other parameters have `STANDARD`'s value. Of a campaign's runs the longest count unless
     `duration_s` is given: cells that one figure shortens must not get into another figure.
@@ -74,7 +74,8 @@ def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
         longest = table.groupby("campaign")["duration_s"].transform("max")
         chosen &= (table["duration_s"].isna() | (table["duration_s"] == longest)).to_numpy(bool)
     for name, value in {**STANDARD, **wanted}.items():
-        chosen &= (table[name] == value).to_numpy(bool, na_value=False)
+        if value is not ...:
+            chosen &= (table[name] == value).to_numpy(bool, na_value=False)
     return table[chosen]  # once: every text column is copied
 
 

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from schemas.cells.dlr import Bench
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BASELINE = "default"
 
@@ -501,7 +501,7 @@ def _ends(curve: Curve) -> list[float]:
     return [at for low, a, high, b in found for at, inside in ((low, a), (high, b)) if not inside]
 
 
-def gain(evidence: Evidence, folder: Path, name: str, axis: Axis) -> Path | Missing:
+def gain(evidence: Evidence, axis: Axis) -> Figure | Missing:
     """Draw the gain along an axis: a panel per op and size, a line per controller. Filled: the
     interval excludes no effect. A triangle on the zero line: helping starts or stops there."""
     found = [curve for curve in curves(evidence.table, axis) if curve.points]
@@ -520,8 +520,7 @@ def gain(evidence: Evidence, folder: Path, name: str, axis: Axis) -> Path | Miss
         for panel, mine in zip(axes, panels.values(), strict=True):
             _panel(panel, axis, mine, names)
         axes[0].set_ylabel("Throughput over default Ceph")
-        style.legend(drawn, axes, columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=4)
 
 
 def _panel(panel: Axes, axis: Axis, mine: Sequence[Curve], names: Sequence[str]) -> None:

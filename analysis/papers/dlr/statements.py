@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun
-from analysis.core.evidence import Pair, Rows, ShareOf, extreme, mapped, mean_of
+from analysis.core.evidence import Pair, Rows, ShareOf, assigned, extreme, mapped, mean_of
 from analysis.core.load import SIM
 from analysis.core.stats import fraction
 from analysis.papers.dlr.claims import (
@@ -140,23 +140,17 @@ def _with_courses(scenario: Cells, of: Compute) -> Compute:
 
 def _part_of(column: str, whole: str) -> Compute:
     """Compute the mean share of a run's spells under interference; see `COURSES`."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = table[table[whole] > 0]
-        return found.assign(value=found[column] / found[whole])
-
+    spells = assigned(
+        lambda table: table[table[whole] > 0], value=lambda found: found[column] / found[whole]
+    )
     why = f"no samples of a DLR run under interference with a spell that {whole}"
-    return _with_courses(INTERFERENCE, mean_of(rows, "value", why, of=fraction))
+    return _with_courses(INTERFERENCE, mean_of(spells, "value", why, of=fraction))
 
 
 def _hot_below_calm() -> Compute:
     """Compute the share of runs with a lower affinity of disturbed OSDs at the end."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        return table.dropna(subset=["hot_affinity", "calm_affinity"])
-
     holds = ShareOf(
-        rows,
+        lambda table: table.dropna(subset=["hot_affinity", "calm_affinity"]),
         lambda rows: rows["hot_affinity"] < rows["calm_affinity"],
         "no samples of affinities and disturbed nodes in a DLR run",
     )

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,9 @@ from analysis.core.papers import Part
 from analysis.papers.dlr.bound import bounds
 from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, active
 from schemas.cells.dlr import Bench, GatewayWorkload
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RELEASES = {"16": "Pacific", "18": "Reef", "20": "Tentacle"}
 SIMULATED = "simulated"
@@ -186,15 +188,13 @@ _RED = (
 )
 
 
-def draw(
-    evidence: Evidence, folder: Path, name: str, views: Sequence[View], title: str
-) -> Path | Missing:
+def draw(evidence: Evidence, views: Sequence[View], title: str) -> Figure | Missing:
     """Draw the rankings of those views that have runs, two in a row."""
     shown = [found for view in views if (found := ranked(evidence, view)) is not None]
     if not shown:
         return Missing("runs of a controller and of the baseline in one block")
     below = _BELOW + _RED * any(one.lines for one in shown)
-    return draw_panels(shown, min(2, len(shown)), (title, below), folder, name)
+    return draw_panels(shown, min(2, len(shown)), (title, below))
 
 
 def _figures(releases: Sequence[str], end: str = "", more: str = "") -> Iterator[FigureEntry]:

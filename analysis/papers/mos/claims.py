@@ -32,6 +32,7 @@ from analysis.core.evidence import (
     Mean,
     Pair,
     Rows,
+    assigned,
     ends,
     extreme,
     extreme_over,
@@ -140,13 +141,7 @@ def relative(rows: Rows, base: Rows, column: str) -> Rows:
 
 def valued(rows: Rows, value: Callable[[LoadedRun], float | None]) -> Rows:
     """Select rows, with the added column ``value``, computed from each run."""
-
-    def found(table: pd.DataFrame) -> pd.DataFrame:
-        some = rows(table)
-        values = [value(loaded) for loaded in some["loaded"]]
-        return some.assign(value=pd.Series(values, index=some.index, dtype=float))
-
-    return found
+    return assigned(rows, value=lambda found: found["loaded"].map(value).astype(float))
 
 
 def report(loaded: LoadedRun) -> Report:
@@ -341,12 +336,8 @@ _SIZES: tuple[Claim, ...] = (
 
 def _one_proxy(letter: str) -> Rows:
     """Select runs with one proxy of one process, with the added column ``each``: QPS per core."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = cells(table, "proxy", workload=letter, proxies=1, proxy_workers=1)
-        return found.assign(each=found["qps"] / found["proxy_cores"] if len(found) else [])
-
-    return rows
+    one = of("proxy", workload=letter, proxies=1, proxy_workers=1)
+    return assigned(one, each=lambda found: found["qps"] / found["proxy_cores"])
 
 
 def with_most_cores(letter: str, **setting: int) -> Rows:

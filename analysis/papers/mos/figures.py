@@ -3,9 +3,8 @@ lists every part of the paper's report: runs of different grounds are never pool
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Evidence
-from analysis.core.evidence import average, values_of
+from analysis.core.evidence import average, known, values_of
 from analysis.core.figures import (
     COUNT,
     FigureEntry,
@@ -59,6 +58,7 @@ from analysis.papers.mos.statements import STATEMENTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = npt.NDArray[np.float64]
 
@@ -73,7 +73,7 @@ QPS_COLOUR, BYTES_COLOUR = "#0072B2", "#E69F00"
 BOTH_SMALL, BOTH_LARGE = "A + B", "C + D"
 
 
-def setups(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def setups(evidence: Evidence) -> Figure | Missing:
     """Draw figure 1(a) to (c): throughput, bandwidth and latency of the setups."""
     rows = cells(evidence.table, "setups")
     order = shown(rows)
@@ -100,17 +100,12 @@ def setups(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_title(f"{title} ({counts(every)})", loc="left", fontsize="small")
             panel.set_ylabel(unit)
             panel.set_xlabel("Workload")
-        style.legend(drawn, axes, columns=5)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=5)
 
 
 def _by_group(rows: pd.DataFrame, measure: str, groups: Sequence[str]) -> dict[str, Estimate]:
     columns = {BOTH_SMALL: SMALL, BOTH_LARGE: LARGE}
-    return _known((one, average(rows, f"{columns.get(one, one)}_{measure}")) for one in groups)
-
-
-def _known(found: Iterable[tuple[Any, Estimate | None]]) -> dict[Any, Estimate]:
-    return {at: one for at, one in found if one is not None}
+    return known({one: average(rows, f"{columns.get(one, one)}_{measure}") for one in groups})
 
 
 def _stated(default: Mapping[str, Estimate], measure: str) -> dict[tuple[str, str], float]:
@@ -133,7 +128,7 @@ HDD_COLOUR, SSD_COLOUR = "#999999", "#0072B2"
 MIX_COLOURS = {0: "#999999", 1: "#E69F00", 2: "#56B4E9", 3: "#0072B2"}
 
 
-def sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def sizes(evidence: Evidence) -> Figure | Missing:
     """Draw figure 2: QPS and bandwidth by object size, and the distribution of read latencies."""
     rows = cells(evidence.table, "sizes")
     there = values_of(rows, "object_kb")
@@ -161,8 +156,7 @@ def sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         right.set_ylabel("Share of the reads")
         right.set_ylim(0, 1.02)
         right.set_title("(b) Latency distribution", loc="left")
-        style.legend(drawn, [left, other, right], columns=5)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [left, other, right], columns=5)
 
 
 def size_text(kb: float) -> str:
@@ -204,9 +198,7 @@ def _distribution(panel: Axes, rows: pd.DataFrame, text: str, shade: float) -> N
     panel.plot([1e3 * one for one in at], part, color=colour, linewidth=1.4, label=text)
 
 
-def proxies(
-    evidence: Evidence, folder: Path, name: str, *, letter: str, column: str, unit: str
-) -> Path | Missing:
+def proxies(evidence: Evidence, *, letter: str, column: str, unit: str) -> Figure | Missing:
     """Draw figure 3(a) or (b): one workload by the proxies' cores."""
     rows = cells(evidence.table, "proxy", workload=letter)
     keys = ["proxies", "proxy_workers", "proxy_cores"]
@@ -214,8 +206,10 @@ def proxies(
     if len(order) < 2:
         return Missing(f"workload {letter} with several numbers of cores of the proxy")
     groups = [rows[(rows[keys] == list(key)).all(axis=1)] for key in order]
-    found = _known((place, average(its, column)) for place, its in enumerate(groups))
-    busy = _known((place, average(its, "proxy_busy", 100.0)) for place, its in enumerate(groups))
+    found, busy = (
+        known({place: average(its, name, factor) for place, its in enumerate(groups)})
+        for name, factor in ((column, 1.0), ("proxy_busy", 100.0))
+    )
     with style.figure(width=6.8, height=4.2) as (drawn, axes):
         panel = axes[0]
         _single(panel, found, unit)
@@ -236,8 +230,7 @@ def proxies(
         panel.set_xlabel("Cores of each proxy")
         panel.set_ylabel(unit)
         panel.set_title(f"Workload {letter} ({counts(found.values())})", loc="left")
-        style.legend(drawn, [panel, other], columns=2)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [panel, other], columns=2)
 
 
 def _proxy_text(number: int, workers: int, cores: float) -> str:
@@ -245,7 +238,7 @@ def _proxy_text(number: int, workers: int, cores: float) -> str:
     return text if number == 1 else f"{number} x {cores:g}\n{number} proxies"
 
 
-def storage(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def storage(evidence: Evidence) -> Figure | Missing:
     """Draw figure 3(c): small objects (bars, QPS) and large ones (line, MB/s) by storage cores."""
     rows = cells(evidence.table, "storage")
     there = values_of(rows, "storage_cores")
@@ -272,8 +265,7 @@ def storage(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         other.set_ylim(0, None)
         n = counts([*small.values(), *large.values()])
         panel.set_title(f"Behind one proxy of {2 * wanted:g} cores ({n})", loc="left")
-        style.legend(drawn, [panel, other])
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [panel, other])
 
 
 def _by_network(rows: pd.DataFrame, column: str) -> dict[str, Estimate]:
@@ -281,9 +273,7 @@ def _by_network(rows: pd.DataFrame, column: str) -> dict[str, Estimate]:
     return {f"{rate:g} Mbit/s": one for rate, one in found.items()}
 
 
-def networks(
-    evidence: Evidence, folder: Path, name: str, *, letter: str, column: str, unit: str
-) -> Path | Missing:
+def networks(evidence: Evidence, *, letter: str, column: str, unit: str) -> Figure | Missing:
     """Draw figure 4(a) or (b): one workload on HDDs and SSDs by network."""
     rows = cells(evidence.table, "network", workload=letter)
     groups = [f"{rate:g} Mbit/s" for rate in values_of(rows, "network_mbit")]
@@ -302,11 +292,10 @@ def networks(
         axes[0].set_ylabel(unit)
         n = counts(one for _, found in series for one in found.values())
         axes[0].set_title(f"Workload {letter} ({n})", loc="left")
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
-def mixes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def mixes(evidence: Evidence) -> Figure | Missing:
     """Draw figure 5: bandwidth of workload C by network and kinds of disks."""
     rows = cells(evidence.table, "disks", workload="C")
     there = values_of(rows, "network_mbit")
@@ -330,8 +319,7 @@ def mixes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         panel.set_ylabel(MB_S)
         n = counts(one for _, found in series for one in found.values())
         panel.set_title(f"Workload C ({n})", loc="left")
-        style.legend(drawn, axes, columns=3)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=3)
 
 
 # ---- Figures 8 to 10: two tenants at several loads ----
@@ -343,9 +331,7 @@ LoadPoint = tuple[str, Estimate, Estimate]
 """Workers of A and C, value on the horizontal axis, value on the vertical axis."""
 
 
-def loads(
-    evidence: Evidence, folder: Path, name: str, *, across: Axis, up: Axis, fitted: bool = False
-) -> Path | Missing:
+def loads(evidence: Evidence, *, across: Axis, up: Axis, fitted: bool = False) -> Figure | Missing:
     """Draw figure 8, 9 or 10: one point per load; `fitted` adds linear regressions."""
     rows = cells(evidence.table, "load")
     found = {
@@ -367,8 +353,7 @@ def loads(
         panel.set_ylabel(up[2])
         n = counts(x for every in found.values() for _, x, _ in every)
         panel.set_title(f"Numbers: workers of A/C ({n})", loc="left")
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
 def _load_points(rows: pd.DataFrame, across: Axis, up: Axis) -> list[LoadPoint]:
@@ -439,15 +424,13 @@ HELD = {
 
 def over_time(
     evidence: Evidence,
-    folder: Path,
-    name: str,
     *,
     letter: str,
     measure: str,
     factor: float,
     unit: str,
     sla: tuple[Mapping[str, Any], str] | None = None,
-) -> Path | Missing:
+) -> Figure | Missing:
     """Draw figure 11(a), (b) or (c): a measure of one workload over time; see `windows`."""
     rows = cells(evidence.table, "adaptation")
     order = shown(rows)
@@ -473,8 +456,7 @@ def over_time(
         low, high = min(numbers), max(numbers)
         n = f"n = {high}" if low == high else f"n = {low} to {high}"
         panel.set_title(f"Mean over blocks and their range ({n})", loc="left")
-        style.legend(drawn, axes, columns=5)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=5)
 
 
 def promised(course: Report, measure: str) -> Floats:
@@ -542,7 +524,7 @@ def _stages(panel: Axes, course: Report) -> None:
         )
 
 
-def resources(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def resources(evidence: Evidence) -> Figure | Missing:
     """Draw figure 12: the shares of the pool under MOS++, in the first block's run."""
     rows = cells(evidence.table, "adaptation", setup=MOS_PP).sort_values("block")
     course = next((one for run in rows["loaded"] if (one := report(run)).get("held")), None)
@@ -555,8 +537,7 @@ def resources(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_ylabel(f"{text}\n(% of the pool)", fontsize="small")
             _stages(panel, course)
         axes[-1].set_xlabel(f"Minutes of the paper (of {course['minute_s']:g} s here)")
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
 def _shares(panel: Axes, course: Report, key: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -24,6 +24,9 @@ from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
 from analysis.papers.dlr.runs import BLOCKS
 from schemas.cells.dlr import GatewayWorkload
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LETTERS = ("A", "B", "C", "D")
 SCENARIOS = {"heterogeneity": "hotspots that stay", "interference": "hotspots that move"}
@@ -68,7 +71,7 @@ def bar_of(
     return None if idle is None else GatewayBar(idle, inert=True)
 
 
-def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path | Missing:
+def by_workload(evidence: Evidence, what: str) -> Figure | Missing:
     """Draw each controller over default Ceph under the same hotspots, by workload; next to them
     default Ceph without hotspots."""
     rows = evidence.table
@@ -105,8 +108,7 @@ def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path 
             panel.set_title(f"{SCENARIOS[scenario]} ({n} blocks)", loc="left")
         noun = "Throughput" if what == "throughput" else "Mean latency"
         axes[0].set_ylabel(f"{noun} / default Ceph")
-        style.legend(drawn, axes, columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=4)
 
 
 _CAPTION = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Evidence
-from analysis.core.evidence import pairs, quotient
+from analysis.core.evidence import known, pairs, quotient
 from analysis.core.figures import FigureEntry, Missing, Table
 from analysis.core.load import LoadedRun
 from analysis.core.panels import Look, bars, counts
@@ -40,6 +39,7 @@ from analysis.papers.mos.simulated import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 UNITS = {"requests_s": (1.0, "Throughput (QPS)"), "bytes_s": (1e9, "Bandwidth (GB/s)")}
 SHOWN = (MOS, MOS_PP)
@@ -49,9 +49,7 @@ SHIFT = 0.5
 _NOT_BOTH = "both MOS and MOS++ in section 8.2's simulation"
 
 
-def over_time(
-    evidence: Evidence, folder: Path, name: str, *, tenants: Sequence[str]
-) -> Path | Missing:
+def over_time(evidence: Evidence, *, tenants: Sequence[str]) -> Figure | Missing:
     """Draw figure 14 or 15: throughput of two workloads under MOS and MOS++."""
     runs = {policy: cells(evidence.table, policy)["loaded"].tolist() for policy in SHOWN}
     if not all(runs.values()):
@@ -67,8 +65,7 @@ def over_time(
             panel.set_ylabel(axis)
             counted = len(runs[MOS_PP])
             panel.set_title(f"({letter}) Workload {tenant} (n = {counted} runs)", loc="left")
-        style.legend(drawn, axes, columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=4)
 
 
 def _band(panel: Axes, found: Sequence[pd.Series[float]], policy: str) -> None:
@@ -106,7 +103,7 @@ def _stages(panel: Axes) -> None:
     panel.set_xticks(np.arange(0, STAGES[4][1] + 1, 105))
 
 
-def averages(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def averages(evidence: Evidence) -> Figure | Missing:
     """Draw table 3: average performance under MOS and MOS++, and the paper's."""
     runs = {policy: cells(evidence.table, policy) for policy in SHOWN}
     if any(rows.empty for rows in runs.values()):
@@ -124,11 +121,10 @@ def averages(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             bars(panel, [f"workload {x}" for x in tenants], series, stated=stated)
             panel.set_ylabel(axis)
             panel.set_title(counts(series), loc="left")
-        style.legend(drawn, axes, columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=4)
 
 
-def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def division(evidence: Evidence) -> Figure | Missing:
     """Draw the share of the pool that each microstore holds over time, under MOS and MOS++."""
     runs = {policy: cells(evidence.table, policy)["loaded"].tolist() for policy in SHOWN}
     if not all(runs.values()):
@@ -155,8 +151,7 @@ def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 panel.set_title(f"{LABELS[policy]} (n = {len(runs[policy])} runs)", loc="left")
         for panel in axes[-2:]:
             panel.set_xlabel("Time (min)")
-        style.legend(drawn, axes, columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=4)
 
 
 MADE: Mapping[str, tuple[Mapping[str, object], str]] = {
@@ -181,13 +176,8 @@ def by_error(evidence: Evidence, tenants: Iterable[str], title: str) -> dict[flo
     """Return the gain of MOS++ that learns over MOS by the error of its cospurf, for a panel of
     `MADE`."""
     base = cells(evidence.table, MOS)
-    found = {
-        error: gain(
-            cells(evidence.table, LEARNING, model_error=error, **MADE[title][0]), base, tenants
-        )
-        for error in ERRORS
-    }
-    return {error: one for error, one in found.items() if one is not None}
+    wrong = partial(cells, evidence.table, LEARNING, **MADE[title][0])
+    return known({error: gain(wrong(model_error=error), base, tenants) for error in ERRORS})
 
 
 def _made(evidence: Evidence) -> dict[str, dict[float, Estimate]]:
@@ -201,7 +191,7 @@ def panels_of_errors(evidence: Evidence) -> str:
     return "".join(f" {title}: {MADE[title][1]}." for title in _made(evidence))
 
 
-def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def errors(evidence: Evidence) -> Figure | Missing:
     """Draw the gain of MOS++ over MOS against the error of its cospurf."""
     shown = _made(evidence)
     if not shown:
@@ -222,8 +212,7 @@ def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         limits = [panel.get_ylim() for panel in axes]
         for panel in axes:
             panel.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-        style.legend(drawn, axes, columns=5 if len(shown) > 1 else 2)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=5 if len(shown) > 1 else 2)
 
 
 def _line(

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.claims import CHANGE, Claim, unreachable
-from analysis.core.evidence import Pair, Rows, ShareOf, ends, extreme_over, mean_of
+from analysis.core.evidence import Pair, Rows, ShareOf, assigned, ends, extreme_over, mean_of
 from analysis.core.stats import amount, fraction
 from analysis.papers.mos.claims import (
     DEFAULT,
@@ -77,14 +77,11 @@ def _link(rows: Rows, over: str | None = None) -> Rows:
     """Select rows, with the added column ``link``: the used share of a proxy's link, over another
     column if `over` names one."""
 
-    def found(table: pd.DataFrame) -> pd.DataFrame:
-        some = rows(table)
-        if some.empty:
-            return some.assign(link=pd.Series(dtype=float))
-        used = some["mb_s"] * 8 / some["network_mbit"]
-        return some.assign(link=used if over is None else used / some[over])
+    def used(found: pd.DataFrame) -> pd.Series:
+        share = found["mb_s"] * 8 / found["network_mbit"]
+        return share if over is None else share / found[over]
 
-    return found
+    return assigned(rows, link=used)
 
 
 def _linearity(setup: str) -> Rows:
@@ -120,12 +117,8 @@ def _mean_held(course: Report, name: str) -> float:
 
 def _per_held(setup: str, column: str, resource: str) -> Rows:
     """Select a setup's runs, with the added column ``each``: a rate over the held share."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = reported(setup, lambda one: _mean_held(one, resource))(table)
-        return found.assign(each=found[column] / found["value"] if len(found) else [])
-
-    return rows
+    held = reported(setup, lambda one: _mean_held(one, resource))
+    return assigned(held, each=lambda found: found[column] / found["value"])
 
 
 def _first_epoch(course: Report) -> float:

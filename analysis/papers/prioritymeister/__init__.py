@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -17,6 +17,9 @@ from analysis.papers.prioritymeister import figures
 from analysis.papers.prioritymeister.claims import CLAIMS, LOCAL, LOCAL_CLAIMS
 from analysis.papers.prioritymeister.runs import table
 from analysis.papers.prioritymeister.statements import STATEMENTS, TAIL_LOCAL
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BANNER = (
     "<b>Simulated</b> where a figure says so: the enforcers are the very code of the NFS proxy, on "
@@ -198,9 +201,9 @@ def _copies(evidence: Evidence, scenario: str) -> str:
     )
 
 
-def _drawn_here(entry: FigureEntry, evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def _drawn_here(entry: FigureEntry, evidence: Evidence) -> Figure | Missing:
     """Draw a figure of runs on a testbed, or return the runs that it needs."""
-    made = entry.draw(evidence, folder, name)
+    made = entry.draw(evidence)
     if isinstance(made, Missing) and entry.id in _NEEDED_HERE:
         return Missing(_NEEDED_HERE[entry.id])
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.core import stats, style
 from analysis.core.claims import Evidence
-from analysis.core.evidence import average, by_block
+from analysis.core.evidence import average, by_block, known
 from analysis.core.figures import Missing, Table
 from analysis.core.load import LoadedRun
 from analysis.core.panels import Look, Points, lines, points
@@ -30,6 +30,7 @@ from analysis.papers.prioritymeister.claims import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = npt.NDArray[np.float64]
 Panel = tuple[str, Callable[["Axes"], object]]
@@ -67,8 +68,6 @@ _NEEDS_DISK = "the scenario disk with given SLOs"
 
 
 def draw(
-    folder: Path,
-    name: str,
     panels: Sequence[Panel],
     size: tuple[float, float],
     *,
@@ -78,7 +77,7 @@ def draw(
     slo: bool = False,
     alike: float | None = None,
     legend: int = 6,
-) -> Path:
+) -> Figure:
     """Draw a figure with one legend above all panels, and save it.
 
     `size` is the width of the figure and the height of a row of panels; `columns` None is a single
@@ -104,8 +103,7 @@ def draw(
                 panel.set_ylim(min(low for low, _ in limits), alike * max(top for _, top in limits))
         if slo:
             axes[0].plot([], [], "--", color="black", linewidth=1.1, label="SLO")
-        style.legend(drawn, axes, columns=legend)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=legend)
 
 
 def slo_line(axes: Axes, rows: pd.DataFrame, colour: str = "black") -> None:
@@ -328,16 +326,16 @@ def _by_percent(
 # Figures 5, 6, 10 and 11: tails of workloads that share a disk, under every policy.
 
 
-def tail_bars(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def tail_bars(evidence: Evidence) -> Figure | Missing:
     """Draw figure 5: latency of A, B and C by policy, one panel per percentile."""
     rows = runs.latency(runs.cells(evidence.table, "disk", given=True))
     if rows.empty:
         return Missing(_NEEDS_DISK)
     panels = _by_percent(rows, _by_policy(rows), "th percentile")
-    return draw(folder, name, panels, (11.0, 3.3), columns=2, slo=True)
+    return draw(panels, (11.0, 3.3), columns=2, slo=True)
 
 
-def tail_lines(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def tail_lines(evidence: Evidence) -> Figure | Missing:
     """Draw figure 6: latency at every percentile, one panel per policy."""
     rows = runs.latency(runs.cells(evidence.table, "disk", given=True))
     if rows.empty:
@@ -349,10 +347,10 @@ def tail_lines(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         )
         for text, mine in _by_policy(rows)
     ]
-    return draw(folder, name, panels, (12.0, 3.1), columns=4, lettered=False, slo=True, alike=1.0)
+    return draw(panels, (12.0, 3.1), columns=4, lettered=False, slo=True, alike=1.0)
 
 
-def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def estimators(evidence: Evidence) -> Figure | Missing:
     """Draw figure 10: PM with the device's profile and with the constant estimator."""
     rows = runs.latency(runs.cells(evidence.table, "disk", "pm", given=True, estimator=...))
     if not {"profile", "constant"} <= set(rows["estimator"]):
@@ -364,10 +362,10 @@ def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         for kind, text in (("profile", "device's\nprofile"), ("constant", "constant\nbase time"))
     ]
     panels = _by_percent(rows, groups, "th")
-    return draw(folder, name, panels, (12.0, 3.5), slo=True, alike=1.0)
+    return draw(panels, (12.0, 3.5), slo=True, alike=1.0)
 
 
-def permutations(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def permutations(evidence: Evidence) -> Figure | Missing:
     """Draw figure 11: 99.9th percentiles, a panel per assignment of three SLOs to A, B and C."""
     rows = runs.latency(runs.cells(evidence.table, "disk", given=True, permutation=...))
     rows = rows[rows["permutation"].notna()]
@@ -378,13 +376,13 @@ def permutations(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         groups, workloads = _by_policy(mine), shown_workloads(mine)
         content = partial(bars, rows=mine, groups=groups, percent=99.9, workloads=workloads)
         panels.append((f"SLOs: {slos_of(mine)} ({blocks(mine)})", content))
-    return draw(folder, name, panels, (13.0, 3.3), columns=3, slo=True, alike=1.0)
+    return draw(panels, (13.0, 3.3), columns=3, slo=True, alike=1.0)
 
 
 # Figures 4, 8 and 9: a misbehaving workload, and the network.
 
 
-def buckets(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def buckets(evidence: Evidence) -> Figure | Missing:
     """Draw figure 4: (a) B's r-b curve with the buckets that limit it, (b) and (c) the workloads
     below B while B sends far more than it announced."""
     rows = runs.cells(evidence.table, "buckets", "pm", k=K, misbehaves=True, limiters=...)
@@ -406,7 +404,7 @@ def buckets(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         count = rows[rows["workload"] == workload]["seed"].nunique()
         title = f"{workload}, {place} priority (n = {count})"
         panels.append((title, partial(below, workload=workload)))
-    return draw(folder, name, panels, (13.0, 4.0), slo=True)
+    return draw(panels, (13.0, 4.0), slo=True)
 
 
 def _curve(run: LoadedRun) -> tuple[int, Callable[[Axes], None]]:
@@ -437,7 +435,7 @@ def _curve(run: LoadedRun) -> tuple[int, Callable[[Axes], None]]:
     return len(pairs) - len(inside), content
 
 
-def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def misbehaving(evidence: Evidence) -> Figure | Missing:
     """Draw figure 8: 99.9th percentiles of D and C while D behaves, and of C while D misbehaves;
     lower percentiles if there are too few requests."""
     rows = runs.latency(runs.cells(evidence.table, "misbehave", given=True, misbehaves=...))
@@ -461,10 +459,10 @@ def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             percent = f"{known_percent(mine):g}th percentile"
             title = f"{words}: {percent} ({slos_of(mine)}, {blocks(mine)})"
             panels.append((title, partial(content, mine=mine, workload=workload)))
-    return draw(folder, name, panels, (12.0, 3.3), columns=2, slo=True)
+    return draw(panels, (12.0, 3.3), columns=2, slo=True)
 
 
-def network(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def network(evidence: Evidence) -> Figure | Missing:
     """Draw figure 9: latency by percentile with a link as the bottleneck; one row per link."""
     table = runs.latency(runs.cells(evidence.table, "network", given=True, bottleneck=...))
     if table.empty:
@@ -482,13 +480,13 @@ def network(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                     partial(tails_by_workload, evidence=evidence, rows=mine, everyone=here),
                 )
             )
-    return draw(folder, name, panels, (12.5, 3.6), columns=3, small=True, slo=True, alike=1.0)
+    return draw(panels, (12.5, 3.6), columns=3, small=True, slo=True, alike=1.0)
 
 
 # Figures 1 and 7: PM and Cake under bursts of requests; Cake's own parameter.
 
 
-def over_time(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def over_time(evidence: Evidence) -> Figure | Missing:
     """Draw figure 1: requests in 10 s, and missed SLOs among them under Cake and PM, in the first
     block's run."""
     panels: list[Panel] = []
@@ -506,7 +504,7 @@ def over_time(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             break
     if len(panels) < 2:
         return Missing(f"the scenario burst with F and B under pm and cake, k = {K:g}")
-    return draw(folder, name, panels, (4.6 * len(panels), 3.6), small=True)
+    return draw(panels, (4.6 * len(panels), 3.6), small=True)
 
 
 def _course(axes: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
@@ -537,7 +535,7 @@ def _course(axes: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
     axes.set_ylabel("Requests in 10 s")
 
 
-def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def burstiness(evidence: Evidence) -> Figure | Missing:
     """Draw figure 7: latency by percentile of F, G and H; rows are shapes of the gaps."""
     rows = runs.latency(runs.cells(evidence.table, "burst", k=K))
     rows = rows[rows["burst"].isin(("F", "G", "H")) & rows["variant"].isin(("pm", "cake"))]
@@ -564,7 +562,7 @@ def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             title = f"C_A² = {C2[workload]}, {SHAPES[shape_of(workload, gaps)]} ({blocks(here)})"
             panels.append((title, partial(content, here=here)))
     size = (4.0 * len(workloads), 3.4)
-    return draw(folder, name, panels, size, columns=len(workloads), small=True, slo=True, alike=3.0)
+    return draw(panels, size, columns=len(workloads), small=True, slo=True, alike=3.0)
 
 
 def _of_shape(rows: pd.DataFrame, workload: str, gaps: str) -> pd.DataFrame:
@@ -574,7 +572,7 @@ def _of_shape(rows: pd.DataFrame, workload: str, gaps: str) -> pd.DataFrame:
 _WITHIN = "Requests within the SLO (%)"
 
 
-def others(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def others(evidence: Evidence) -> Figure | Missing:
     """Draw the share of requests within the SLO against burstiness, for every policy."""
     rows = runs.latency(runs.cells(evidence.table, "burst", k=K))
     rows = rows[rows["burst"].isin(("F", "G", "H"))]
@@ -586,37 +584,31 @@ def others(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         for variant in runs.variants(rows):
             mine = rows[rows["variant"] == variant]
             found = {one: _within(_of_shape(mine, one, gaps)) for one in "FGH"}
-            series.append((runs.POLICIES[variant], _known(found)))
+            series.append((runs.POLICIES[variant], known(found)))
         ticks = ["1 (F)", "20 (G)", "40 (H)"]
         shares(axes, series, "FGH", ticks, ("C_A²", _WITHIN))
         axes.axhline(100 * CAKE_SHARE, color="black", linestyle=":", label="paper: Cake < 96 %")
 
-    return _by_shape(folder, name, rows, content, "", legend=4)
-
-
-def _known(found: Mapping[Any, Estimate | None]) -> Points:
-    return {at: one for at, one in found.items() if one is not None}
+    return _by_shape(rows, content, "", legend=4)
 
 
 def _by_shape(
-    folder: Path,
-    name: str,
     rows: pd.DataFrame,
     content: Callable[..., object],
     who: str,
     *,
     legend: int = 6,
-) -> Path:
+) -> Figure:
     """Draw a panel for each shape of gaps that has rows."""
     panels: list[Panel] = [
         (f"{who}{text} ({blocks(rows)})", partial(content, gaps=gaps))
         for gaps, text in SHAPES.items()
         if (rows["gaps"] == gaps).any()
     ]
-    return draw(folder, name, panels, (5.2 * len(panels), 3.8), legend=legend)
+    return draw(panels, (5.2 * len(panels), 3.8), legend=legend)
 
 
-def cake_upper(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def cake_upper(evidence: Evidence) -> Figure | Missing:
     """Draw the effect of Cake's upper bound."""
     rows = runs.latency(runs.cells(evidence.table, "burst", "cake", k=K, cake_upper=...))
     swept = sorted(rows["cake_upper"].unique())
@@ -634,13 +626,13 @@ def cake_upper(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         ticks = [f"{upper:g}" for upper in swept]
         shares(axes, series, swept, ticks, ("Cake's upper bound of SLO / p99", _WITHIN))
 
-    return _by_shape(folder, name, rows, content, "Cake, ")
+    return _by_shape(rows, content, "Cake, ")
 
 
 # Figures beyond the paper: settings that each policy meets, bounds, levels, Table 2, causes.
 
 
-def share_of_settings(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def share_of_settings(evidence: Evidence) -> Figure | Missing:
     """Draw the share of blocks in which a policy meets all SLOs, against k."""
     found = runs.settings(evidence.table)
     swept = sorted(found["k"].unique())
@@ -664,10 +656,10 @@ def share_of_settings(evidence: Evidence, folder: Path, name: str) -> Path | Mis
 
     count = stats.counts(one for _, of_policy in series for one in of_policy.values())
     title = f"A, B, C and a copy on one disk, 99.9th percentile ({count})"
-    return draw(folder, name, [(title, content)], (7.6, 4.4), lettered=False, legend=4)
+    return draw([(title, content)], (7.6, 4.4), lettered=False, legend=4)
 
 
-def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def bounds(evidence: Evidence) -> Figure | Missing:
     """Draw the longest latency of each workload in each run over its proven bound."""
     rows = runs.proven(evidence.table)
     if rows.empty:
@@ -698,10 +690,10 @@ def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_xlim(-0.6, len(order) - 0.4)
         axes.set_ylabel("Longest latency / bound")
 
-    return draw(folder, name, [("", content)], (8.4, 4.2), lettered=False)
+    return draw([("", content)], (8.4, 4.2), lettered=False)
 
 
-def levels(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def levels(evidence: Evidence) -> Figure | Missing:
     """Draw the number of network levels that twelve workloads need (section 4.7)."""
     rows = runs.latency(runs.cells(evidence.table, "levels", "pm"))
     rows = rows.assign(met=runs.met(rows, runs.TAIL).astype(float))
@@ -734,10 +726,10 @@ def levels(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             ("planned", "proven to meet it"),
         )
     ]
-    return draw(folder, name, panels, (10.5, 3.9))
+    return draw(panels, (10.5, 3.9))
 
 
-def stand_ins(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def stand_ins(evidence: Evidence) -> Figure | Missing:
     """Draw the stand-ins over the values of Table 2."""
     found = runs.deviations(runs.described(evidence.table))
     if found.empty:
@@ -755,10 +747,10 @@ def stand_ins(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_ylabel("Difference from Table 2 (%)")
 
     title = f"Stand-ins of {found['seed'].nunique()} blocks"
-    return draw(folder, name, [(title, content)], (7.6, 3.6), lettered=False)
+    return draw([(title, content)], (7.6, 3.6), lettered=False)
 
 
-def causes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def causes(evidence: Evidence) -> Figure | Missing:
     """Draw a panel for each question with runs, a row for each setting with runs, and a mark for
     each policy."""
     panels: list[Panel] = []
@@ -770,19 +762,17 @@ def causes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     if not panels:
         return Missing("the campaign pm-why")
     columns = min(3, len(panels))
-    return draw(folder, name, panels, (5 * columns + 1, 3.2), columns=columns, small=True)
+    return draw(panels, (5 * columns + 1, 3.2), columns=columns, small=True)
 
 
 def _answers(evidence: Evidence, question: Question) -> dict[tuple[str, str], Estimate]:
     """Return a question's value by policy and setting."""
-    found = {}
-    for policy in question.policies:
-        for setting in question.settings:
-            rows = question.rows(policy, setting)(evidence.table)
-            one = None if rows.empty else average(question.value(rows).to_frame("value"), "value")
-            if one is not None:
-                found[policy, setting] = one
-    return found
+    found: dict[tuple[str, str], Estimate | None] = {}
+    for at in product(question.policies, question.settings):
+        rows = question.rows(*at)(evidence.table)
+        if len(rows):
+            found[at] = average(question.value(rows).to_frame("value"), "value")
+    return known(found)
 
 
 def _draw_answers(

@@ -20,6 +20,7 @@ from analysis.core.evidence import (
     Pair,
     Rows,
     ShareOf,
+    assigned,
     ends,
     extreme_over,
     mean_of,
@@ -98,10 +99,15 @@ _over_ratios = partial(mean_over, parameter=RATIO, text=_percent)
 _growth = partial(ends, parameter=RATIO, column=RESPONSE, why="fewer than two straggler ratios")
 
 
+def _few(series: str) -> Rows:
+    """Select the runs of figure 4."""
+    return lambda table: simulated(table, series, straggler_ratio=few_stragglers(table, (FIXED,)))
+
+
 def _with_few(series: str, column: str) -> Compute:
     """Compute the mean of a summary number over the runs of figure 4."""
     return mean_of(
-        lambda table: simulated(table, series, straggler_ratio=few_stragglers(table, (FIXED,))),
+        _few(series),
         column,
         f"no run of {names_of(series)} has few stragglers",
         of=amount,
@@ -124,25 +130,14 @@ def _of_loads(compute: Compute, *series: str) -> Compute:
 
 def _hits(series: str, ratio: float) -> Rows:
     """Select runs at a straggler ratio, with the share of the writes that stragglers got."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        its = simulated(table, series, straggler_ratio=ratio)
-        if its.empty:
-            return its
-        return its.assign(on_stragglers=its["straggler_writes"] / its["processes"])
-
-    return rows
+    runs = _bursts(series, straggler_ratio=ratio)
+    return assigned(runs, on_stragglers=lambda its: its["straggler_writes"] / its["processes"])
 
 
 def _new_stragglers(series: str) -> Rows:
     """Select the runs of figure 4, with the writes beyond the average of the fullest server that is
     no straggler."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        its = simulated(table, series, straggler_ratio=few_stragglers(table, (FIXED,)))
-        return its.assign(beyond=its["calm_most"] - EVEN) if len(its) else its
-
-    return rows
+    return assigned(_few(series), beyond=lambda its: its["calm_most"] - EVEN)
 
 
 _RARE = "no such load is common enough"

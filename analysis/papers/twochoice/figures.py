@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Evidence
-from analysis.core.evidence import average, quotient, values_of
+from analysis.core.evidence import average, known, quotient, values_of
 from analysis.core.figures import (
     COUNT,
     FigureEntry,
@@ -71,6 +70,7 @@ from analysis.papers.twochoice.runs import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BANNER = (
     "<b>Simulated</b> where a figure says so: bursts of writes on modelled servers, as in section "
@@ -137,7 +137,7 @@ def _percent(ratios: Sequence[float]) -> list[str]:
     return [f"{100 * ratio:g}" for ratio in ratios]
 
 
-def responses(evidence: Evidence, folder: Path, name: str, **setting: Any) -> Path | Missing:
+def responses(evidence: Evidence, **setting: Any) -> Figure | Missing:
     """Draw figure 3: (a) the paper's schedulers, (b) schedulers beyond the paper, on a logarithmic
     axis; as in the paper's simulation, or with other parameters."""
     panels = (("(a) The paper's ({})", PAPERS), ("(b) Beyond ({})", (FIXED, BOTH, *COLD, *BEYOND)))
@@ -156,8 +156,7 @@ def responses(evidence: Evidence, folder: Path, name: str, **setting: Any) -> Pa
             _draw(panel, found, order, ticks, title=title, x=SHARE, y=RESPONSE, to_scale=True)
         axes[0].set_ylim(0, None)
         style.magnitudes(axes[1])
-        style.legend(drawn, axes, columns=5)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=5)
 
 
 def _readable(order: Sequence[float]) -> list[str]:
@@ -170,7 +169,7 @@ def _readable(order: Sequence[float]) -> list[str]:
     return found
 
 
-def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def placements(evidence: Evidence) -> Figure | Missing:
     """Draw figure 4: the most writes given to a server of a load, and (bars) such servers."""
     ratio = few_stragglers(evidence.table, PAPERS)
     if ratio is None:
@@ -198,8 +197,7 @@ def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             )
             panel.tick_params(axis="x", labelrotation=90)
             panel.set_ylim(-1, None)
-        style.legend(drawn, [*axes, *rights], columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [*axes, *rights], columns=4)
 
 
 def _frequent(rows: pd.DataFrame) -> list[int]:
@@ -242,7 +240,7 @@ def _number_of_servers(panel: Axes, rows: pd.DataFrame, loads: list[int], *, not
     return right
 
 
-def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def learning(evidence: Evidence) -> Figure | Missing:
     """Draw the response in the first bursts of servers that have learned nothing yet."""
     rows = pd.concat(
         [simulated(evidence.table, series, learn_rounds=...) for series in (PREASSIGN, BOTH)]
@@ -269,8 +267,7 @@ def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             n = rows["seed"].nunique()
             panel.set_title(f"{100 * share:g} % stragglers (n = {n} runs)", loc="left")
             panel.set_ylim(0, None)
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
 def _band(panel: Axes, curves: np.ndarray, of: Look) -> None:
@@ -281,7 +278,7 @@ def _band(panel: Axes, curves: np.ndarray, of: Look) -> None:
     panel.fill_between(x, low, high, color=of.colour, alpha=0.25, linewidth=0)
 
 
-def nodes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def nodes(evidence: Evidence) -> Figure | Missing:
     """Draw the response against the number of processes per compute node (and its scheduler)."""
     shown = (FIXED, NATIVE, COLLABORATIVE, PREASSIGN, BOTH, ORACLE)
     rows = {s: simulated(evidence.table, s, processes_per_node=...) for s in shown}
@@ -302,11 +299,10 @@ def nodes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 y=RESPONSE,
             )
             panel.set_ylim(0, None)
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
-def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def spread(evidence: Evidence) -> Figure | Missing:
     """Draw the response against the spread of the nodes' start times; probes take 5 ms."""
     shown = (FIXED, NATIVE, COLLABORATIVE, PREASSIGN, BOTH, PREQUAL, ORACLE, UNCACHED)
     rows = {
@@ -326,11 +322,10 @@ def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             y=RESPONSE,
         )
         style.magnitudes(axes[0])
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
-def home(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def home(evidence: Evidence) -> Figure | Missing:
     """Draw two random servers against home and a random one: response, and the share redirected."""
     rows = {
         f"{series}, {choices}": its
@@ -348,11 +343,10 @@ def home(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             found = _by(rows, "straggler_ratio", estimate)
             _draw(panel, found, order, _percent(order), title="{}", x=SHARE, y=text)
             panel.set_ylim(0, None)
-        style.legend(drawn, axes, columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=4)
 
 
-def scale(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def scale(evidence: Evidence) -> Figure | Missing:
     """Draw clusters of several sizes: (a) response over the oracle's, (b) messages per write."""
     varied = {"servers": ..., "processes": ..., "learn_rounds": SCALE_LEARN}
     rows = {
@@ -380,11 +374,10 @@ def scale(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             _draw(panel, its, sizes, sizes, title=title, x="Servers-processes", y=text)
         style.magnitudes(axes[0])
         axes[1].set_ylim(0, None)
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
-def probing(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def probing(evidence: Evidence) -> Figure | Missing:
     """Draw figure 11: probing time by the number of schedulers that probe at once."""
     rows = on_servers(evidence.table, "probe")
     if rows.empty:
@@ -409,11 +402,10 @@ def probing(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         panel.set_xlabel("Schedulers that probe at the same time")
         panel.set_ylabel("Until the slowest answer (ms)")
         panel.set_title(counts(series, ""), loc="left")
-        style.legend(drawn, axes, columns=2)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=2)
 
 
-def redirecting(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def redirecting(evidence: Evidence) -> Figure | Missing:
     """Draw figure 12: the growing redirect table's length, and times of create and query."""
     runs = [
         one["rows"] for one in reports(evidence, on_servers(evidence.table, "table"), REPORT_FILE)
@@ -439,11 +431,10 @@ def redirecting(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         for panel, title in zip(axes, ("(a) Length", "(b) Requests"), strict=True):
             panel.set_xlabel("Writes to the object so far")
             panel.set_title(f"{title} (n = {len(runs)} runs)", loc="left")
-        style.legend(drawn, axes, columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=4)
 
 
-def balances(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def balances(evidence: Evidence) -> Figure | Missing:
     """Draw figure 13: each server's share of all jobs, with fixed and dynamic placement."""
     rows = on_servers(evidence.table, "balance")
     its = {series: rows[rows["scheduler"] == series] for series in (FIXED, BOTH)}
@@ -473,10 +464,10 @@ def balances(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_ylabel("Written (MiB)")
         for panel in axes:
             panel.set_ylim(0, 1.08 * top)
-        return style.save(drawn, folder, name)
+        return drawn
 
 
-def completions(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def completions(evidence: Evidence) -> Figure | Missing:
     """Draw figure 14: end times of processes, as a distribution."""
     rows = on_servers(evidence.table, "burst", stragglers="table2")
     runs = {
@@ -502,8 +493,7 @@ def completions(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         sizes = sorted({len(found) for found in runs.values()})
         many = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         panel.set_title(f"Median over blocks and their range (n = {many} runs)", loc="left")
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
 def _end_times(report: Mapping[str, Any]) -> list[float]:
@@ -515,13 +505,10 @@ def _end_times(report: Mapping[str, Any]) -> list[float]:
 def _by_scheduler(
     rows: pd.DataFrame, schedulers: Sequence[str], column: str = "seconds"
 ) -> dict[str, Estimate]:
-    found = {one: average(rows[rows["scheduler"] == one], column) for one in schedulers}
-    return {one: value for one, value in found.items() if value is not None}
+    return known({one: average(rows[rows["scheduler"] == one], column) for one in schedulers})
 
 
-def _bar_panels(
-    panels: Sequence[tuple[str, str, dict[str, Estimate]]], folder: Path, name: str
-) -> Path:
+def _bar_panels(panels: Sequence[tuple[str, str, dict[str, Estimate]]]) -> Figure:
     """Draw a bar with its interval for each scheduler; a panel is title, axis and estimates."""
     with style.figure(1, len(panels), width=4.2 * len(panels) + 1.5, height=4.4) as (drawn, axes):
         for panel, (title, axis, found) in zip(axes, panels, strict=True):
@@ -539,10 +526,10 @@ def _bar_panels(
             many = counts([(Look(""), found)], "")
             panel.set_title(f"{title} ({many})", loc="left", fontsize="small")
             panel.set_ylabel(axis)
-        return style.save(drawn, folder, name)
+        return drawn
 
 
-def head_to_head(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def head_to_head(evidence: Evidence) -> Figure | Missing:
     """Draw, beyond the paper, every scheduler on the same servers, by the cause of stragglers."""
     series = (*HEAD_TO_HEAD, RANDOM, COLLABORATIVE, PREASSIGN)
     panels = []
@@ -550,12 +537,10 @@ def head_to_head(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         rows = on_servers(evidence.table, "burst", stragglers=key)
         if found := _by_scheduler(rows, series):
             panels.append((f"Stragglers: {text}", ENDED, found))
-    return (
-        _bar_panels(panels, folder, name) if panels else Missing("bursts with several schedulers")
-    )
+    return _bar_panels(panels) if panels else Missing("bursts with several schedulers")
 
 
-def remembered(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def remembered(evidence: Evidence) -> Figure | Missing:
     """Draw, beyond the paper, both strategies with and without loads remembered of others."""
     panels = []
     for experiment, column, setting, text, axis in (
@@ -570,10 +555,10 @@ def remembered(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panels.append((text, axis, found | {UNCACHED: uncached}))
     if not panels:
         return Missing("both strategies without remembered loads")
-    return _bar_panels(panels, folder, name)
+    return _bar_panels(panels)
 
 
-def on_rados(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def on_rados(evidence: Evidence) -> Figure | Missing:
     """Draw, beyond the paper, CRUSH, DLR and every agent scheduler on a Ceph with eight OSDs."""
     panels = []
     for key, copies in (*((key, 2) for key in AMONG_ON_RADOS), ("fio", 1)):
@@ -582,7 +567,7 @@ def on_rados(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panels.append((f"{AMONG_ON_RADOS[key]}, {COPIES[copies]}", ENDED, found))
     if not panels:
         return Missing("bursts on RADOS with several schedulers")
-    return _bar_panels(panels, folder, name)
+    return _bar_panels(panels)
 
 
 _BURST_COLUMNS = (

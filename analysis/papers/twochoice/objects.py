@@ -23,7 +23,17 @@ from analysis.core.claims import (
     explained,
     unreachable,
 )
-from analysis.core.evidence import Mean, Pair, Rows, average, ends, mean_of, result, values_of
+from analysis.core.evidence import (
+    Mean,
+    Pair,
+    Rows,
+    assigned,
+    average,
+    ends,
+    mean_of,
+    result,
+)
+from analysis.core.panels import points
 from analysis.core.stats import amount, mean
 from analysis.papers.twochoice.claims import ALIKE, REMEMBERED
 from analysis.papers.twochoice.runs import (
@@ -93,41 +103,28 @@ def _delays(pending: int, size_kib: int) -> Rows:
     return partial(on_servers, experiment="delay", size_kib=size_kib, pending=pending)
 
 
-def _write_latency(table: pd.DataFrame) -> pd.DataFrame:
-    """Select the bursts of both strategies among stragglers, with the seconds that the scheduler
-    adds to a write: probing, and the record of a redirected write."""
-    rows = _burst(BOTH)(table)
-    if rows.empty:
-        return rows
-    record = rows["redirected_share"] * rows["register_mean_s"]
-    return rows.assign(added_s=rows["probe_mean_s"] + record)
+def _added_s(bursts: pd.DataFrame) -> pd.Series:
+    """Return the seconds that the scheduler adds to a write: probing, and the record of a
+    redirected write."""
+    return bursts["probe_mean_s"] + bursts["redirected_share"] * bursts["register_mean_s"]
 
 
 def _tails(scheduler: str) -> Rows:
     """Select bursts among stragglers, with the last process's end over the median process's."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        its = _burst(scheduler)(table)
-        return its.assign(tail=its["seconds"] / its["process_p50_s"]) if len(its) else its
-
-    return rows
+    return assigned(_burst(scheduler), tail=lambda its: its["seconds"] / its["process_p50_s"])
 
 
-def _table_length(table: pd.DataFrame) -> pd.DataFrame:
-    rows = on_servers(table, "table")
-    return rows.assign(length=rows["entries_most"] / rows["creates"]) if len(rows) else rows
+_table_length = assigned(
+    partial(on_servers, experiment="table"),
+    length=lambda rows: rows["entries_most"] / rows["creates"],
+)
 
 
 def _slowest_probing(evidence: Evidence) -> Measured | NotRun:
     """Compute the probing time for four writes, at the number of schedulers with the highest
     interval: a claim about every number must hold there."""
     rows = _probes(evidence.table)
-    found = {
-        count: one
-        for count in values_of(rows, "schedulers")
-        if (one := average(rows[rows["schedulers"] == count], "probe_mean_s", 1e3, amount))
-        is not None
-    }
+    found = points(rows, "schedulers", lambda its: average(its, "probe_mean_s", 1e3, amount))
     if not found:
         return NotRun("no probing for four writes was run")
     worst = max(found, key=lambda count: max(found[count].value, found[count].high))
@@ -302,7 +299,13 @@ _WORKLOADS: tuple[Claim, ...] = (
         "write-10ms",
         "14",
         "Writes are delayed by less than 10 ms: probing and recording a redirected write, mean",
-        mean_of(_write_latency, "added_s", "no burst was run", factor=1e3, of=amount),
+        mean_of(
+            assigned(_burst(BOTH), added_s=_added_s),
+            "added_s",
+            "no burst was run",
+            factor=1e3,
+            of=amount,
+        ),
         PROBED_MS,
     ),
     _faster(

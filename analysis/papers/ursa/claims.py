@@ -28,6 +28,7 @@ from analysis.core.evidence import (
     Pair,
     Rows,
     ShareOf,
+    assigned,
     average,
     ends,
     extreme,
@@ -226,28 +227,23 @@ _OPTIMUM: tuple[Claim, ...] = tuple(
 )
 
 
-def counted(table: pd.DataFrame) -> pd.DataFrame:
-    """Return plans by ALP, with the numbers of objects and of the variables Y_ijk of the exact
-    model."""
-    found = PAPERS(table)
-    objects = found["partitions"] * found["replicas"]
-    return found.assign(objects=objects, variables=found["nodes"] * objects)
+counted = assigned(
+    PAPERS,
+    objects=lambda found: found["partitions"] * found["replicas"],
+    variables=lambda found: found["nodes"] * found["objects"],
+)
+"""Plans by ALP, with the numbers of objects and of the variables Y_ijk of the exact model."""
 
+left = assigned(
+    PAPERS,
+    left=lambda found: (
+        found["hot_after_swaps"] / found["hot_before"].where(found["hot_before"] > 0)
+    ),
+)
+"""Plans by ALP, with the share of the hot nodes that swaps leave hot."""
 
-def left(table: pd.DataFrame) -> pd.DataFrame:
-    """Return plans by ALP, with the share of the hot nodes that swaps leave hot."""
-    found = PAPERS(table)
-    if found.empty:
-        return found
-    return found.assign(
-        left=found["hot_after_swaps"] / found["hot_before"].where(found["hot_before"] > 0)
-    )
-
-
-def _varied(table: pd.DataFrame) -> pd.DataFrame:
-    """Return descriptions of instances, with the ratio of a high load to a low one."""
-    found = cells(table, INPUTS, kind="s1")
-    return found if found.empty else found.assign(times=found["ratio_p95"] / found["ratio_p05"])
+_varied = assigned(of(INPUTS, kind="s1"), times=lambda its: its["ratio_p95"] / its["ratio_p05"])
+"""Descriptions of instances, with the ratio of a high load to a low one."""
 
 
 def before(table: pd.DataFrame) -> pd.DataFrame:

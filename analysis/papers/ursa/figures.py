@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +54,7 @@ from schemas.settling import HOLD_S, STABLE_S, WINDOW_S
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INPUTS_FILE = "inputs.json"
 POINTS = 400
@@ -75,7 +75,7 @@ def _largest(evidence: Evidence) -> pd.DataFrame:
     return rows[rows["nodes"] == rows["nodes"].max()] if len(rows) else rows
 
 
-def skew(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def skew(evidence: Evidence) -> Figure | Missing:
     """Draw figure 1: load over capacity of the nodes, the hottest first, by kind of data."""
     rows = _largest(evidence)
     if rows.empty:
@@ -101,11 +101,10 @@ def skew(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_ylim(0, None)
         axes.set_xlim(0, 100)
         axes.set_title(f"{rows['size'].iloc[0]}, {_instances(rows)}", loc="left")
-        style.legend(drawn, [axes], columns=2)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [axes], columns=2)
 
 
-def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def shape(evidence: Evidence) -> Figure | Missing:
     """Draw figure 3 as a shape: load against capacity of the nodes, and the loads of partitions."""
     rows = _largest(evidence)
     if rows.empty:
@@ -141,8 +140,7 @@ def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         right.set_xlabel("Load of a partition over the mean")
         right.set_ylabel("Partitions with at least so much (%)")
         right.set_title("Partitions", loc="left")
-        style.legend(drawn, [left, right], columns=4)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [left, right], columns=4)
 
 
 def _instances(rows: pd.DataFrame) -> str:
@@ -209,7 +207,7 @@ def _stated_line(panel: Axes, value: float, text: str) -> None:
     panel.axhline(value, color="black", linestyle="--", linewidth=1.0, label=text)
 
 
-def swaps(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def swaps(evidence: Evidence) -> Figure | Missing:
     """Draw figure 7: (a) hot spots that swaps leave, (b) numbers of swaps and migrations."""
     rows = cells(evidence.table, ALP)
     rows = rows[rows["partitions"] >= LARGE]
@@ -234,22 +232,19 @@ def swaps(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         _draw(right, order, numbers)
         right.set_ylabel("Operations")
         right.set_title(f"(b) Until no node is hot ({counts(numbers, '')})", loc="left")
-        style.legend(drawn, axes, columns=5)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=5)
 
 
 _AXES = {"cost": COST, "decision_s": SECONDS, "moves": MOVES}
 
 
 def _compared(
-    folder: Path,
-    name: str,
     rows: dict[str, pd.DataFrame],
     order: Sequence[str],
     titles: dict[str, str],
     *,
     columns: int,
-) -> Path:
+) -> Figure:
     """Draw one panel for each column in `titles`, with one line for each method in `rows`."""
     with style.figure(1, len(titles), width=9.6, height=4.4) as (drawn, axes):
         for panel, (column, title) in zip(axes, titles.items(), strict=True):
@@ -257,11 +252,10 @@ def _compared(
             _draw(panel, order, series, [_limited(rows[one]) for one in rows])
             panel.set_ylabel(_AXES[column])
             panel.set_title(f"{title} ({counts(series, '')})", loc="left")
-        style.legend(drawn, axes, columns=columns)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=columns)
 
 
-def selection(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def selection(evidence: Evidence) -> Figure | Missing:
     """Draw figure 8: highest-load-first against random objects: (a) cost, (b) migrations."""
     ways = ("highest", "random")
     found = {way: cells(evidence.table, ALP, kind="s1", selection=way) for way in ways}
@@ -270,10 +264,10 @@ def selection(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     order = sizes(found["random"])
     rows = {way: its[its["size"].isin(order)] for way, its in found.items()}
     titles = {"cost": "(a) Cost", "moves": "(b) Migrations"}
-    return _compared(folder, name, rows, order, titles, columns=3)
+    return _compared(rows, order, titles, columns=3)
 
 
-def speedup(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def speedup(evidence: Evidence) -> Figure | Missing:
     """Draw figure 9: dividing and relaxing: (a) cost, (b) time to decide."""
     table = evidence.table
     varied = table[table["series"].isin(COMBINATIONS[:3])]
@@ -283,10 +277,10 @@ def speedup(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = {series: cells(table, ALP, kind=kind, series=series) for series in COMBINATIONS}
     rows = {series: its[its["size"].isin(order)] for series, its in rows.items()}
     titles = {"cost": f"(a) Cost, {kind.upper()}", "decision_s": f"(b) Time, {kind.upper()}"}
-    return _compared(folder, name, rows, order, titles, columns=5)
+    return _compared(rows, order, titles, columns=5)
 
 
-def optimum(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def optimum(evidence: Evidence) -> Figure | Missing:
     """Draw figure 10: ALP and the exact optimum: (a) cost, (b) time to decide."""
     exact = cells(evidence.table, "opt")
     if exact.empty:
@@ -295,7 +289,7 @@ def optimum(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = {method: cells(evidence.table, method, kind=kind) for method in SMALL}
     rows = {method: _same(its, exact) for method, its in rows.items()}
     titles = {"cost": f"(a) Cost, {kind.upper()}", "decision_s": f"(b) Time, {kind.upper()}"}
-    return _compared(folder, name, rows, order, titles, columns=3)
+    return _compared(rows, order, titles, columns=3)
 
 
 def _same(rows: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
@@ -306,9 +300,7 @@ def _same(rows: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     return rows[np.array(here, dtype=bool)]
 
 
-def methods(
-    evidence: Evidence, folder: Path, name: str, kinds: Sequence[str] = ("s1",)
-) -> Path | Missing:
+def methods(evidence: Evidence, kinds: Sequence[str] = ("s1",)) -> Figure | Missing:
     """Draw figure 11: (a) cost, (b) time, (c) migrations, (d) standard deviation of the nodes'
     loads; one row of panels per kind."""
     table = evidence.table[evidence.table["partitions"] >= LARGE]
@@ -322,14 +314,18 @@ def methods(
     with style.figure(panels_in, columns, width=width, height=3.7 * panels_in) as (drawn, axes):
         for index, kind in enumerate(there):
             _methods_of(axes[4 * index : 4 * index + 4], kind, rows[kind])
-        style.legend(drawn, axes, columns=3 if columns == 2 else 6)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes, columns=3 if columns == 2 else 6)
 
 
 def _methods_of(axes: Sequence[Axes], kind: str, rows: dict[str, pd.DataFrame]) -> None:
     everything = pd.concat([its for its in rows.values() if len(its)])
     order = sizes(everything[everything["method"] != OURS])
-    shown = {method: _with_change(its[its["size"].isin(order)]) for method, its in rows.items()}
+    shown = {
+        method: its[its["size"].isin(order)].assign(
+            sd_change=lambda its: its["load_sd_after"] / its["load_sd_before"]
+        )
+        for method, its in rows.items()
+    }
     texts = {
         "cost": ("(a) Cost", COST),
         "decision_s": ("(b) Time", SECONDS),
@@ -349,13 +345,6 @@ def _methods_of(axes: Sequence[Axes], kind: str, rows: dict[str, pd.DataFrame]) 
         panel.set_title(f"{mark}, {kind.upper()} ({counts(series, '')})", loc="left")
 
 
-def _with_change(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the change in the nodes' load deviation by the plan; 1 is no change."""
-    if rows.empty:
-        return rows
-    return rows.assign(sd_change=rows["load_sd_after"] / rows["load_sd_before"])
-
-
 PAPER_SLOW = (20.0, 10.0)
 """Figure 4: "more than 10 seconds at ... 20 writes/s in write requests for 32MB block size"."""
 
@@ -367,7 +356,7 @@ _LATENCIES = (("latency_p99_s", "99th percentile", "-"), ("latency_mean_s", "mea
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
-def load(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def load(evidence: Evidence) -> Figure | Missing:
     """Draw figure 4: response time against the writes per second of one node."""
     rows = evidence.table[evidence.table["scenario"] == "single"]
     if rows.empty:
@@ -390,8 +379,7 @@ def load(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         panel.set_xlabel("writes a second on the node")
         panel.set_ylabel("response time (s)")
         panel.set_title(f"{counts(series)} at each rate", loc="left")
-        style.legend(drawn, [panel], columns=2)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, [panel], columns=2)
 
 
 def _above_zero(found: Points) -> Points:
@@ -399,7 +387,7 @@ def _above_zero(found: Points) -> Points:
     return {at: replace(one, low=max(one.low, 0.1 * one.value)) for at, one in found.items()}
 
 
-def response(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def response(evidence: Evidence) -> Figure | Missing:
     """Draw figure 12: response time of each request over time, by network and controller."""
     rows = rebalancing(evidence.table)
     networks = [network for network in NETWORKS if (rows["network"] == network).any()]
@@ -423,7 +411,7 @@ def response(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             if place >= len(axes) - len(shown):
                 panel.set_xlabel("elapsed time (s)")
         _same_limits(axes)
-        return style.save(drawn, folder, name)
+        return drawn
 
 
 def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
@@ -469,7 +457,7 @@ def _same_limits(axes: Sequence[Axes]) -> None:
         panel.set_xlim(0, right)
 
 
-def settling(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+def settling(evidence: Evidence) -> Figure | Missing:
     """Draw figure 13: time until stable, number of migrations, and their cost, by size."""
     rows = rebalancing(evidence.table, network=CONTROLLED)
     if rows.empty:
@@ -500,8 +488,7 @@ def settling(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_xlabel("OSDs-placement groups")
         if unsettled:
             axes[0].set_title("hatched: some never became stable", fontsize="small")
-        style.legend(drawn, axes)
-        return style.save(drawn, folder, name)
+        return style.legend(drawn, axes)
 
 
 def _stricter(
