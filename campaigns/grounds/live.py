@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from campaigns.engine.judge import MachineLoad, stalled
 from campaigns.grounds.cores import CoreShares, factor_of, lacking, scales, sentence
 from controllers import remote
 from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError
-from testbed.agent.contract import Agent
+from testbed.agent.contract import Agent, UnitResult
 from testbed.agent.recorder import INTERVAL_S
 from testbed.agent.speed import REFERENCE_UNITS_S
 from testbed.deploy.roles import SPEC_FILE
@@ -42,6 +42,8 @@ from testbed.ssh import Shell
 CLEAN_S = 240.0
 CACHES_S = 120.0
 FETCH_S = 120.0
+ENDS_S = 60.0
+"""Seconds in which a unit that is stopped at its limit must end."""
 SPEEDS = 5
 """Measurements of a core's speed at the start of a block; the median counts."""
 _STEAL = 7  # position in a cpu line of /proc/stat; user and nice include guest time
@@ -49,6 +51,7 @@ _COUNTED = 8
 
 ShellTo = Callable[[str], Shell]
 """Function that returns a shell on the node of a name."""
+V = TypeVar("V")
 AdminService = Literal["controller", "disturbance", "recorder"]
 """Service that a cell runs on the admin node."""
 
@@ -64,6 +67,36 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
     finally:
         pool.shutdown()
     return [future.result() for future in futures]
+
+
+def run_units(
+    agent: Agent,
+    unit: str,
+    commands: Mapping[str, Sequence[str]],
+    *,
+    max_s: float,
+    judged: Callable[[str, UnitResult], V],
+) -> dict[str, V]:
+    """Run a command on each node at the same time, each at most `max_s` seconds, and return by node
+    what `judged` makes of its result. As soon as one raises, or after Ctrl-C, all are stopped."""
+
+    def run(node: str) -> V:
+        agent.unit_start(node, unit, commands[node], max_s=max_s)
+        return judged(node, agent.unit_wait(node, unit, timeout_s=max_s + ENDS_S))
+
+    with ThreadPoolExecutor(max(1, len(commands))) as pool:
+        futures = {node: pool.submit(run, node) for node in commands}
+        try:
+            wait(futures.values(), return_when=FIRST_EXCEPTION)
+            for future in futures.values():
+                if future.done():
+                    future.result()
+        except BaseException:
+            for node in commands:
+                with suppress(HotbedError):  # the error that is raised matters
+                    agent.unit_stop(node, unit)
+            raise
+    return {node: future.result() for node, future in futures.items()}
 
 
 @dataclass(frozen=True)

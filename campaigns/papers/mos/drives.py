@@ -12,18 +12,17 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import SecretStr
 
-from campaigns.grounds.live import ShellTo
+from campaigns.grounds.live import ShellTo, run_units
 from schemas.errors import HotbedError
 from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
 from testbed.ssh import Shell
-from workloads.cosbench.archive import read_archive
+from workloads.cosbench.archive import Archive, read_archive
 from workloads.cosbench.driver import REMOTE_PROGRAM
 from workloads.cosbench.workload import (
     CosbenchSizes,
@@ -231,18 +230,18 @@ def prepare(
     xml = to_xml(workload, ("init", "prepare")).encode()
     shell.put(xml, f"{FOLDER}/{name}.xml", mode=0o600)
     argv = [REMOTE_PROGRAM, "run", f"{FOLDER}/{name}.xml", "--archive", f"{FOLDER}/{name}.archive"]
-    agent.unit_start(client, UNIT, argv, max_s=PREPARE_S)
-    try:
-        done = agent.unit_wait(client, UNIT, timeout_s=PREPARE_S)
+
+    def written(_node: str, done: UnitResult) -> Archive:
         if done.exit_code != 0:
             why = done.reason("cosdrive")
             raise HotbedError(f"the objects of {objects.letter} cannot be written: {why}")
         with tempfile.TemporaryDirectory() as folder:
             _bring(shell, Path(folder), f"{name}.archive")
-            archive = read_archive(Path(folder, f"{name}.archive"))
-    except BaseException:
-        agent.unit_stop(client, UNIT)
-        raise
+            return read_archive(Path(folder, f"{name}.archive"))
+
+    try:
+        made = run_units(agent, UNIT, {client: argv}, max_s=PREPARE_S, judged=written)
+        archive = made[client]
     finally:
         clear(shell)
     # cosdrive exits with 0 even if requests failed; its stages report failures.
@@ -262,39 +261,33 @@ def drive(
     """Run all drivers to their ends, and copy their archives into `folder`, one per driver. Return
     the Unix time at which the load began. HotbedError: a driver failed; one sentence names it and
     the reason. All drivers have ended."""
-    clients = list(dict.fromkeys(one.client for one in drives))
-    for client in clients:
+    here: dict[str, list[ProxyDriver]] = {}
+    for one in drives:
+        here.setdefault(one.client, []).append(one)
+    for client, its in here.items():
         shell = shell_to(client)
         clear(shell)
-        for one in drives:
-            if one.client == client:
-                xml = to_xml(workload_of(one.load.objects, one.access, one.load), ("main",))
-                shell.put(xml.encode(), f"{FOLDER}/{one.name}.xml", mode=0o600)
+        for one in its:
+            xml = to_xml(workload_of(one.load.objects, one.access, one.load), ("main",))
+            shell.put(xml.encode(), f"{FOLDER}/{one.name}.xml", mode=0o600)
     start = time.time() + LEAD_S
-    most = LEAD_S + max(one.load.ends_s for one in drives) + SLACK_S
 
-    def run(client: str) -> UnitResult:
-        here = [one for one in drives if one.client == client]
-        argv = ["bash", "-c", script(here, start, seed)]
-        agent.unit_start(client, UNIT, argv, max_s=most)
-        return agent.unit_wait(client, UNIT, timeout_s=most + SLACK_S)
+    def ended(client: str, done: UnitResult) -> None:
+        if done.exit_code != 0:
+            raise HotbedError(_why(shell_to(client), here[client], done))
 
     try:
-        with ThreadPoolExecutor(len(clients)) as pool:
-            futures = {client: pool.submit(run, client) for client in clients}
-            try:
-                ended = {client: future.result() for client, future in futures.items()}
-            except BaseException:
-                for client in clients:
-                    agent.unit_stop(client, UNIT)
-                raise
-        for client, done in ended.items():
-            if done.exit_code != 0:
-                raise HotbedError(_why(shell_to(client), client, drives, done))
-        for client in clients:
+        run_units(
+            agent,
+            UNIT,
+            {client: ["bash", "-c", script(its, start, seed)] for client, its in here.items()},
+            max_s=LEAD_S + max(one.load.ends_s for one in drives) + SLACK_S,
+            judged=ended,
+        )
+        for client in here:
             _bring(shell_to(client), folder)
     finally:
-        for client in clients:
+        for client in here:
             clear(shell_to(client))
     return start
 
@@ -309,15 +302,13 @@ def _bring(shell: Shell, folder: Path, what: str = ".") -> None:
     unpack_tar(done.stdout, folder, f"node {shell.node}")
 
 
-def _why(shell: Shell, client: str, drives: Sequence[ProxyDriver], done: UnitResult) -> str:
-    """Return the error message of the first driver that failed."""
+def _why(shell: Shell, drives: Sequence[ProxyDriver], done: UnitResult) -> str:
+    """Return the error message of the first of a node's drivers that failed."""
     if done.exit_code is None:
-        return f"the drivers on node {client} were stopped"
+        return f"the drivers on node {shell.node} were stopped"
     for one in drives:
-        if one.client != client:
-            continue
         said = shell.run(["tail", "-n", "1", f"{FOLDER}/{one.name}.err"], check=False).text.strip()
         if said:
             words = said.removeprefix("cosdrive: ")[:300]
-            return f"the driver of {one.name} on node {client} failed: {words}"
-    return f"the drivers on node {client} failed: {done.reason('cosdrive')}"
+            return f"the driver of {one.name} on node {shell.node} failed: {words}"
+    return f"the drivers on node {shell.node} failed: {done.reason('cosdrive')}"

@@ -10,11 +10,10 @@ import gzip
 import json
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from campaigns.grounds.live import ShellTo
+from campaigns.grounds.live import ShellTo, run_units
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.agent.contract import Agent, UnitResult
 from testbed.agent.steady import SteadyClock
@@ -70,12 +69,6 @@ def file_of(client: str) -> str:
     return f"of-{client}"
 
 
-def prepare_command(server: NfsServer, client: str, size: int) -> list[str]:
-    """Return the command that makes and fills a client's file, unless it is long enough."""
-    made = [REPLAY, "prepare", *server.flags(), "--file", file_of(client)]
-    return [*made, "--size", f"{size}B"]
-
-
 def run_command(load: ClientLoad, *, start: float, seconds: float, wait_s: float) -> list[str]:
     """Return the command of one client's replayer. The trace begins at the Unix time `start`,
     requests are sent for `seconds`, and replies are awaited for `wait_s`."""
@@ -98,16 +91,14 @@ def prepare(agent: Agent, files: Sequence[tuple[NfsServer, str, int]]) -> None:
     """Make and fill files (server, client node and bytes), one after the other; a long enough file
     takes only seconds. A HotbedError names the server that does not accept a file."""
     for server, client, size in files:
-        argv = prepare_command(server, client, size)
-        agent.unit_start(client, PREPARE_UNIT, argv, max_s=PREPARE_S)
-        try:
-            done = agent.unit_wait(client, PREPARE_UNIT, timeout_s=PREPARE_S)
-        except BaseException:
-            agent.unit_stop(client, PREPARE_UNIT)
-            raise
-        if done.exit_code != 0:
-            why = done.reason("replay")
-            raise HotbedError(f"node {client} cannot fill its file on {server.name}: {why}")
+        argv = [REPLAY, "prepare", *server.flags(), "--file", file_of(client), "--size", f"{size}B"]
+
+        def filled(node: str, done: UnitResult, server: str = server.name) -> None:
+            if done.exit_code != 0:
+                why = done.reason("replay")
+                raise HotbedError(f"node {node} cannot fill its file on {server}: {why}")
+
+        run_units(agent, PREPARE_UNIT, {client: argv}, max_s=PREPARE_S, judged=filled)
 
 
 def lay_out(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
@@ -150,23 +141,18 @@ def replay(
     each by workload (docs/prioritymeister.md, "Data plane"). If one failed, a HotbedError names it,
     and all have ended."""
     start = time.time() + LEAD_S
-    most = LEAD_S + seconds + wait_s + SLACK_S
-
-    def run(load: ClientLoad) -> dict[str, Any]:
-        argv = run_command(load, start=start, seconds=seconds, wait_s=wait_s)
-        agent.unit_start(load.client.name, UNIT, argv, max_s=most)
-        done = agent.unit_wait(load.client.name, UNIT, timeout_s=most)
-        return report_of(load, done)
-
-    with ThreadPoolExecutor(max(1, len(loads))) as pool:
-        futures = [pool.submit(run, load) for load in loads]
-        try:
-            for future in futures:
-                _until_one_fails(future, futures)
-        except BaseException:
-            _stop(agent, loads)
-            raise
-    return {load.workload: future.result() for load, future in zip(loads, futures, strict=True)}
+    by_node = {load.client.name: load for load in loads}
+    reports = run_units(
+        agent,
+        UNIT,
+        {
+            node: run_command(load, start=start, seconds=seconds, wait_s=wait_s)
+            for node, load in by_node.items()
+        },
+        max_s=LEAD_S + seconds + wait_s + SLACK_S,
+        judged=lambda node, done: report_of(by_node[node], done),
+    )
+    return {load.workload: reports[node] for node, load in by_node.items()}
 
 
 def report_of(load: ClientLoad, done: UnitResult) -> dict[str, Any]:
@@ -183,23 +169,3 @@ def report_of(load: ClientLoad, done: UnitResult) -> dict[str, Any]:
         kind, count = next(iter(errors.items()))
         raise HotbedError(f"{who}: {count} requests failed ({kind})")
     return report
-
-
-def _until_one_fails(future: Future[Any], futures: Sequence[Future[Any]]) -> None:
-    """Wait for one future; raise as soon as any future has failed."""
-    while True:
-        for one in futures:
-            if one.done():
-                one.result()
-        if future.done():
-            return
-        time.sleep(0.1)
-
-
-def _stop(agent: Agent, loads: Sequence[ClientLoad]) -> None:
-    """End all replayers, which also ends the waiting for them."""
-    for load in loads:
-        try:
-            agent.unit_stop(load.client.name, UNIT)
-        except HotbedError:
-            continue

@@ -8,7 +8,6 @@ replicated pool in which CRUSH places writes without agents.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaigns.grounds.live import LiveTestbed, ShellTo, at_once
+from campaigns.grounds.live import LiveTestbed, ShellTo, at_once, run_units
 from schemas.errors import HotbedError, UserError
 from testbed.agent.contract import Agent, UnitResult
 from testbed.deploy import twochoice_variables
@@ -156,22 +155,15 @@ class Agents:
         argv = [BENCH, *arguments, "--cluster", CLUSTER_FILE]
         if plans:
             argv += ["--plan", PLAN_FILE]
-        started: list[str] = []
+        commands = dict.fromkeys(nodes, argv)
         try:
             for node, plan in zip(nodes, plans, strict=False):
                 self.shell_to(node).run(["mkdir", "-p", str(Path(PLAN_FILE).parent)])
                 self.shell_to(node).put(json.dumps(plan).encode(), PLAN_FILE)
-            for node in nodes:
-                self.agent.unit_start(node, UNIT, argv, max_s=max_s)
-                started.append(node)
-            end = time.monotonic() + max_s + SLACK_S
-            return {
-                node: self.agent.unit_wait(node, UNIT, timeout_s=max(1.0, end - time.monotonic()))
-                for node in nodes
-            }
+            return run_units(
+                self.agent, UNIT, commands, max_s=max_s, judged=lambda _node, done: done
+            )
         finally:
-            for node in started:
-                self.agent.unit_stop(node, UNIT)
             for node in nodes if plans else ():
                 with suppress(HotbedError):  # the error that ended the run must be the one raised
                     self.shell_to(node).run(["rm", "-f", PLAN_FILE])
