@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-"""The `--json` option, the same on every verb that reports (`with_json`)."""
+"""The `--json` option, the same on every verb that reports (see `Verbs`)."""
 
 
 @dataclasses.dataclass(frozen=True)

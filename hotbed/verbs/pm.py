@@ -172,7 +172,7 @@ def generate(
     seed: int = option("The same seed gives the same trace.", 1),
 ) -> Output:
     """Make a trace of a given burstiness."""
-    options = locals()
+    options = locals()  # all are passed on by name
     from campaigns.papers.prioritymeister.traces import make_trace
 
     made = make_trace(**options)

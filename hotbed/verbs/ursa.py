@@ -261,7 +261,7 @@ def generate(
     sizes: bool | None = named("--bytes", "Write the bytes of each replica.", None),
 ) -> Output:
     """Make an instance after the paper's section 5.1; what is not given is the kind's."""
-    options = locals()
+    options = locals()  # all are passed on by name
     from controllers.ursa.run import generate_file
 
     facts = generate_file(**options)
