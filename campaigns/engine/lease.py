@@ -103,20 +103,18 @@ class Outlook:
 
     def as_json(self) -> dict[str, object]:
         """Return the forecast for programs."""
-        return {
-            "ends_at_s": round(self.ends_at_s, 1),
-            "left_s": round(self.left_s, 1),
-            "needed_s": round(self.needed_s, 1),
-            "margin_s": self.margin_s,
-            "fits": self.fits,
-            "short_s": round(self.short_s, 1),
-            "cells": self.cells,
-            "fitting": self.fitting,
-            "extend": self.extend,
-            "extension_s": self.extension_s,
-            "extended_end_s": round(self.extended_end_s, 1),
-            "sentence": self.sentence,
-        }
+        shown: tuple[str, ...] = (
+            "ends_at_s",
+            "left_s",
+            "needed_s",
+            "margin_s",
+            "fits",
+            "short_s",
+            "cells",
+        )
+        shown += ("fitting", "extend", "extension_s", "extended_end_s", "sentence")
+        found = {name: getattr(self, name) for name in shown}
+        return {n: round(v, 1) if isinstance(v, float) else v for n, v in found.items()}
 
 
 class Lease:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from schemas.durable import write_file
 from testbed.sites.contract import SiteError
 
 LOGIN = "id_ed25519"
+Place = tuple[str, int | None]
+"""A machine's address, or its names joined by commas, and its port."""
 
 
 def make(path: Path, comment: str) -> None:
@@ -35,9 +37,17 @@ def public(path: Path) -> str:
     return path.with_suffix(".pub").read_text().strip()
 
 
-def write_known_hosts(path: Path, nodes: Mapping[str, tuple[str, str]]) -> None:
-    """Write a known_hosts file from node name -> (address, public host key)."""
+def field_of(address: str, port: int | None) -> str:
+    """Return a machine's name in a known_hosts file."""
+    return address if port in (22, None) else f"[{address}]:{port}"
+
+
+def pin(path: Path, keys: Mapping[Place, Sequence[str]]) -> None:
+    """Write a known_hosts file from (address, port) -> its public keys. Several addresses and names
+    of a machine at port 22 are joined by commas."""
     lines = [
-        f"{address},{name} {' '.join(key.split()[:2])}" for name, (address, key) in nodes.items()
+        f"{field_of(*place)} {' '.join(key.split()[:2])}"
+        for place, listed in keys.items()
+        for key in listed
     ]
     write_file(path, "\n".join(lines) + "\n", 0o644)

@@ -305,15 +305,12 @@ def prepare_nodes(
     saving = threading.Lock()  # the record is written by one thread at a time
 
     def save() -> None:
-        lines = {
-            node.name: (
-                ",".join(dict.fromkeys((node.reached_at, node.address))),
-                host_keys[node.name]["key"],
-            )
-            for node in draft.nodes
-            if node.name in host_keys
-        }
-        keys.write_known_hosts(draft.known_hosts, lines)
+        pinned: dict[keys.Place, list[str]] = {}
+        for node in draft.nodes:
+            if node.name in host_keys:
+                names = ",".join(dict.fromkeys((node.reached_at, node.address, node.name)))
+                pinned[names, 22] = [host_keys[node.name]["key"]]
+        keys.pin(draft.known_hosts, pinned)
         work.record.save()
 
     def meet(node: Node) -> None:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.deploy.inventory import cluster_id
 from testbed.reach import gateway_target, target_of
@@ -28,6 +27,7 @@ from testbed.sites.contract import Gateway, Progress, SiteError, Testbed, silent
 from testbed.sites.inventory import hostside
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.hosts import HostOptions, is_address
+from testbed.sites.keys import field_of, pin
 from testbed.sites.usage import of_machines
 from testbed.ssh import (
     MISSING,
@@ -216,11 +216,6 @@ def fingerprint(key: str) -> str:
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
-def field_of(address: str, port: int | None) -> str:
-    """Return a machine's name in a known_hosts file."""
-    return address if port in (22, None) else f"[{address}]:{port}"
-
-
 def known(files: Iterable[Path], address: str, port: int | None) -> tuple[list[str], list[str]]:
     """Return the keys that known_hosts files (hashed or not) have for a machine, and the keys that
     they revoke (@revoked)."""
@@ -294,12 +289,6 @@ def judge(
         "then give a known_hosts file or this host_key in site.options, or take the key as shown "
         "(--accept-host-keys)",
     )
-
-
-def pin(path: Path, keys: Mapping[tuple[str, int | None], Sequence[str]]) -> None:
-    """Write a known_hosts file from (address or name, port) -> its keys."""
-    lines = [f"{field_of(*place)} {key}" for place, listed in keys.items() for key in listed]
-    write_file(path, "\n".join(lines) + "\n", 0o600)
 
 
 # -- the first look: changes nothing, neither there nor in the user's files ------------------------

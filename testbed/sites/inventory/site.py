@@ -52,7 +52,6 @@ from testbed.sites.inventory.contact import (
     load_counters,
     login_on,
     looking,
-    pin,
 )
 from testbed.sites.inventory.hosts import check_consent, machines_of, read_options
 from testbed.sites.records import Record, Records
@@ -370,7 +369,7 @@ class InventorySite:
             for address in (known["addresses"][node], node):
                 found = listed[member.host.address, member.host.port]
                 listed.setdefault((address, member.host.port), found)
-        pin(record.folder / "known_hosts", listed)
+        keys.pin(record.folder / "known_hosts", listed)
         testbed = self._testbed(record.name, known)
         names = {node.name: node.address for node in testbed.nodes}
         record.journal("ask", what="hold", nodes=list(by_node))

@@ -406,11 +406,11 @@ class LocalSite:
             progress("starting nodes", 0.6 * started / len(members))
 
         at_once(start, members)
-        hosts = {
-            member.name: (member.address, keys.public(nodes.of(member.name) / "host_key"))
-            for member in members
+        shown = {m.name: keys.public(nodes.of(m.name) / "host_key") for m in members}
+        pinned: dict[keys.Place, list[str]] = {
+            (f"{m.address},{m.name}", 22): [shown[m.name]] for m in members
         }
-        keys.write_known_hosts(folder / "known_hosts", hosts)
+        keys.pin(folder / "known_hosts", pinned)
         for setting in self.settings(name):  # somebody may have changed those of a running node
             if setting.differs:
                 setting.set_back()

@@ -13,14 +13,13 @@ import yaml
 from testbed.checks import CheckResult
 from testbed.doctor import lacking
 from testbed.sites.inventory.fitness import clock_finding, modules_of
+from testbed.spec import TestbedSpec
 from tests.testbed.deployers.beds import RAW
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
     SPEC,
-    Make,
     ceph_spec,
     hosts,
-    make,
     make_site,
     make_spec,
     run,
@@ -28,13 +27,18 @@ from tests.testbed.sites.inventory_support import (
 )
 from tests.testbed.test_ports import CEPH, SWIFT, spec_of
 
-__all__ = ["hosts", "make", "spec_file"]
+__all__ = ["hosts", "spec_file"]
 
 
 def found(
-    tmp_path: Path, hosts: FakeHosts, node: str = "osd0", **options: Any
+    tmp_path: Path,
+    hosts: FakeHosts,
+    node: str = "osd0",
+    spec: TestbedSpec | None = None,
+    **options: Any,
 ) -> dict[str, CheckResult]:
-    machines = make_site(tmp_path / "state", hosts, **options).inspect(make_spec(**options))
+    site = make_site(tmp_path / "state", hosts, **options)
+    machines = site.inspect(spec or make_spec(**options))
     assert [machine.node for machine in machines] == ["admin", "osd0", "osd1"]
     (mine,) = (machine for machine in machines if machine.node == node)
     return {finding.name: finding for finding in mine.findings}
@@ -54,16 +58,11 @@ def found(
 def test_what_is_wrong_is_found(tmp_path, hosts, name, file, fact):
     """A finding marked with ! blocks the next step."""
     hosts.hosts["192.0.2.2"].write(*file.split(":", 1))
-    look = found_with_ceph if name == "ports" else found
-    finding = look(tmp_path, hosts)[name.rstrip("!")]
+    spec = ceph_spec() if name == "ports" else None
+    finding = found(tmp_path, hosts, spec=spec)[name.rstrip("!")]
     assert not finding.ok
     assert fact in finding.found
     assert finding.needed is name.endswith("!")
-
-
-def found_with_ceph(tmp_path: Path, hosts: FakeHosts) -> dict[str, CheckResult]:
-    machines = make_site(tmp_path / "state", hosts).inspect(ceph_spec())
-    return {finding.name: finding for finding in machines[1].findings}
 
 
 def test_a_disk_that_holds_something_is_a_remark_with_the_way_on(tmp_path, hosts):
@@ -117,13 +116,13 @@ def test_monitors_clocks_are_held_against_each_other(others, kept, ok):
 def test_a_firewall_between_machines_is_found(tmp_path, hosts):
     """The firewall admits ssh; a port without a listener is not a firewall."""
     hosts.hosts["192.0.2.2"].unreachable |= {"admin:6789", "admin:6800", "osd1:6800"}
-    network = found_with_ceph(tmp_path, hosts)["network"]
+    network = found(tmp_path, hosts, spec=ceph_spec())["network"]
     assert (network.ok, network.needed) == (False, True)
     assert network.found == (
         "192.0.2.2; cannot reach admin at port 6789, 6800: timed out; osd1 at port 6800: timed out"
     )
     hosts.hosts["192.0.2.2"].unreachable.clear()
-    assert found_with_ceph(tmp_path, hosts)["network"].ok
+    assert found(tmp_path, hosts, spec=ceph_spec())["network"].ok
 
 
 def test_an_sshd_that_the_others_do_not_reach(tmp_path, hosts):
@@ -233,41 +232,36 @@ def test_what_each_store_needs():
     }
 
 
-def findings_with(make: Make, kind: str) -> dict[str, dict[str, CheckResult]]:
-    machines = make().inspect(ceph_spec(kind))
-    return {each.node: {one.name: one for one in each.findings} for each in machines}
-
-
-def test_a_kernel_without_device_mapper_is_found(make, hosts):
+def test_a_kernel_without_device_mapper_is_found(tmp_path, hosts):
     """The deployer would refuse the kernel only after the machines are taken."""
     host = hosts.hosts["192.0.2.2"]
     (host.root / "sys/module/dm_mod/refcnt").unlink()
     (host.root / "sys/module/dm_mod").rmdir()
     host.write(f"lib/modules/{os.uname().release}/modules.dep", "kernel/fs/ext4.ko:")
     for kind in ("cephadm", "ceph-ansible"):
-        finding = findings_with(make, kind)["osd0"]["features"]
+        finding = found(tmp_path, hosts, "osd0", ceph_spec(kind))["features"]
         assert (finding.ok, finding.needed) == (False, True)
         assert f"no dm_mod: {kind} " in finding.found
         assert "choose deployer own" in finding.how
-        assert findings_with(make, kind)["osd1"]["features"].ok
-    assert "features" not in findings_with(make, "own")["osd0"]
+        assert found(tmp_path, hosts, "osd1", ceph_spec(kind))["features"].ok
+    assert "features" not in found(tmp_path, hosts, "osd0", ceph_spec("own"))
     for name, text in {
         f"lib/modules/{os.uname().release}/modules.builtin": "kernel/drivers/md/dm-mod.ko\n",
         "proc/misc": "236 device-mapper\n",
     }.items():
         host.write(name, text)
-        assert findings_with(make, "cephadm")["osd0"]["features"].ok
+        assert found(tmp_path, hosts, "osd0", ceph_spec("cephadm"))["features"].ok
         (host.root / name).unlink()
     (host.root / f"lib/modules/{os.uname().release}/modules.dep").unlink()
-    finding = findings_with(make, "cephadm")["osd0"]["features"]
+    finding = found(tmp_path, hosts, "osd0", ceph_spec("cephadm"))["features"]
     assert (finding.ok, finding.needed) == (False, False)
     assert finding.found == "unknown: dm_mod"
 
 
-def test_a_machine_that_is_a_container_is_refused_for_cephadm(make, hosts):
+def test_a_machine_that_is_a_container_is_refused_for_cephadm(tmp_path, hosts):
     hosts.hosts["192.0.2.1"].container = "lxc"
-    found = findings_with(make, "cephadm")
-    finding = found["admin"]["container"]
+    spec = ceph_spec("cephadm")
+    finding = found(tmp_path, hosts, "admin", spec)["container"]
     assert (finding.ok, finding.needed, finding.found) == (False, True, "lxc")
-    assert found["osd0"]["container"].ok
-    assert "container" not in findings_with(make, "ceph-ansible")["admin"]
+    assert found(tmp_path, hosts, "osd0", spec)["container"].ok
+    assert "container" not in found(tmp_path, hosts, "admin", ceph_spec("ceph-ansible"))
