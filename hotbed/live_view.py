@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,13 @@ from testbed.html import in_kernel, live
 from testbed.terminal import console
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from testbed.sites.contract import Testbed
 
 Sample = Mapping[str, Any]
-Looks = Callable[[int | None], Generator[Sample, None, None]]
-"""Opens the stream of samples of `hotbed top`, with a maximum count or without end."""
+Looks = Callable[[int], Generator[Sample, None, None]]
+"""Opens the stream of samples of `hotbed top`, with a maximum count."""
 
 WIDTH = 118
 """Width of a view in columns: the width of a notebook's page."""
@@ -33,7 +35,7 @@ def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1
     The first sample is taken at once. HotbedError: the testbed cannot be sampled."""
     from hotbed.top_view import samples
 
-    def looks(count: int | None) -> Generator[Sample, None, None]:
+    def looks(count: int) -> Generator[Sample, None, None]:
         return samples(testbed, interval_s=interval_s, count=count)
 
     view = LiveView(looks, most=max(1, round(seconds / interval_s)))
@@ -48,61 +50,52 @@ class LiveView:
     samples; `most` is the maximum number of samples of a thread."""
 
     def __init__(self, looks: Looks, *, most: int = 600) -> None:
-        self._looks = looks
-        self._most = most
+        self._looks, self._most = looks, most
         self._sample: Sample | None = None
-        self._problem: str | None = None
+        self._problem = ""
         self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread()
         self._pages: list[Callable[[str], None]] = []
 
     @property
     def following(self) -> bool:
         """True if a thread updates the view."""
-        thread = self._thread
-        return thread is not None and thread.is_alive()
+        return self._thread.is_alive()
 
     def look(self) -> LiveView:
         """Take one sample."""
-        with closing(self._looks(1)) as samples:
-            for sample in samples:
-                self._seen(sample)
+        for _ in self._samples(1):
+            pass
         return self
 
     def watch(self, count: int) -> None:
         """Take `count` samples, and print each."""
-        with closing(self._looks(count)) as samples:
-            for sample in samples:
-                self._seen(sample)
-                print(self.text)
+        for _ in self._samples(count):
+            print(self.text)
 
     def follow(self) -> None:
         """Update the view in a thread, until `stop` or the last sample."""
-        if self.following:
-            return
-        self._problem = None
-        self._ended.clear()
-        self._thread = threading.Thread(target=self._follow, name="live view", daemon=True)
-        self._thread.start()
-        self._show()
+        if not self.following:
+            self._problem = ""
+            self._ended.clear()
+            self._thread = threading.Thread(target=self._follow, name="live view", daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
         """Stop following, and wait for the thread."""
         self._ended.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join(PATIENCE_S)
-        self._show()
+        if self.following:
+            self._thread.join(PATIENCE_S)
 
     @property
     def text(self) -> str:
         """The last sample as plain text."""
-        return self._drawn(html=False)
+        return self._drawn().export_text()
 
     @property
     def html(self) -> str:
         """The last sample as coloured HTML."""
-        return self._drawn(html=True)
+        return self._drawn().export_html(inline_styles=True, code_format=_PAGE)
 
     def __repr__(self) -> str:
         return self.text
@@ -116,26 +109,25 @@ class LiveView:
 
     def _follow(self) -> None:
         try:
-            with closing(self._looks(self._most)) as samples:
-                for sample in samples:
-                    self._seen(sample)
-                    if self._ended.is_set():
-                        return
+            for _ in self._samples(self._most):
+                if self._ended.is_set():
+                    break
         except HotbedError as error:
             self._problem = str(error)
-        finally:
-            self._thread = None
             self._show()
 
-    def _seen(self, sample: Sample) -> None:
-        self._sample = sample
-        self._show()
+    def _samples(self, count: int) -> Iterator[Sample]:
+        """Take samples, and show each."""
+        with closing(self._looks(count)) as samples:
+            for self._sample in samples:
+                self._show()
+                yield self._sample
 
     def _show(self) -> None:
         for update in self._pages:
             update(self.html)
 
-    def _drawn(self, *, html: bool) -> str:
+    def _drawn(self) -> Console:
         from rich.text import Text
 
         from hotbed.top_view import top_view
@@ -149,8 +141,6 @@ class LiveView:
         )
         if self._sample is not None:
             shown.print(top_view(self._sample, WIDTH))
-        if self._problem is not None:
+        if self._problem:
             shown.print(Text(self._problem, style="red"))
-        if html:
-            return shown.export_html(inline_styles=True, code_format=_PAGE)
-        return shown.export_text()
+        return shown

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.screen import ModalScreen
@@ -28,7 +28,8 @@ AGAIN_S = 2.0
 """Wait before a lost testbed is asked again."""
 _GAP = 2  # between two columns of Textual's table
 _SCROLLBAR = 2
-Stream = Callable[[], Generator[Mapping[str, Any], None, None]]
+Samples = Generator[Mapping[str, Any], None, None]
+Stream = Callable[[], Samples]
 
 
 @dataclass
@@ -37,50 +38,40 @@ class StreamNews(Message):
 
     item: Mapping[str, Any] | None
     problem: str = ""
-    drawn: threading.Event = field(default_factory=threading.Event)
+
+    def can_replace(self, message: Message) -> bool:
+        """Return True: on a slow terminal, newer news replaces older news."""
+        return isinstance(message, StreamNews)
 
 
-class StreamReader:
-    """Thread that sends a stream's items to `target`, and opens a stream that failed again. Items
-    that come before the previous one is drawn are left out."""
+class StreamReader(threading.Thread):
+    """Thread that sends a stream's items to `target`, and opens a stream that failed again. It ends
+    with the first item after `ended` is set."""
 
     def __init__(self, target: MessagePump, stream: Stream) -> None:
+        super().__init__(name="top", daemon=True)
         self._target, self._stream = target, stream
-        self._ended, self._drawn = threading.Event(), threading.Event()
-        self._drawn.set()
-        self._thread = threading.Thread(target=self._read, name="top", daemon=True)
-        self._thread.start()
+        self.ended = threading.Event()
+        self.start()
 
-    def _read(self) -> None:
-        while True:
-            problem = "the stream ended"
-            try:
-                with closing(self._stream()) as items:
-                    for item in items:
-                        if not self._told(StreamNews(item)):
-                            return
-            except (HotbedError, OSError, ValueError) as error:
-                problem = str(error)
-            if not self._told(StreamNews(None, problem)) or self._ended.wait(AGAIN_S):
-                return
+    def run(self) -> None:
+        """Read until the end."""
+        with suppress(RuntimeError):  # the target's event loop is closed
+            while not self.ended.is_set():
+                self._target.post_message(StreamNews(None, self._read()))
+                self.ended.wait(AGAIN_S)
 
-    def _told(self, news: StreamNews) -> bool:
-        """Send news; return False if the screen is gone."""
-        if news.item is not None and not self._drawn.is_set():
-            return not self._ended.is_set()
-        self._drawn = news.drawn
+    def _read(self) -> str:
+        """Send a stream's items; return the reason why it ended."""
         try:
-            return not self._ended.is_set() and self._target.post_message(news)
-        except RuntimeError:  # the event loop is closed
-            return False
-
-    def end(self) -> None:
-        """End with the next item, without a wait."""
-        self._ended.set()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the end of the stream."""
-        self._thread.join(timeout_s)
+            with closing(self._stream()) as items:
+                for item in items:
+                    self._target.post_message(StreamNews(item))
+                    if self.ended.is_set():
+                        break
+        except (HotbedError, OSError, ValueError) as error:
+            return str(error)
+        return "the stream ended"
 
 
 class RowTable(DataTable[Text]):
@@ -91,11 +82,54 @@ class RowTable(DataTable[Text]):
         Binding("end", "scroll_bottom", show=False),
     ]
 
+    def refill(
+        self,
+        columns: Iterable[tuple[str, Text, int | None]],
+        rows: Iterable[Sequence[Text]],
+    ) -> None:
+        """Show other columns (key, title and width) and rows; keep the cursor and the place."""
+        cursor, top = self.cursor_row, self.scroll_y
+        self.clear(columns=True)
+        for key, title, width in columns:
+            self.add_column(title, width=width, key=key)
+        for place, row in enumerate(rows):
+            height = 1 + max(cell.plain.count("\n") for cell in row)
+            self.add_row(*row, key=str(place), height=height)
+        self.move_cursor(row=cursor, scroll=False)
+        self.call_after_refresh(self.scroll_to, y=top, animate=False)
+
 
 class NodeTable(RowTable):
     """Table of nodes, with Enter in the footer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "select_cursor", "Detail")]
+
+
+class Following(DOMNode):
+    """App or screen that shows the last item of a stream in a table."""
+
+    stream: Stream
+    item: Mapping[str, Any] | None = None
+
+    def on_mount(self) -> None:
+        """Start to read."""
+        self.query_one(RowTable).focus()
+        self.reader = StreamReader(self, self.stream)
+
+    def on_unmount(self) -> None:
+        """Stop reading."""
+        self.reader.ended.set()
+
+    def on_stream_news(self, news: StreamNews) -> None:
+        """Show the next item, or why there is none."""
+        news.stop()
+        if not self.reader.ended.is_set():
+            self.item = news.item or self.item
+            self.draw(news.problem)
+
+    def draw(self, problem: str = "") -> None:
+        """Show `item`, and the problem that ended the stream."""
+        raise NotImplementedError
 
 
 class TopHelp(ModalScreen[None]):
@@ -127,7 +161,7 @@ class TopHelp(ModalScreen[None]):
         yield Static(f"{keys}\n\n{CAPTION}", markup=False)
 
 
-class NodeDetail(ModalScreen[None]):
+class NodeDetail(Following, ModalScreen[None]):
     """Processes, disks, network and OSDs of one node; asked only while this screen is open."""
 
     DEFAULT_CSS = """
@@ -139,47 +173,27 @@ class NodeDetail(ModalScreen[None]):
         ("escape", "app.pop_screen", "Back"),
         ("c", "by('cpu_cores')", "By CPU"),
         ("i", "by('io')", "By I/O"),
-        ("question_mark", "app.help", "Help"),
+        ("question_mark", "app.push_screen('help')", "Help"),
         ("q", "app.quit", "Quit"),
     ]
-    _TITLES: ClassVar[dict[str, str]] = {
-        "cpu_cores": "cores",
-        "read_mb_s": "read",
-        "write_mb_s": "write",
-        "pid": "pid",
-        "command": "command",
-    }
+    _COLUMNS: ClassVar[list[tuple[str, Text, int | None]]] = [
+        ("cpu_cores", Text("cores"), 8),
+        ("read_mb_s", Text("read"), 8),
+        ("write_mb_s", Text("write"), 8),
+        ("pid", Text("pid"), 8),
+        ("command", Text("command"), None),
+    ]
 
     def __init__(self, row: NodeRow, stream: Stream) -> None:
         super().__init__()
-        self.row, self._stream = row, stream
+        self.row, self.stream = row, stream
         self._by = "cpu_cores"
-        self._item: Mapping[str, Any] | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the node's facts and the table of processes."""
         yield Static(Text(f"node {line(self.row.name)}: asking ..."), id="facts", markup=False)
         yield RowTable(cursor_type="row")
         yield Footer()
-
-    def on_mount(self) -> None:
-        """Start to ask the node."""
-        table = self.query_one(DataTable)
-        for key, title in self._TITLES.items():
-            table.add_column(Text(title), key=key, width=None if key == "command" else 8)
-        table.focus()
-        self._reader = StreamReader(self, self._stream)
-
-    def on_unmount(self) -> None:
-        """Stop asking the node."""
-        self._reader.end()
-
-    def on_stream_news(self, news: StreamNews) -> None:
-        """Show the node's next sample, or why there is none."""
-        news.stop()
-        self._item = news.item or self._item
-        self._show(news.problem)
-        self.call_after_refresh(news.drawn.set)
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort processes by the selected column."""
@@ -188,15 +202,15 @@ class NodeDetail(ModalScreen[None]):
     def action_by(self, column: str) -> None:
         """Sort processes by a column, or by read plus write (``io``)."""
         self._by = column
-        self._show()
+        self.draw()
 
-    def _show(self, problem: str = "") -> None:
+    def draw(self, problem: str = "") -> None:
         facts = Text(f"node {line(self.row.name)}", style="bold")
         if problem:
             facts.append(f"\n{line(problem)}; asking again", style="red")
-        if self._item is not None:
-            facts.append(self._facts(self._item), style="not bold")
-            self._processes(self._item["processes"])
+        if self.item is not None:
+            facts.append(self._facts(self.item), style="not bold")
+            self._processes(self.item["processes"])
         self.query_one("#facts", Static).update(facts)
 
     def _facts(self, item: Mapping[str, Any]) -> str:
@@ -221,38 +235,34 @@ class NodeDetail(ModalScreen[None]):
                 return row[self._by]
             return -(row["read_mb_s"] + row["write_mb_s"] if self._by == "io" else row[self._by])
 
-        table: DataTable[Text] = self.query_one(DataTable)
-        cursor, top = table.cursor_row, table.scroll_y
-        table.clear()
+        rows = []
         for row in sorted(processes, key=order):
             rates = [f"{row[name]:.2f}" for name in ("cpu_cores", "read_mb_s", "write_mb_s")]
             cells = [Text(cell, justify="right") for cell in (*rates, str(row["pid"]))]
-            table.add_row(*cells, Text(line(row["command"])))
-        table.move_cursor(row=cursor, scroll=False)
-        table.call_after_refresh(table.scroll_to, y=top, animate=False)
+            rows.append([*cells, Text(line(row["command"]))])
+        self.query_one(RowTable).refill(self._COLUMNS, rows)
 
 
-class TopApp(App[None]):
+class TopApp(Following, App[None]):
     """The table of nodes. `stream` opens samples, `detail` a node's own."""
 
     CSS = "#header, #notes { padding: 0 1; } #notes { max-height: 40%; } DataTable { height: 1fr; }"
     ENABLE_COMMAND_PALETTE = False
+    SCREENS: ClassVar[Any] = {"help": TopHelp}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("less_than_sign", "sort(-1)", "Sort", key_display="<"),
         Binding("greater_than_sign", "sort(1)", "Sort", key_display=">"),
         ("r", "reverse", "Reverse"),
         ("o", "order", "Spec's order"),
-        ("question_mark", "help", "Help"),
+        ("question_mark", "push_screen('help')", "Help"),
         ("q", "quit", "Quit"),
     ]
 
     def __init__(self, stream: Stream, detail: Callable[[str], Stream]) -> None:
         super().__init__()
-        self._stream, self._detail = stream, detail
-        self._sample: Mapping[str, Any] | None = None
+        self.stream, self._detail = stream, detail
         self._rows: list[NodeRow] = []
         self._drawn: object = None
-        self._cells: list[list[Text]] = []
         self._sorted_by: str | None = None
         self._reversed = False
 
@@ -263,74 +273,60 @@ class TopApp(App[None]):
         yield Static(id="notes", markup=False)
         yield Footer()
 
-    def on_mount(self) -> None:
-        """Start to ask the testbed."""
-        self.query_one(DataTable).focus()
-        self.reader = StreamReader(self, self._stream)
-
-    def on_unmount(self) -> None:
-        """Stop asking the testbed."""
-        self.reader.end()
-
     def on_resize(self) -> None:
         """Choose the columns for the new width."""
-        self.call_after_refresh(self._show)
-
-    def on_stream_news(self, news: StreamNews) -> None:
-        """Show the next sample, or that the testbed is lost."""
-        self._sample = news.item or self._sample
-        self._show(news.problem)
-        self.call_after_refresh(news.drawn.set)
+        self.call_after_refresh(self.draw)
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort by the selected column; a second time, in reverse."""
         title = str(event.column_key.value)
         self._reversed = title == self._sorted_by and not self._reversed
         self._sorted_by = title
-        self._show()
+        self.draw()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         """Open the node's detail."""
         row = self._rows[event.cursor_row]
         self.push_screen(NodeDetail(row, self._detail(row.name)))
 
+    async def action_quit(self) -> None:
+        """Quit; the screen takes no further sample."""
+        self.reader.ended.set()
+        await super().action_quit()
+
     def action_sort(self, step: int) -> None:
         """Sort by the next or previous column of those on the screen."""
-        titles = [str(key.value) for key in self.screen_stack[0].query_one(DataTable).columns]
+        titles = [str(key.value) for key in self.screen_stack[0].query_one(NodeTable).columns]
         if titles:
             place = titles.index(self._sorted_by) + step if self._sorted_by in titles else 0
             self._sorted_by, self._reversed = titles[place % len(titles)], False
-            self._show()
+            self.draw()
 
     def action_reverse(self) -> None:
         """Reverse the order."""
         self._reversed = not self._reversed
-        self._show()
+        self.draw()
 
     def action_order(self) -> None:
         """Show nodes in the testbed's order."""
         self._sorted_by, self._reversed = None, False
-        self._show()
+        self.draw()
 
-    def action_help(self) -> None:
-        """Show all keys."""
-        self.push_screen(TopHelp())
-
-    def _show(self, problem: str = "") -> None:
+    def draw(self, problem: str = "") -> None:
         below: list[Text] = []
         screen = self.screen_stack[0]
         if problem:
             below.append(Text(f"connection lost: {line(problem)}; trying again", style="red"))
-        if self._sample is not None:
-            screen.query_one("#header", Static).update(header(self._sample))
-            below += notes(self._sample)
-            rows = {row.name: row for row in rows_of(self._sample)}
-            self._fill(screen.query_one(DataTable), list(rows.values()))
+        if self.item is not None:
+            screen.query_one("#header", Static).update(header(self.item))
+            below += notes(self.item)
+            rows = {row.name: row for row in rows_of(self.item)}
+            self._fill(screen.query_one(NodeTable), list(rows.values()))
             if isinstance(self.screen, NodeDetail):
                 self.screen.row = rows.get(self.screen.row.name, self.screen.row)
         screen.query_one("#notes", Static).update(Text("\n").join(below))
 
-    def _fill(self, table: DataTable[Text], rows: list[NodeRow]) -> None:
+    def _fill(self, table: NodeTable, rows: list[NodeRow]) -> None:
         """Show `rows`; update cells in place as long as the table's shape stays."""
         for column in COLUMNS:
             if column.title == self._sorted_by:
@@ -339,24 +335,19 @@ class TopApp(App[None]):
         columns = fitting(rows, table.size.width - _SCROLLBAR, _GAP, more=1)
         mark = "▲" if self._reversed else "▼"
         titles = [c.title + (mark if c.title == self._sorted_by else "") for c, _ in columns]
-        shape = [titles, [size for _, size in columns], [row.height for row in self._rows]]
+        shape = [titles, [size for _, size in columns], [len(row.osds) for row in self._rows]]
         cells = [[column.cell(row) for column, _ in columns] for row in self._rows]
-        before, self._cells = self._cells, cells
         if shape == self._drawn:
-            for number, (row, old) in enumerate(zip(cells, before, strict=True)):
-                for (column, _), cell, was in zip(columns, row, old, strict=True):
-                    if cell != was:
-                        table.update_cell(str(number), column.title, cell)
+            for place, row in enumerate(cells):
+                for (column, _), cell in zip(columns, row, strict=True):
+                    table.update_cell(str(place), column.title, cell)
             return
-        self._drawn, cursor, top = shape, table.cursor_row, table.scroll_y
-        table.clear(columns=True)
-        for (column, size), title in zip(columns, titles, strict=True):
-            label = Text(title, justify="right" if column.right else "left")
-            table.add_column(label, width=size, key=column.title)
-        for number, (row, node) in enumerate(zip(cells, self._rows, strict=True)):
-            table.add_row(*row, key=str(number), height=node.height)
-        table.move_cursor(row=cursor, scroll=False)
-        table.call_after_refresh(table.scroll_to, y=top, animate=False)
+        self._drawn = shape
+        heads = [
+            (column.title, Text(title, justify=column.justify), size)
+            for (column, size), title in zip(columns, titles, strict=True)
+        ]
+        table.refill(heads, cells)
 
 
 def watch(testbed: Testbed, interval_s: float) -> None:
@@ -364,17 +355,16 @@ def watch(testbed: Testbed, interval_s: float) -> None:
     from testbed.client import agent_client
 
     client = agent_client(testbed)
-    opened = samples(testbed, interval_s=interval_s)
-    first = [chain([next(opened)], opened)]  # an undeployed testbed ends the command, as elsewhere
+    opened = [samples(testbed, interval_s=interval_s)]
+    first = next(opened[0])  # an undeployed testbed ends the command, as elsewhere
 
-    def stream() -> Generator[Mapping[str, Any], None, None]:
-        yield from first.pop() if first else samples(testbed, interval_s=interval_s)
+    def stream() -> Samples:
+        return opened.pop() if opened else samples(testbed, interval_s=interval_s)
 
     def detail(node: str) -> Stream:
         return lambda: client.stream("node-top", {"node": node, "interval_s": interval_s})
 
     app = TopApp(stream, detail)
+    app.item = first
     app.run()
     app.reader.join(interval_s + 1.0)
-    with suppress(ValueError):  # the thread still waits for a sample
-        opened.close()

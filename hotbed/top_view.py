@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hotbed.output import new_table
 from schemas.shown import line
@@ -29,7 +29,6 @@ _BAR = 10
 _CHANGED_S = 10.0
 _GAP = 3  # between two columns of rich's table
 Sample = Mapping[str, Any]
-Value = float | str | None
 
 
 def samples(
@@ -58,128 +57,112 @@ class NodeRow:
     osds: Mapping[str, Mapping[str, float]]
     changed: frozenset[str]
 
-    @property
-    def height(self) -> int:
-        """Number of lines."""
-        return max(1, len(self.osds))
+    def places(self, *, per_osd: bool) -> list[Mapping[str, Any]]:
+        """Return the metrics and the name of the node, or those of each OSD."""
+        if not per_osd:
+            return [{**self.metrics, "name": self.name + self.marks}]
+        return [
+            {**values, "name": osd.removeprefix("osd."), "changed": osd in self.changed}
+            for osd, values in self.osds.items()
+        ]
 
 
 @dataclass(frozen=True)
 class Column:
     """Column of the table. In a narrow terminal the columns with the highest `rank` are left out.
 
-    `values` has one value for the node, or one for each OSD; `show` is the text of one value.
+    `metric` is a name in `NodeRow.places`, and is shown times `factor`. `digits` is None for a
+    column without plain numbers. `about` is a longer title.
     """
 
     title: str
     rank: int
     width: int
-    values: Callable[[NodeRow], Sequence[Value]]
-    show: Callable[[Any], Text]
-    right: bool = True
+    metric: str
+    digits: int | None
+    about: str
+    unit: str = ""
+    per_osd: bool = False
+    factor: float = 1.0
 
     def cell(self, row: NodeRow) -> Text:
-        """Return the cell of a row."""
+        """Return the cell of a row, with a line for each OSD if the column is `per_osd`."""
         from rich.text import Text
 
-        shown = Text("\n").join(self.show(value) for value in self.values(row))
-        shown.justify = "right" if self.right else "left"
+        if self.metric == "pressure" and row.lost:
+            return Text("lost", style="red")
+        shown = Text("\n").join(self._shown(each) for each in row.places(per_osd=self.per_osd))
+        shown.justify = self.justify
         return shown
+
+    @property
+    def justify(self) -> Literal["left", "right"]:
+        """Alignment of the cells."""
+        return "left" if self.digits is None else "right"
+
+    def _shown(self, place: Mapping[str, Any]) -> Text:
+        from rich.text import Text
+
+        value = place.get(self.metric)
+        if self.metric == "pressure":
+            return pressure_bar(value)
+        if self.metric == "name":
+            return Text(line(str(value)))
+        text = Text("-" if value is None else f"{value * self.factor:.{self.digits}f}")
+        changed = self.metric == "primary_affinity" and place["changed"]
+        return Text.assemble((">", "bold yellow"), text) if changed else text
 
     def order(self, row: NodeRow) -> tuple[Any, ...]:
         """Return the sort key of a row: names as people count, numbers with the largest first."""
-        values = self.values(row)
-        if self.right or self.title == "pressure":
-            numbers = (abs(value) for value in values if isinstance(value, (int, float)))
-            return (-max(numbers, default=-math.inf),)
+        values = [each.get(self.metric) for each in row.places(per_osd=self.per_osd)]
+        if self.metric != "name":
+            known = (value for value in values if value is not None)
+            return (-max(known, default=-math.inf),)
         words = re.split(r"(\d+)", str(values[0]) if values else "\uffff")
         return tuple(int(word) if word.isdecimal() else word for word in words)
 
 
+def colour_of(pressure: float) -> str:
+    """Return red above DLR's upper threshold, green below its lower one, and yellow in between."""
+    return "red" if pressure > HOT else "green" if pressure < CALM else "yellow"
+
+
 def pressure_bar(value: float | None) -> Text:
-    """Return a percentage as a bar, red above DLR's upper threshold, green below its lower one."""
+    """Return a percentage as a bar in its colour."""
     from rich.text import Text
 
     if value is None:
         return Text("-", style="dim")
-    colour = "red" if value > HOT else "green" if value < CALM else "yellow"
     full = round(value / 100 * _BAR)
     text = Text(f"{value:5.1f} ")
-    text.append("█" * full, style=colour)
+    text.append("█" * full, style=colour_of(value))
     text.append("·" * (_BAR - full), style="dim")
     return text
 
 
-def _pressure(value: Value) -> Text:
-    from rich.text import Text
-
-    return Text("lost", style="red") if isinstance(value, str) else pressure_bar(value)
-
-
-def _words(value: Value) -> Text:
-    from rich.text import Text
-
-    return Text(line(str(value)))
-
-
-def _number(digits: int) -> Callable[[Value], Text]:
-    return lambda value: _words("-" if value is None else f"{value:.{digits}f}")
-
-
-def _affinity(value: Value) -> Text:
-    from rich.text import Text
-
-    shown = _number(2)(None if value is None else abs(float(value)))
-    changed = value is not None and math.copysign(1.0, float(value)) < 0
-    return Text.assemble((">", "bold yellow"), shown) if changed else shown
-
-
-def _affinities(row: NodeRow) -> list[Value]:
-    # The sign marks a changed affinity: affinities are 0 to 1.
-    values = ((name, osd.get("primary_affinity")) for name, osd in row.osds.items())
-    return [value if value is None or name not in row.changed else -value for name, value in values]
-
-
-def _of_node(title: str, rank: int, width: int, metric: str, digits: int) -> Column:
-    return Column(title, rank, width, lambda row: [row.metrics.get(metric)], _number(digits))
-
-
-def _of_osds(title: str, rank: int, width: int, metric: str, factor: float = 1.0) -> Column:
-    def values(row: NodeRow) -> list[Value]:
-        found = (osd.get(metric) for osd in row.osds.values())
-        return [None if value is None else value * factor for value in found]
-
-    return Column(title, rank, width, values, _number(0))
-
-
 COLUMNS = (
-    Column("node", 0, 4, lambda row: [row.name + row.marks], _words, right=False),
-    Column(
-        *("pressure", 0, _BAR + 6),
-        lambda row: ["lost" if row.lost else row.metrics.get("pressure")],
-        _pressure,
-        right=False,
-    ),
-    _of_node("read", 3, 5, "disk_read_mb_s", 1),
-    _of_node("write", 3, 5, "disk_write_mb_s", 1),
-    _of_node("util", 2, 4, "disk_util", 0),
-    _of_node("queue", 5, 5, "disk_queue", 1),
-    _of_node("rx", 6, 5, "net_rx_mb_s", 1),
-    _of_node("tx", 6, 5, "net_tx_mb_s", 1),
-    _of_node("cores", 7, 5, "cpu_cores", 2),
-    Column("OSD", 1, 3, lambda row: [name[4:] for name in row.osds], _words, right=False),
-    Column("affin", 1, 5, _affinities, _affinity),
-    _of_osds("prim", 2, 4, "primaries"),
-    _of_osds("ms", 4, 4, "op_r_latency_s", 1e3),
+    Column("node", 0, 4, "name", None, "node"),
+    Column("pressure", 0, _BAR + 6, "pressure", None, "pressure", "%"),
+    Column("read", 3, 5, "disk_read_mb_s", 1, "reads of the disks", "MB/s"),
+    Column("write", 3, 5, "disk_write_mb_s", 1, "writes of the disks", "MB/s"),
+    Column("util", 2, 4, "disk_util", 0, "busy time of the disks", "%"),
+    Column("queue", 5, 5, "disk_queue", 1, "queue of the disks", "requests"),
+    Column("rx", 6, 5, "net_rx_mb_s", 1, "received", "MB/s"),
+    Column("tx", 6, 5, "net_tx_mb_s", 1, "sent", "MB/s"),
+    Column("cores", 7, 5, "cpu_cores", 2, "used CPUs", "cores"),
+    Column("OSD", 1, 3, "name", None, "OSD", per_osd=True),
+    Column("affin", 1, 5, "primary_affinity", 2, "primary affinity", per_osd=True),
+    Column("prim", 2, 4, "primaries", 0, "primaries", per_osd=True),
+    Column("ms", 4, 4, "op_r_latency_s", 0, "mean read latency", "ms", per_osd=True, factor=1e3),
 )
 
 
 def rows_of(sample: Sample) -> list[NodeRow]:
     """Return the rows of a sample, in the testbed's order."""
-    faulty = {fault["node"] for fault in sample.get("faults", ())}
+    faulty = {fault["node"] for fault in sample["faults"]}
     changed: set[str] = set()
-    for steps in sample.get("controllers", {}).values():
-        acted = steps.get("acted")
+    for step in sample["controllers"].values():
+        acted = step.get("acted")
         if acted and sample["wall"] - acted["at"] < _CHANGED_S:
             changed |= {word.partition("=")[0] for word in acted["actions"]}
     return [
@@ -221,27 +204,40 @@ def header(sample: Sample) -> Text:
     text = Text(f"{line(sample['testbed'])}  {clock}", style="bold")
     text.append("   clients ", style="dim")
     for word in ("read", "write"):
-        rate, iops = _number(1)(client.get(f"{word}_mb_s")), _number(0)(client.get(f"{word}_iops"))
-        text.append(f" {word} {rate} MB/s ({iops}/s)", style="not bold")
+        rate, iops = client.get(f"{word}_mb_s"), client.get(f"{word}_iops")
+        shown = "-" if rate is None else f"{rate:.1f}"
+        of = "-" if iops is None else f"{iops:.0f}"
+        text.append(f" {word} {shown} MB/s ({of}/s)", style="not bold")
     return text
 
 
-def notes(sample: Sample) -> list[Text]:
-    """Return the lines about lost nodes, faults in force and controllers."""
-    from rich.text import Text
-
-    def said(mark: str, name: str, words: str, style: str = "red") -> Text:
-        return Text.assemble(mark, (line(name), style), line(words))
-
-    found = [said("", name, f" {why}") for name, why in sample["lost"].items()]
-    found += [said("! ", "", fault["sentence"]) for fault in sample.get("faults", ())]
-    found += [
-        said("still steered by ", name, f": {', '.join(words)}")
+def alarms(sample: Sample) -> list[Text]:
+    """Return the lines about lost nodes, faults in force, and changes of a lost store."""
+    found = [_said("", name, f" {why}") for name, why in sample["lost"].items()]
+    found += [_said("! ", "", fault["sentence"]) for fault in sample["faults"]]
+    return found + [
+        _said("still steered by ", name, f": {', '.join(words)}")
         for name, words in sample["steered"].items()
     ]
-    for name, step in sample.get("controllers", {}).items():
-        found.append(said("controller ", name, f" {_step(step, sample['wall'])}", "bold"))
-    return found
+
+
+def controllers(sample: Sample) -> list[Text]:
+    """Return the lines about the running controllers."""
+    return [
+        _said("controller ", name, f" {_step(step, sample['wall'])}", "bold")
+        for name, step in sample["controllers"].items()
+    ]
+
+
+def notes(sample: Sample) -> list[Text]:
+    """Return all lines below the table."""
+    return [*alarms(sample), *controllers(sample)]
+
+
+def _said(mark: str, name: str, words: str, style: str = "red") -> Text:
+    from rich.text import Text
+
+    return Text.assemble(mark, (line(name), style), line(words))
 
 
 def _step(step: Mapping[str, Any], wall: float) -> str:
@@ -265,8 +261,7 @@ def top_view(sample: Sample, width: int = 10_000) -> Group:
     table = new_table((), caption=CAPTION)
     columns = fitting(rows, width, _GAP)
     for column, size in columns:
-        justify: Any = "right" if column.right else "left"
-        table.add_column(column.title, justify=justify, no_wrap=True, min_width=size)
+        table.add_column(column.title, justify=column.justify, no_wrap=True, min_width=size)
     for row in rows:
         style = "red" if row.lost else None
         table.add_row(*(column.cell(row) for column, _ in columns), style=style)

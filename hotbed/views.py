@@ -87,14 +87,14 @@ def status_view(found: Mapping[str, Any], testbed: Testbed) -> Group:
     rows = Table.grid(padding=(0, 2))
     rows.add_column()
     rows.add_column(overflow="fold")
-    for what, text in (*_amiss(found), *_in_force(found)):
+    for what, text in (*amiss(found), *in_force(found)):
         rows.add_row(what, text)
     if found["swift"] is None:
         return Group(verdict(found), table, rows)
     return Group(verdict(found), table, rows, "", microstores_view(found["swift"]))
 
 
-def _amiss(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def amiss(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the topic and text of each abnormal finding of an `overview`."""
     if found["state"] not in (None, "ready"):
         yield "testbed", f"{found['state']}: {found['detail']}"
@@ -112,7 +112,7 @@ def _amiss(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "disk", f"{disk['path']} on node {disk['node']} is {disk['used_share']:.0%} full"
 
 
-def _in_force(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def in_force(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the topic and text of what acts on the testbed, and of what could not be asked."""
     for row in found["controllers"]:
         step = (row["last"] or {}).get("step", "none yet")

@@ -40,16 +40,14 @@ def overview(testbed: Testbed, site: Site) -> dict[str, Any]:
     if not deployed:
         del missing[agent]
     stated: Status | None = found.get(kind)
-    seen = dict(found.get(agent) or _NOTHING)
-    unanswered = {what: str(why) for what, why in missing.items()} | seen["unanswered"]
+    seen: dict[str, Any] = NOTHING | found.get(agent, {})
+    unanswered = {what: str(why) for what, why in missing.items()} | dict(seen["unanswered"])
+    if stated:
+        seen |= {"state": stated.state, "detail": stated.detail, "nodes": dict(stated.nodes)}
+        seen |= {"lease": stated.lease(), "ends_at_s": stated.ends_at_s}
     return seen | {
         "name": testbed.name,
         "site": site.kind,
-        "state": stated.state if stated else None,
-        "detail": stated.detail if stated else "",
-        "nodes": dict(stated.nodes) if stated else {},
-        "lease": stated.lease() if stated else None,
-        "ends_at_s": stated.ends_at_s if stated else None,
         "deployed": deployed,
         "disks_full": [disk for disk in seen["disks"] if disk["used_share"] >= FULL],
         "faults": found.get("faults", []),
@@ -58,10 +56,13 @@ def overview(testbed: Testbed, site: Site) -> dict[str, Any]:
     }
 
 
-_NOTHING: Mapping[str, Any] = {
-    **{"store": None, "health": None, "swift": None, "unanswered": {}},
-    **{name: [] for name in ("osds_down", "mons_down", "disks", "controllers", "loads")},
+NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("store", "health", "swift", "state", "lease", "ends_at_s")),
+    **{"detail": "", "nodes": {}, "unanswered": []},
+    **{name: [] for name in ("osds_down", "mons_down", "disks", "disks_full")},
+    **{name: [] for name in ("controllers", "loads", "faults", "snapshots")},
 }
+"""An `overview` if nothing is known."""
 
 
 def verdict(found: Mapping[str, Any]) -> str:
@@ -79,7 +80,7 @@ def verdict(found: Mapping[str, Any]) -> str:
     counted = (
         ("monitor down", "monitors down", found["mons_down"]),
         ("OSD down", "OSDs down", found["osds_down"]),
-        ("link cut", "links cut", links_cut(found)),
+        ("link cut", "links cut", [state for state in nodes.values() if "link" in state]),
         ("disk full", "disks full", found["disks_full"]),
         ("fault in force", "faults in force", found["faults"]),
         ("controller steers", "controllers steer", steering),
@@ -90,11 +91,6 @@ def verdict(found: Mapping[str, Any]) -> str:
         f"{len(rows)} {one if len(rows) == 1 else more}" for one, more, rows in counted if rows
     ]
     return f"testbed {found['name']}: {'; '.join(words)}"
-
-
-def links_cut(found: Mapping[str, Any]) -> list[str]:
-    """Return the nodes with a cut link in an `overview`."""
-    return [node for node, state in found["nodes"].items() if "link" in state]
 
 
 def units_of(testbed: Testbed, node: Node) -> list[dict[str, str]]:

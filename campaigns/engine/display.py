@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from campaigns.engine.job import Outcome
-from campaigns.engine.store import RESULTS, RunStore, read_run
+from campaigns.engine.store import RESULTS, RunStore, read_run, read_summary
 from schemas.cells import cells_of
 from schemas.errors import UserError
 from schemas.run import Run, Summary
@@ -304,9 +304,7 @@ def show_run(folder: Path | str) -> RunView:
     run = read_run(path)
     if run is None:
         raise UserError("holds no run.json of a run", where=path, do="give an attempt's folder")
-    file = path / "summary.json"
-    summary = Summary.model_validate_json(file.read_bytes()) if file.is_file() else None
-    return RunView(run, summary, path)
+    return RunView(run, read_summary(path), path)
 
 
 def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignView:

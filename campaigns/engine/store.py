@@ -97,7 +97,7 @@ class RunStore:
     def summary(self, run_id: str) -> Summary | None:
         """Return the results of a run's first finished attempt; None without one."""
         number = self.done(run_id)
-        return None if number is None else _summary_in(self.folder / run_id / f"attempt-{number}")
+        return None if number is None else read_summary(self.folder / run_id / f"attempt-{number}")
 
     def results(self) -> Iterator[tuple[Run, Summary]]:
         """Yield every finished run with its results, oldest first."""
@@ -107,7 +107,7 @@ class RunStore:
             if run is not None and run.status == "done":
                 found.append((run, path))
         for run, path in sorted(found, key=lambda one: (one[0].started_at, one[0].run_id)):
-            summary = _summary_in(path)
+            summary = read_summary(path)
             if summary is not None:
                 yield run, summary
 
@@ -124,7 +124,8 @@ def read_run(folder: Path) -> Run | None:
     return read_complete(Run, folder / RUN_FILE)
 
 
-def _summary_in(folder: Path) -> Summary | None:
+def read_summary(folder: Path) -> Summary | None:
+    """Return the results in `folder`; None if there are none or they are incomplete."""
     return read_complete(Summary, folder / "summary.json")
 
 

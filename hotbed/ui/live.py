@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import panel as pn
 from markupsafe import Markup
 
-from hotbed.top_view import CALM, HOT
+from hotbed.top_view import (
+    COLUMNS,
+    NodeRow,
+    Sample,
+    alarms,
+    colour_of,
+    controllers,
+    header,
+    rows_of,
+)
 from hotbed.ui.parts import (
     HALF,
     Curves,
@@ -19,7 +27,6 @@ from hotbed.ui.parts import (
     html,
     joined,
     note,
-    number,
     offer,
     pane,
     show,
@@ -27,26 +34,14 @@ from hotbed.ui.parts import (
     table,
     wrapped,
 )
-from hotbed.ui.sources import CampaignState, CellState, Index, Sample, Watched, campaign_state
+from hotbed.ui.sources import CampaignState, CellState, Index, Watched, campaign_state
+from hotbed.views import amiss, in_force
 from testbed.spec.quantities import format_s
 
-METRICS = {
-    "pressure": ("Pressure of the nodes", "%"),
-    "disk_util": ("Time in which the disks are busy", "%"),
-    "disk_queue": ("Requests in the disks' queues", "requests"),
-    "disk_read_mb_s": ("Reads of the disks", "MB/s"),
-    "disk_write_mb_s": ("Writes of the disks", "MB/s"),
-    "net_rx_mb_s": ("Received by the nodes", "MB/s"),
-    "net_tx_mb_s": ("Sent by the nodes", "MB/s"),
-    "cpu_cores": ("Cores used by the nodes", "cores"),
-}
-_COLUMNS = (
-    *("node", "", "roles", "pressure, %", "busy, %", "queue", "reads, MB/s", "writes, MB/s"),
-    *("in, MB/s", "out, MB/s", "cores", "OSD", "affinity", "primaries", "read, ms"),
-)
 LATE_S = 5.0
 """Age of the last sample from which the page says that it is old."""
-_BREAK = "<br>"
+_LATER = "As soon as a testbed is up, this page shows it. The other pages work without one."
+_MARKS = {"*": "disturbed", "!": "fault"}
 _HEALTH = {"HEALTH_OK": "done", "HEALTH_WARN": "spoiled", "HEALTH_ERR": "failed"}
 _SIGNS = {"done": "✓", "running": "▶", "spoiled": "~", "failed": "✗", "interrupted": "‖"}
 _SIGNS["pending"] = ""
@@ -55,39 +50,42 @@ _SIGNS["pending"] = ""
 def testbed_page(watched: Watched) -> Any:
     """Return the page of the testbed: its nodes, pressure, OSDs, health, faults and loads."""
     head, nodes, facts = pane(), pane(), pane()
-    options = {title: name for name, (title, _) in METRICS.items()}
-    metric = pn.widgets.Select(name="Shown for every node", options=options, width=280)
+    metrics = {column.about: column for column in COLUMNS if column.unit and not column.per_osd}
+    metric = pn.widgets.Select(name="Shown for every node", options=list(metrics), width=280)
     clients = Curves(
         "Throughput of the clients",
         "MB/s",
-        lambda sample: (
-            {"read": sample["client"].get("read_mb_s")}
-            | {"write": sample["client"].get("write_mb_s")}
-        ),
+        lambda sample: {word: sample["client"].get(f"{word}_mb_s") for word in ("read", "write")},
     )
     by_node = stacked(styles=HALF)
     curves = [clients]
 
     def choose(*_: object) -> None:
-        name = str(metric.value)
-        made = Curves(
-            *METRICS[name],
-            lambda sample: {node: each.get(name) for node, each in sample["nodes"].items()},
-        )
+        column = metrics[metric.value]
+        made = Curves(column.about, column.unit, lambda sample: _by_node(sample, column.metric))
         curves[1:] = [made]
         by_node[:] = [made.pane]
         draw()
 
     def draw() -> None:
-        samples, overview = list(watched.samples), watched.overview
-        show(head, _head(samples[-1] if samples else None, overview, watched.problem))
+        samples = list(watched.samples)
         body.visible = bool(samples)
-        if samples:
-            show(nodes, _nodes(samples[-1], overview))
-            show(facts, _facts(overview))
-            faults = [float(fault["since_s"]) for fault in overview.get("faults") or ()]
-            for each in curves:
-                each.show(samples, [*_acted(samples), *faults])
+        if not samples:
+            show(head, html("<h1>No testbed to show</h1>"), note(watched.problem), _LATER)
+            return
+        last = samples[-1]
+        show(head, _head(last, watched))
+        columns = [f"{column.about}, {column.unit}".rstrip(", ") for column in COLUMNS]
+        numbers = [n for n, column in enumerate(COLUMNS) if column.justify == "right"]
+        show(nodes, table(columns, map(_cells, rows_of(last)), numbers))
+        rows = [*amiss(watched.overview), *in_force(watched.overview)]
+        title = html("<h2>Store, control and load</h2>")
+        show(facts, *([title, table(("", ""), rows)] if rows else []))
+        steps = (step for sample in samples for step in sample["controllers"].values())
+        began = {step["acted"]["at"] for step in steps if step.get("acted")}
+        began |= {fault["since_s"] for fault in last["faults"]}
+        for each in curves:
+            each.show(samples, sorted(began))
 
     key = "Dotted lines: a controller acted, or a fault began. A click on a name hides its line."
     legend = pane()
@@ -100,104 +98,39 @@ def testbed_page(watched: Watched) -> Any:
     return stacked(head, body)
 
 
-def _head(sample: Sample | None, overview: Mapping[str, Any], problem: str) -> Markup:
-    if sample is None:
-        words = "As soon as a testbed is up, this page shows it. The other pages work without one."
-        return html("<h1>No testbed to show</h1>{n}<p>{w}</p>", n=note(problem), w=words)
-    state = str((overview.get("health") or {}).get("status", "health not known"))
-    client, age = sample["client"], time.time() - sample["wall"]
-    parts = [
-        html("Testbed {name}", name=sample["testbed"]),
-        badge(state, _HEALTH.get(state, "interrupted")),
-        time.strftime("%H:%M:%S", time.localtime(sample["wall"])),
-        f"clients read {number(client.get('read_mb_s'))} MB/s, "
-        f"write {number(client.get('write_mb_s'))} MB/s",
-    ]
-    for name, step in (sample.get("controllers") or {}).items():
-        parts.append(f"controller {name} at step {step.get('step')}")
+def _head(sample: Sample, watched: Watched) -> Markup:
+    state = (watched.overview["health"] or {}).get("status", "health not known")
+    age, problem = time.time() - sample["wall"], watched.problem
     late = f"The last sample is {format_s(age)} old. {problem}" if problem or age > LATE_S else ""
-    notes = [late] * bool(late) + [fault["sentence"] for fault in overview.get("faults") or ()]
-    return html("<h1>{p}</h1>{n}", p=joined(parts, " &middot; "), n=joined(map(note, notes)))
-
-
-def _nodes(sample: Sample, overview: Mapping[str, Any]) -> Markup:
-    faulty = {fault["node"] for fault in overview.get("faults") or ()}
-    rows: list[tuple[object, ...]] = []
-    for name, node in sample["nodes"].items():
-        why = sample["lost"].get(name)
-        marks = ["disturbed"] * bool(node.get("hot")) + ["fault"] * (name in faulty)
-        osds = {f"osd.{osd}": sample["osds"].get(f"osd.{osd}", {}) for osd in node["osds"]}
-        names = (f"{osd} lost" if osd in sample["lost"] else osd for osd in osds)
-        values: list[list[str]] = [
-            [number(osd.get("primary_affinity"), 2) for osd in osds.values()],
-            [number(osd.get("primaries"), 0) for osd in osds.values()],
-            [number(1e3 * osd.get("op_r_latency_s", float("nan")), 0) for osd in osds.values()],
-        ]
-        rows.append(
-            (
-                name,
-                html('<b class="bad">{marks}</b>', marks=", ".join(marks)),
-                ", ".join(node["roles"]),
-                html('<b class="bad">lost: {why}</b>', why=why) if why else _bar(node),
-                *(number(node.get(metric)) for metric in list(METRICS)[1:]),
-                *(joined(each, _BREAK) for each in (names, *values)),
-            )
-        )
-    return table(_COLUMNS, rows, numbers=(*range(4, 11), 12, 13, 14))
-
-
-def _bar(node: Mapping[str, Any]) -> Markup | str:
-    value = node.get("pressure")
-    if value is None:
-        return number(value)
-    kind = "failed" if value > HOT else "done" if value < CALM else "spoiled"
-    bar = '<span class="line">{value} <i class="bar {kind}" style="width: {width}px"></i></span>'
-    return html(bar, value=number(value), kind=kind, width=round(value))
-
-
-def _facts(overview: Mapping[str, Any]) -> Markup:
-    """Return the rest of the overview: the store, what steers, and what disturbs."""
-    health = overview.get("health") or {}
-    named = {
-        "health": [f"{one['code']}: {one['summary']}" for one in health.get("checks") or ()],
-        "OSDs down": [
-            f"osd.{each['osd']} of {each['node']}" for each in overview.get("osds_down") or ()
-        ],
-        "monitors down": overview.get("mons_down"),
-        "disks full": [
-            f"{each['path']} of {each['node']}: {each['used_share']:.0%} used"
-            for each in overview.get("disks_full") or ()
-        ],
-        "controllers": [
-            f"{each['name']} {'runs' if each['running'] else 'does not run'}; in force: "
-            f"{', '.join(each.get('steered') or ()) or 'nothing'}"
-            for each in overview.get("controllers") or ()
-        ],
-        "loads": [f"{each['name']} on {each['node']}" for each in overview.get("loads") or ()],
-        "snapshots": overview.get("snapshots"),
-        "lease": [overview["lease"]] if overview.get("lease") else [],
-        "did not answer": overview.get("unanswered"),
-    }
-    rows = [(name, joined(map(_words, each), _BREAK)) for name, each in named.items() if each]
-    return (
-        html("<h2>Store, control and load</h2>{t}", t=table(("", ""), rows)) if rows else Markup()
+    return html(
+        "<h1>Testbed {header} {health}</h1>{alarms}{steps}",
+        header=header(sample).plain,
+        health=badge(state, _HEALTH.get(state, "interrupted")),
+        alarms=joined(map(note, [late] * bool(late) + [text.plain for text in alarms(sample)])),
+        steps=joined(html("<p>{step}</p>", step=text.plain) for text in controllers(sample)),
     )
 
 
-def _words(value: object) -> str:
-    if isinstance(value, Mapping):
-        return str(value.get("sentence") or ", ".join(f"{n} {v}" for n, v in value.items()))
-    return str(value)
+def _by_node(sample: Sample, metric: str) -> dict[str, Any]:
+    return {name: node.get(metric) for name, node in sample["nodes"].items()}
 
 
-def _acted(samples: Sequence[Sample]) -> Iterator[float]:
-    """Yield the times of the controllers' steps with actions."""
-    seen: dict[str, Any] = {}
-    for sample in samples:
-        for name, step in (sample.get("controllers") or {}).items():
-            if seen.get(name) != step.get("step") and step.get("actions"):
-                yield sample["wall"]
-            seen[name] = step.get("step")
+def _cells(row: NodeRow) -> list[Markup]:
+    """Return the cells of a node, in the order of `COLUMNS`."""
+    cells = {
+        column.metric: joined(column.cell(row).plain.split("\n"), "<br>") for column in COLUMNS[1:]
+    }
+    value = row.metrics.get("pressure")
+    if value is not None and not row.lost:
+        bar = '{value} <i class="bar {colour}" style="width: {width}px"></i>'
+        shown = {"value": f"{value:.1f}", "colour": colour_of(value), "width": round(value)}
+        cells["pressure"] = html(bar, **shown)
+    words = ", ".join(each for mark, each in _MARKS.items() if mark in row.marks)
+    node = '{node} <span class="dim">{roles}</span> <b class="bad">{words}</b>'
+    return [
+        html(node, node=row.name, roles=", ".join(row.metrics["roles"]), words=words),
+        *cells.values(),
+    ]
 
 
 def campaign_page(index: Index) -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 
 import panel as pn
 from bokeh.models import ColumnDataSource, DataRange1d, HoverTool, Range1d
-from bokeh.models.annotations import Legend, LegendItem
 from bokeh.palettes import Category20
 from bokeh.plotting import figure
 from markupsafe import Markup
 
-from hotbed.ui.sources import HISTORY, Sample
+from hotbed.top_view import Sample
+from hotbed.ui.sources import HISTORY
 from schemas.shown import clean, line
 
 CSS = Path(__file__).with_name("style.css").read_text()
@@ -153,15 +153,14 @@ def lines(
 ) -> None:
     """Draw a line for each name, source and column, with a legend. A click on a name hides its
     line."""
-    items = []
+    renderers = []
     for (name, source, column), colour in zip(drawn, itertools.cycle(_COLOURS)):
-        shown = clean(name)
-        drawn_line = into.line(x, column, source=source, line_width=1.7, color=colour, name=shown)
-        items.append(LegendItem(label={"value": shown}, renderers=[drawn_line]))
-    columns = 1 + len(items) // 16 if place == "right" else 1
-    renderers: Any = [renderer for item in items for renderer in item.renderers]
-    legend = Legend(items=items, click_policy="hide", label_text_font_size="8pt", ncols=columns)
-    legend.update(spacing=-2, glyph_width=14)
+        look = {"line_width": 1.7, "color": colour}
+        named = {"name": clean(name), "legend_label": clean(name)}
+        renderers.append(into.line(x, column, source=source, **look, **named))
+    legend = into.legend[0]
+    legend.update(click_policy="hide", label_text_font_size="8pt", spacing=-2, glyph_width=14)
+    legend.ncols = 1 + len(legend.items) // 16 if place == "right" else 1
     into.add_layout(legend, place)
     at = "@t{%T}" if x == "t" else "$x{0.0}"
     tips = [("", "$name"), ("time", at), ("value", "$y{0.0}")]

@@ -20,7 +20,7 @@ from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from campaigns.engine.display import label_of
 from campaigns.engine.job import JOURNAL_FILE
-from campaigns.engine.store import read_run
+from campaigns.engine.store import read_run, read_summary
 from controllers.journal import Journal, read_journal
 from hotbed.ui.parts import (
     HALF,
@@ -40,7 +40,7 @@ from hotbed.ui.parts import (
     text,
     wrapped,
 )
-from hotbed.ui.sources import PARAMETER, RESULT, Index, summary_of
+from hotbed.ui.sources import PARAMETER, RESULT, Index
 from schemas.errors import HotbedError
 from schemas.shown import line
 
@@ -61,7 +61,8 @@ class _Sheet:
     """
 
     def __init__(self, page_size: int, click: Callable[[Any], None] | None = None) -> None:
-        self.page, self._size, self._click = stacked(), page_size, click
+        self.page: Any = stacked()
+        self._size, self._click = page_size, click
 
     def fill(self, frame: pd.DataFrame) -> None:
         """Show a table: texts in one line, numbers with four digits."""
@@ -251,7 +252,7 @@ def _compared(folders: Sequence[Path]) -> Markup:
 
 def _facts(folder: Path) -> dict[str, Any]:
     """Return the facts by which two runs are compared, by name."""
-    run, summary = read_run(folder), summary_of(folder)
+    run, summary = read_run(folder), read_summary(folder)
     facts: dict[str, Any] = {}
     if run is not None:
         left_out = {"schema_version", "run_id", "started_at", "ended_at", "order", "provenance"}

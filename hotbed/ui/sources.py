@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pydantic import ValidationError
 
 from campaigns.engine.attempts import CELL_LOG
 from campaigns.engine.display import label_of
@@ -26,11 +25,13 @@ from campaigns.engine.estimate import Estimator, took_s
 from campaigns.engine.job import JOURNAL_FILE
 from campaigns.engine.lock import Holder, holder_of
 from campaigns.engine.session import CAMPAIGN_FILE, LEDGER_FILE
-from campaigns.engine.store import Ledger, read_run
+from campaigns.engine.store import Ledger, read_run, read_summary
+from hotbed.top_view import Sample, samples
 from schemas.errors import HotbedError
 from schemas.run import Run, Summary
+from testbed.choose import choose, choose_partly
+from testbed.overview import NOTHING, overview
 
-Sample = Mapping[str, Any]
 Samples = Generator[Sample, None, None]
 
 HISTORY = 600
@@ -58,7 +59,7 @@ class Watched:
     ) -> None:
         self._open, self._ask = samples, overview
         self.samples: deque[Sample] = deque(maxlen=HISTORY)
-        self.overview: Mapping[str, Any] = {}
+        self.overview: Mapping[str, Any] = NOTHING
         self.problem = "Looking for a testbed."
         self.version = 0
 
@@ -72,43 +73,33 @@ class Watched:
             try:
                 with closing(self._open()) as samples:
                     for sample in samples:
-                        self._take(sample)
+                        if self.samples and self.samples[-1]["testbed"] != sample["testbed"]:
+                            self.samples.clear()
+                        self.samples.append(sample)
+                        self.problem = ""
+                        self.version += 1
                 self.problem = "The testbed's stream of samples ended."
             except (HotbedError, OSError) as error:
                 self.problem = str(error)
             self.version += 1
             time.sleep(AGAIN_S)
 
-    def _take(self, sample: Sample) -> None:
-        if self.samples and self.samples[-1]["testbed"] != sample["testbed"]:
-            self.samples.clear()
-        self.samples.append(sample)
-        self.problem = ""
-        self.version += 1
-
     def _oversee(self) -> None:
         while True:
             try:
                 self.overview = self._ask()
             except (HotbedError, OSError) as error:
-                self.overview = {"unanswered": [str(error)]}
+                self.overview = NOTHING | {"unanswered": [str(error)]}
             self.version += 1
             time.sleep(OVERVIEW_S)
 
 
 def watched(name: str | None) -> Watched:
     """Return the testbed called `name`, or without a name the only one, not yet started."""
-    from testbed.choose import choose, choose_partly
-    from testbed.client import agent_client
-    from testbed.overview import overview
-
-    def samples() -> Samples:
-        return agent_client(choose_partly(name)).stream("top", {"interval_s": 1.0})
-
-    def asked() -> Mapping[str, Any]:
-        return overview(choose_partly(name), choose(name)[0])
-
-    return Watched(samples, asked)
+    return Watched(
+        lambda: samples(choose_partly(name)),
+        lambda: overview(choose_partly(name), choose(name)[0]),
+    )
 
 
 @dataclass(frozen=True)
@@ -253,14 +244,7 @@ def rows_of(folder: Path) -> Iterator[dict[str, Any]]:
         with suppress(OSError):
             run = read_run(path)
             if run is not None:
-                yield row_of(run, summary_of(path), path)
-
-
-def summary_of(folder: Path) -> Summary | None:
-    """Return the results in an attempt's folder; None if there are none."""
-    with suppress(OSError, ValidationError):
-        return Summary.model_validate_json((folder / "summary.json").read_bytes())
-    return None
+                yield row_of(run, read_summary(path), path)
 
 
 def row_of(run: Run, summary: Summary | None, folder: Path) -> dict[str, Any]:

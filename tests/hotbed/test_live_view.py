@@ -32,6 +32,8 @@ SAMPLE = {
     "client": {"read_mb_s": 120.5, "read_iops": 28.7, "write_mb_s": 0.0, "write_iops": 0.0},
     "lost": {"osd1": "its probe ended: [node] is down"},
     "steered": {"dlr": ["osd.0=0.10"]},
+    "controllers": {},
+    "faults": [],
 }
 
 

@@ -200,6 +200,7 @@ def test_a_lost_connection_is_reported_and_asked_again(world):
         world.problem = ""
         await until(pilot, lambda: "is down.;" not in words(app, "#notes"))
         assert world.opened > 1
+        await pilot.press("q")
 
     drive(world, (80, 24), script)
 

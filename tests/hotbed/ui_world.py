@@ -20,12 +20,14 @@ import pandas as pd
 
 from campaigns.engine.lock import InUseError, Lock
 from schemas.run import OpSummary, Summary
+from testbed.overview import NOTHING
 from tests.analysis.synthetic_runs import written
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIL = "<img src=x onerror=evil()><evil-tag><script>evil()<\\script>\"'\x1b[31m{{evil}}"
 """A stranger's text; without a slash, so that it can also be the name of a folder."""
 CAMPAIGN = "dlr-stored"
+SLOW = "the disk of node osd1 is 4 times as slow since 17:00:00 UTC"
 JOURNAL = ROOT / "tests/data/journals/dlr-8.jsonl"
 
 
@@ -63,7 +65,15 @@ def sample(number: int, wall: float) -> dict[str, Any]:
         "client": {"read_mb_s": 240 + 15 * math.sin(number / 9), "write_mb_s": 0.3},
         "lost": {},
         "steered": {},
-        "controllers": {"dlr": {"step": number // 5, "at": wall, "actions": int(number % 90 < 5)}},
+        "controllers": {
+            "dlr": {
+                **{"step": number // 5, "at": wall, "actions": [], "error": None},
+                "acted": {"step": number // 90 * 18, "at": wall - number % 90, "actions": ["1 Up"]},
+            }
+        },
+        "faults": [
+            {"node": "osd1", "kind": "disk", "since_s": time.time() - 120, "sentence": SLOW}
+        ],
     }
 
 
@@ -78,32 +88,28 @@ def samples() -> Iterator[dict[str, Any]]:
 
 def overview() -> Mapping[str, Any]:
     """Return what `hotbed status NAME --json` prints."""
-    sentence = "the disk of node osd1 is 4 times as slow since 17:00:00 UTC"
-    return {
+    return NOTHING | {
+        "state": "ready",
+        "nodes": {f"osd{place}": "running" for place in range(8)},
         "health": {
             "status": "HEALTH_WARN",
             "checks": [{"code": "OSD_DOWN", "severity": "HEALTH_WARN", "summary": "1 osds down"}],
         },
         "osds_down": [{"osd": 7, "node": "osd7"}],
-        "mons_down": [],
         "disks_full": [{"node": "osd2", "path": "/var/lib/hotbed/scratch", "used_share": 0.97}],
-        "controllers": [{"name": "dlr", "running": True, "steered": ["osd.0=0.10"]}],
+        "controllers": [{"name": "dlr", "running": True, "last": None, "steered": ["osd.0=0.10"]}],
         "loads": [{"node": "osd0", "name": "hotspot", "iops": None}],
-        "faults": [
-            {"node": "osd1", "kind": "disk", "since_s": time.time() - 120, "sentence": sentence}
-        ],
+        "faults": [{"sentence": SLOW}],
         "snapshots": ["deployed"],
-        "lease": None,
-        "unanswered": [],
     }
 
 
 def evil(value: Any) -> Any:
     """Return a source's answer with a stranger's text in place of every text."""
     if isinstance(value, Mapping):
-        names = ("wall", "nodes", "osds", "client", "lost", "controllers", "health", "faults")
+        names = ("nodes", "osds", "client", "lost", "steered", "controllers", "health", "acted")
         return {
-            key if key in names or isinstance(each, float | int | list | str) else EVIL: evil(each)
+            key if key in names or not isinstance(each, Mapping) else EVIL: evil(each)
             for key, each in value.items()
         }
     if isinstance(value, list | tuple):

@@ -216,7 +216,6 @@ def test_a_cut_link_and_a_full_disk_are_in_the_verdict(bed):
     site.link("t", "osd1", up=False)
     found = answering(SEEN)
     assert [disk["node"] for disk in found["disks_full"]] == ["osd0"]
-    assert overview.links_cut(found) == ["osd1"]
     assert (found["snapshots"], found["unanswered"]) == (["deployed"], [])
     said = overview.verdict(found)
     for words in ("testbed t: failed, 2 of 3 nodes", "store: HEALTH_OK", "1 OSD down"):
