@@ -57,7 +57,7 @@ def make_run(
     if job is not None:
         spec, model = (None if name is None else Path(name) for name in (job.spec, job.model))
         opened = open_ground(job.ground, job.testbed, spec=spec, model=model)
-        run_cell(None, CellContext(job, opened, Path(run_folder)))
+        run_cell(CellContext(job, opened, Path(run_folder)))
         return Path(run_folder)
     # Each of the engine's cells has a new kernel, which needs none of these.
     from campaigns.engine.attempts import with_faults
@@ -101,7 +101,7 @@ def make_run(
     if isinstance(chosen, Computed):
         chosen.recipe.make(job, folder)
     elif store is not None:
-        run = run_cell(None, CellContext(job, store, folder))
+        run = run_cell(CellContext(job, store, folder))
         lock = store.lock_path()
         if lock is not None:
             write_run(folder, with_faults(run, lock.parent))

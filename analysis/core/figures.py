@@ -110,7 +110,7 @@ class FigureEntry:
     caption: str
     draw: Callable[[Evidence], Figure | Missing]
     campaign: str = ""
-    command: str | None = None  # command for its runs, if it is not the paper's command
+    command: str | None = None  # command for its runs, if it is not its part's command
     facts: Callable[[Evidence], str] | None = None
     not_simulated: str | None = None
 

@@ -33,6 +33,7 @@ class Part:
         tabulate: makes the runs' table.
         tables: makes the tables below the figures.
         commands: make the runs of claims without a figure, such as claims about a paper's table.
+        command: makes the runs of the part's figures, if not the paper's command.
     """
 
     claims: tuple[Claim, ...]
@@ -44,6 +45,7 @@ class Part:
     tabulate: Callable[[Sequence[LoadedRun]], pd.DataFrame] = table
     tables: Callable[[pd.DataFrame], Sequence[Table]] = lambda _: ()
     commands: Mapping[str, str] = field(default_factory=dict)
+    command: str | None = None
 
     def takes(self, run: Run) -> bool:
         """Return True if the claims and figures are about the run."""
@@ -97,7 +99,7 @@ class Paper:
         for part in self.parts:
             for entry in part.figures:
                 sim = simulated and self.sim_option and entry.not_simulated is None
-                text = (entry.command or self.command).format(figure=entry.campaign)
+                text = (entry.command or part.command or self.command).format(figure=entry.campaign)
                 found[entry.id] = f"{text} --ground sim" if sim else text
             found |= part.commands
         return found

@@ -26,7 +26,7 @@ def main() -> int:
     job = read_job(folder)
     assert job is not None
     try:
-        run_cell(None, CellContext(job, open_ground(job.ground, job.testbed), folder))
+        run_cell(CellContext(job, open_ground(job.ground, job.testbed), folder))
     except BaseException as error:
         text = json.dumps({"kind": type(error).__name__, "message": str(error)})
         (folder / "error.json").write_text(text)

@@ -188,7 +188,7 @@ def test_a_workload_runs_on_the_client_from_clean_to_summary(example, tmp_path, 
     (folder / "logs").mkdir(parents=True)
     ground = Ground(site, testbed, agent)
     context = CellContext(job_with(cell, "dlr", "dlr"), ground, folder, sleep=lambda seconds: None)
-    assert run_cell(None, context).status == "done"
+    assert run_cell(context).status == "done"
     assert ground.shell.asked == ["rados", "date", "timeout"]
     assert agent.verbs.count("disturb-go") == 1
     summary = summary_of(folder)

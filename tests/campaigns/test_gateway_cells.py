@@ -183,7 +183,7 @@ def test_a_cell_from_clean_to_summary(tmp_path, testbed, driven):
     agent = ScriptedAgent()
     agent.began = WALL + 2
     made = context(tmp_path, testbed, agent)
-    assert run_cell(None, made).status == "done"
+    assert run_cell(made).status == "done"
     assert [load.name for load in loads] == ["s3-c-prepare", "s3-c"]
     assert "the-secret" in loads[1].xml
     assert loads[1].options.seed == 3
@@ -205,7 +205,7 @@ def test_a_cell_from_clean_to_summary(tmp_path, testbed, driven):
     mine = samples[(samples["node"] == "client") & (samples["metric"] == "throughput_mb_s")]
     assert list(mine["t_s"]) == [float(second) for second in range(1, SECONDS + 1)]
     assert set(mine["value"]) == {8.0}
-    run_cell(None, context(tmp_path, testbed, agent, 2))
+    run_cell(context(tmp_path, testbed, agent, 2))
     assert [load.name for load in loads[2:]] == ["s3-c"]  # the objects already exist
 
 
@@ -213,7 +213,7 @@ def test_a_workload_that_did_not_complete_fails_the_cell(tmp_path, testbed, driv
     driven[1].objects.add(mark_of(workload_of(setting(tmp_path))))
     driven[2][0] = archive(status="terminated")
     with raises(HotbedError, "s3-c did not complete"):
-        run_cell(None, context(tmp_path, testbed, ScriptedAgent()))
+        run_cell(context(tmp_path, testbed, ScriptedAgent()))
     driven[2][0] = archive(operations=0)
     with raises(HotbedError, "not one object"):
-        run_cell(None, context(tmp_path, testbed, ScriptedAgent(), 2))
+        run_cell(context(tmp_path, testbed, ScriptedAgent(), 2))

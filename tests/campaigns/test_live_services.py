@@ -219,7 +219,7 @@ def test_cells_of_a_block_read_the_same_objects_if_asked(tmp_path, site, testbed
         agent = ScriptedAgent()
         folder = tmp_path / str(place)
         made = context(folder, site, testbed, agent, controller=controller, same_objects=same)
-        run_cell(None, made)
+        run_cell(made)
         read += [given["argv"] for verb, given in agent.asked if verb == "unit load-bench-rand"]
     assert read[0] == read[1]
     assert ("sh" in read[0]) == same
@@ -230,7 +230,7 @@ def test_a_cell_from_clean_to_summary(tmp_path, site, testbed, store):
     agent = ScriptedAgent()
     agent.began = bench_start()
     made = context(tmp_path, site, testbed, agent)
-    run = run_cell(None, made)
+    run = run_cell(made)
     assert run.status == "done"
     assert (run.osd_count, run.provenance.signal) == (8, "iowait")
     stops = {"control-stop", "disturb-stop", "recorder-stop"}
@@ -275,7 +275,7 @@ def test_an_interrupt_after_the_record_is_written_leaves_the_cell_done(
 
     monkeypatch.setattr("schemas.durable.sync_folder", sync_folder)
     with pytest.raises(KeyboardInterrupt):
-        run_cell(None, made)
+        run_cell(made)
     record = read_run(made.folder)
     assert record is not None and record.status == "done"
 
@@ -297,7 +297,7 @@ def test_what_is_wrong_fails_the_cell_and_everything_is_stopped(
         setattr(agent, name, value)
     made = context(tmp_path, site, testbed, agent)
     with pytest.raises(HotbedError) as error:
-        run_cell(None, made)
+        run_cell(made)
     for word in words:
         assert word in str(error.value)
     for start, stop in (("recorder-start", "recorder-stop"), ("disturb-start", "disturb-stop")):
@@ -334,7 +334,7 @@ def test_a_step_whose_neighbour_fails_is_stopped_even_if_it_starts_later(
     setattr(agent, f"on_{late.replace('-', '_')}", start_late)
     made = context(tmp_path, site, testbed, agent)
     with pytest.raises(KeyboardInterrupt if interrupted else HotbedError):
-        run_cell(None, made)
+        run_cell(made)
     record = read_run(made.folder)
     assert record is not None
     assert record.status == ("interrupted" if interrupted else "failed")
@@ -362,7 +362,7 @@ def test_an_interrupt_while_a_step_starts_stops_the_step(tmp_path, site, testbed
     monkeypatch.setattr(threading.Thread, "start", interrupted_start)
     monkeypatch.setattr(agent, "on_disturb_start", start_late, raising=False)
     with pytest.raises(KeyboardInterrupt):
-        run_cell(None, context(tmp_path, site, testbed, agent))
+        run_cell(context(tmp_path, site, testbed, agent))
     assert "disturb-stop" in agent.verbs[agent.verbs.index("late start") :]
     assert "unit load-bench-rand" not in agent.verbs
 
@@ -372,7 +372,7 @@ def test_a_disk_set_by_hand_fails_the_cell(tmp_path, site, testbed, monkeypatch,
     agent = ScriptedAgent()
     agent.began = bench_start()
     reads(monkeypatch, SPEC_S * 1.0001)
-    assert positioning_in(run_cell(None, context(tmp_path / "whole", site, testbed, agent))) == (
+    assert positioning_in(run_cell(context(tmp_path / "whole", site, testbed, agent))) == (
         SPEC_S * 1.0001
     )
     # The setting is read before the hotspots, at the start of the load and at its end.
@@ -380,7 +380,7 @@ def test_a_disk_set_by_hand_fails_the_cell(tmp_path, site, testbed, monkeypatch,
     agent = ScriptedAgent()
     made = context(tmp_path, site, testbed, agent)
     with fails_by_name():
-        run_cell(None, made)
+        run_cell(made)
     record = read_run(made.folder)
     assert record is not None
     assert record.status == "failed"
@@ -400,7 +400,7 @@ def test_fios_files_fill_the_filestores_of_disturbed_nodes_alone(tmp_path, site)
             placed[node] = list(argv)
 
     agent.unit_start = unit_start  # type: ignore[method-assign]
-    run_cell(None, made)
+    run_cell(made)
     logged = json.loads((made.folder / "logs" / "disturbance.json").read_text())
     (stretch,) = logged["stretches"]
     assert {node for node, argv in placed.items() if argv[0] == "fio"} == set(stretch["loads"])

@@ -441,10 +441,10 @@ def test_every_controller_has_a_curve_along_every_axis(rows: pd.DataFrame) -> No
     for axis in AXES:
         found = {curve.controller: curve for curve in curves(rows, axis)}
         assert set(found) == {"dlr", "dlr-pg", "reweight"}
-        assert found["reweight"].points == ()
-        assert {point.gain.n for point in found["dlr"].points} == {3}
+        assert not found["reweight"].gains
+        assert {gain.n for gain in found["dlr"].gains.values()} == {3}
     (dlr,) = [curve for curve in curves(rows, OSDS) if curve.controller == "dlr"]
-    assert [point.x for point in dlr.points] == [100, 1000, 10_000]
+    assert list(dlr.gains) == [100, 1000, 10_000]
     assert (dlr.hot_share, dlr.osds) == (0.05, None)
 
 

@@ -20,19 +20,8 @@ from analysis.core.panels import Look, Points, bars, counts, errors, lines, poin
 from analysis.core.papers import Part
 from analysis.core.pooling import random_effects
 from analysis.core.stats import Estimate, amount
+from analysis.papers.dlr import runs
 from analysis.papers.dlr.claims import CLAIMS, block_ratios, shape_logs
-from analysis.papers.dlr.runs import (
-    BLOCKS,
-    BOUNDARY,
-    INTERVALS,
-    OP_NAMES,
-    OPS,
-    metric_of,
-    select,
-    sixths,
-    sweep,
-    tabulate,
-)
 from analysis.papers.dlr.statements import STATEMENTS
 from schemas.cells.dlr import Bench
 
@@ -77,15 +66,15 @@ def degradation(evidence: Evidence, scenario: str, what: str) -> Figure | Missin
     confidence interval. The diamond marks the paper's worst case."""
     metric = "throughput_mb_s" if what == "throughput" else "latency_s"
     sides: dict[str, dict[str, Estimate]] = {"none": {}, scenario: {}}
-    for op in OPS:
+    for op in runs.OPS:
         rows = {
-            side: select(evidence.table, op=op, scenario=side, controller="default")
+            side: runs.select(evidence.table, op=op, scenario=side, controller="default")
             for side in sides
         }
         found = {side: average(its, metric) for side, its in rows.items()}
         for side, one in found.items():
             if one is not None and None not in found.values():
-                sides[side][OP_NAMES[op]] = one
+                sides[side][runs.OP_NAMES[op]] = one
     calm, hot = sides.values()
     if not calm:
         return Missing(f"runs of default Ceph with scenario none and {scenario}")
@@ -117,19 +106,23 @@ def normalized(evidence: Evidence, scenario: str, what: str) -> Figure | Missing
     with 95 % confidence interval. Rand is in IOPS as in the paper; inert cells are hatched."""
     table = evidence.table
     looks = _looks(_controllers(table[table["scenario"] == scenario]))
-    mine = partial(select, table, scenario=scenario)
+    mine = partial(runs.select, table, scenario=scenario)
     series: Series = [(look, _by_op(mine, what, controller=name)) for name, look in looks.items()]
     inert = {
-        (look.label, OP_NAMES[op])
+        (look.label, runs.OP_NAMES[op])
         for (name, look), (_, found) in zip(looks.items(), series, strict=True)
-        for op in OPS
-        if OP_NAMES[op] in found and mine(op=op, controller=name)["inert"].all()
+        for op in runs.OPS
+        if runs.OP_NAMES[op] in found and mine(op=op, controller=name)["inert"].all()
     }
     if not any(found for look, found in series if look.label != style.label("default")):
         return Missing(f"blocks with default and another controller under {scenario}")
-    groups = [OP_NAMES[op] for op in OPS if any(OP_NAMES[op] in found for _, found in series)]
+    groups = [
+        runs.OP_NAMES[op]
+        for op in runs.OPS
+        if any(runs.OP_NAMES[op] in found for _, found in series)
+    ]
     stated = {
-        (style.label("dlr"), OP_NAMES[op]): _STATED_NORMALIZED[scenario, what, op]
+        (style.label("dlr"), runs.OP_NAMES[op]): _STATED_NORMALIZED[scenario, what, op]
         for op in ("seq", "rand")
     }
     better = "higher" if what == "throughput" else "lower"
@@ -141,18 +134,18 @@ def normalized(evidence: Evidence, scenario: str, what: str) -> Figure | Missing
 def _by_op(
     rows: Callable[..., pd.DataFrame],
     what: str = "throughput",
-    ops: Sequence[str] = OPS,
+    ops: Sequence[str] = runs.OPS,
     **treated: object,
 ) -> dict[str, Estimate]:
     """Return ratios of `treated` runs to default Ceph by operation, paired by block; `rows` selects
     runs by parameters."""
     return known(
         {
-            OP_NAMES[op]: quotient(
+            runs.OP_NAMES[op]: quotient(
                 rows(op=op, **treated),
                 rows(op=op, controller="default"),
-                metric_of(op, what),
-                keys=BLOCKS,
+                runs.metric_of(op, what),
+                keys=runs.BLOCKS,
             )
             for op in ops
         }
@@ -186,7 +179,7 @@ SIGNALS = {
 def by_signal(evidence: Evidence) -> Figure | Missing:
     """Draw DLR over default Ceph under heterogeneity for each signal, paired by block (beyond the
     paper)."""
-    hot = partial(select, evidence.table, scenario="heterogeneity")
+    hot = partial(runs.select, evidence.table, scenario="heterogeneity")
     series: Series = [
         (look, found)
         for signal, look in SIGNALS.items()
@@ -194,7 +187,7 @@ def by_signal(evidence: Evidence) -> Figure | Missing:
     ]
     if len(series) < 2:
         return Missing("DLR runs steered by the OSD's own pressure and by op_r_latency")
-    names = OP_NAMES.values()
+    names = runs.OP_NAMES.values()
     groups = [op for op in names if sum(op in found for _, found in series) > 1]
     return _over_default(groups, series, title="DLR by signal, heterogeneity ({})")
 
@@ -207,7 +200,7 @@ def reweight_limits(evidence: Evidence) -> Figure | Missing:
     stores = {"filestore": "FileStore", "bluestore": "BlueStore"}
     by_controller: dict[str, dict[str, Estimate]] = {name: {} for name in looks}
     for store, title in stores.items():
-        hot = partial(select, evidence.table, scenario="heterogeneity", objectstore=store)
+        hot = partial(runs.select, evidence.table, scenario="heterogeneity", objectstore=store)
         for controller, found in by_controller.items():
             by_op = _by_op(hot, ops=("seq", "rand"), controller=controller)
             found |= {f"{op}, {title}": one for op, one in by_op.items()}
@@ -225,7 +218,7 @@ def shapes(evidence: Evidence) -> Figure | Missing:
     found = {op: shape_logs(table, op, "throughput") for op in ops}
     if any(len(logs) < 2 for logs in found.values()):
         return Missing("runs of dlr-shapes on several specs")
-    boundaries = sorted({disk for disk in table["disk"] if disk.startswith(BOUNDARY)})
+    boundaries = sorted({disk for disk in table["disk"] if disk.startswith(runs.BOUNDARY)})
     with style.figure(1, len(ops), width=10, height=4.4) as (drawn, axes):
         for axis, op in zip(axes, ops, strict=True):
             rows = [
@@ -255,7 +248,7 @@ def shapes(evidence: Evidence) -> Figure | Missing:
             axis.invert_yaxis()
             axis.set_xlabel(f"Throughput / default Ceph\n(dotted: the paper, {stated:g})")
             blocks = sum(len(ratios) for _, ratios in rows)
-            axis.set_title(f"{OP_NAMES[op]}, heterogeneity (n = {blocks} blocks)")
+            axis.set_title(f"{runs.OP_NAMES[op]}, heterogeneity (n = {blocks} blocks)")
         return drawn
 
 
@@ -308,7 +301,7 @@ def load_mix(evidence: Evidence, op: str = "seq") -> Figure | Missing:
         series = [(Look("throughput", "#0072B2"), speed)]
         lines(other, series, mixes, ticks)
         _heights(other, speed, order=mixes)
-        other.set_ylabel(f"{OP_NAMES[op]} (MB/s)")
+        other.set_ylabel(f"{runs.OP_NAMES[op]} (MB/s)")
         axes.set_xticks(range(len(mixes)), ticks)
         axes.set_xlabel("Server load mix")
         axes.set_title(f"Mean pressure, and throughput of {_NOUNS[op]} ({counts(series)})")
@@ -399,7 +392,7 @@ def object_sizes(evidence: Evidence, op: str = "seq") -> Figure | Missing:
     """Draw figure 10: throughput and latency over object sizes, both scenarios. The paper shows
     sequential reads and reports similar improvements for the others."""
     scenarios = ("heterogeneity", "interference")
-    rows = sweep(evidence.table, "object_size", op, *scenarios)
+    rows = runs.sweep(evidence.table, "object_size", op, *scenarios)
     shown = [s for s in scenarios if rows[rows["scenario"] == s]["object_size"].nunique() > 1]
     if not shown:
         return Missing(f"{_NOUNS[op]} with several object sizes")
@@ -415,7 +408,7 @@ def _swept(rows: pd.DataFrame, column: str, metric: str) -> Series:
     series: Series = []
     for controller, look in _looks(_controllers(rows)).items():
         any_value = {column: ..., "duration_s": rows["duration_s"].iloc[0]}
-        mine = select(rows, controller=controller, **any_value)
+        mine = runs.select(rows, controller=controller, **any_value)
         series.append((look, points(mine, column, partial(average, column=metric))))
     return series
 
@@ -438,14 +431,14 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
     else:
         _heights(axes, *(found for _, found in series))
     axes.set_xlabel("Object size")
-    axes.set_ylabel(f"{OP_NAMES[op]} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
+    axes.set_ylabel(f"{runs.OP_NAMES[op]} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
     axes.set_title(f"{scenario.capitalize()} ({counts(series)})")
 
 
 def threads(evidence: Evidence) -> Figure | Missing:
     """Draw sequential read throughput over the number of operations in flight (section V-E: "with
     various thread counts"), by controller under heterogeneity."""
-    rows = sweep(evidence.table, "concurrency", "seq", "heterogeneity")
+    rows = runs.sweep(evidence.table, "concurrency", "seq", "heterogeneity")
     depths = values_of(rows, "concurrency")
     if len(depths) < 2:
         return Missing("sequential reads with several numbers of operations in flight")
@@ -454,7 +447,7 @@ def threads(evidence: Evidence) -> Figure | Missing:
         lines(axes, series, depths, [f"{depth:g}" for depth in depths])
         _heights(axes, *(found for _, found in series), order=depths)
         axes.set_xlabel("Operations in flight")
-        axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)")
+        axes.set_ylabel(f"{runs.OP_NAMES['seq']} (MB/s)")
         axes.set_title(f"Heterogeneity, 4 MB objects ({counts(series)})")
         return style.legend(drawn, [axes])
 
@@ -466,7 +459,7 @@ def affinity(evidence: Evidence, scenario: str) -> Figure | Missing:
     """Draw figures 6c and 8c: every OSD's primary affinity in one DLR run (the first block's), and
     below it the disturbed nodes."""
     for op in ("seq", "rand", "write"):
-        rows = select(evidence.table, op=op, scenario=scenario, controller="dlr")
+        rows = runs.select(evidence.table, op=op, scenario=scenario, controller="dlr")
         if len(rows):
             break
     else:
@@ -501,7 +494,7 @@ def affinity(evidence: Evidence, scenario: str) -> Figure | Missing:
             axes[1].set_xlim(axes[0].get_xlim())
             axes[1].grid(False)
         axes[-1].set_xlabel(f"Time since the benchmark's start (s, time scale {_scale(loaded)})")
-        axes[0].set_title(f"Primary affinity under DLR, {scenario}, {OP_NAMES[op].lower()}")
+        axes[0].set_title(f"Primary affinity under DLR, {scenario}, {runs.OP_NAMES[op].lower()}")
         return drawn
 
 
@@ -537,24 +530,24 @@ def by_interval(evidence: Evidence, scenario: str) -> Figure | Missing:
     """Draw figures 7 and 9: throughput in six equal parts of the run, mean over runs with 95 %
     confidence interval."""
     by_op: dict[str, Series] = {}
-    for op in OPS:
+    for op in runs.OPS:
         rows = evidence.table
         rows = rows[(rows["scenario"] == scenario) & (rows["op"] == op)]
         for controller, look in _looks(_controllers(rows)).items():
-            mine = select(rows, controller=controller)
+            mine = runs.select(rows, controller=controller)
             each = [evidence.runs[int(index)] for index in mine["index"]]
-            parts = [sixths(run) for run in each]
+            parts = [runs.sixths(run) for run in each]
             kept = np.array([values for values in parts if values is not None])
             if len(kept):
-                found = {part + 1: amount(kept[:, part].tolist()) for part in range(INTERVALS)}
+                found = {part + 1: amount(kept[:, part].tolist()) for part in range(runs.INTERVALS)}
                 by_op.setdefault(op, []).append((look, found))
     if not by_op:
         return Missing(f"runs with per-second throughput under {scenario}")
     with style.figure(1, len(by_op), width=4.2 * len(by_op), height=3.6) as (drawn, axes):
         for axis, (op, series) in zip(axes, by_op.items(), strict=True):
-            lines(axis, series, range(1, INTERVALS + 1), to_scale=True)
+            lines(axis, series, range(1, runs.INTERVALS + 1), to_scale=True)
             _heights(axis, *(found for _, found in series))
-            axis.set_title(f"{OP_NAMES[op]}, {scenario} ({counts(series)})")
+            axis.set_title(f"{runs.OP_NAMES[op]}, {scenario} ({counts(series)})")
             axis.set_xlabel("Sixth of the run")
         axes[0].set_ylabel("Throughput (MB/s)")
         return style.legend(drawn, axes, columns=5)
@@ -740,4 +733,6 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry("S1", "DLR by signal (not in the paper)", _PAIRED, by_signal, "signals"),
 )
 
-PARTS = (Part((*CLAIMS, *STATEMENTS), FIGURES, models=(Bench,), sized=False, tabulate=tabulate),)
+PARTS = (
+    Part((*CLAIMS, *STATEMENTS), FIGURES, models=(Bench,), sized=False, tabulate=runs.tabulate),
+)

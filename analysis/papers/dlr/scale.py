@@ -26,6 +26,7 @@ from analysis.core import style
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.core.evidence import Pair, Rows, quotient, result
 from analysis.core.figures import FigureEntry, Missing, Table
+from analysis.core.panels import Points, errors, points
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
 from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, STANDARD, active, block_gains, metric_of
@@ -85,14 +86,6 @@ AXES = (OSDS, HOT, MOVE)
 
 
 @dataclass(frozen=True)
-class Point:
-    """The gain at one place of an axis: a share, with its interval over blocks."""
-
-    x: float
-    gain: Estimate
-
-
-@dataclass(frozen=True)
 class Stretch:
     """A part of an axis. `from_start`, `to_end`: it begins or ends where the runs do."""
 
@@ -104,26 +97,26 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Curve:
-    """One controller along an axis: `points` by x; without points it was inert in every run.
-    `parameters`: the non-default parameters, for people."""
+    """One controller along an axis: its gain, a share, by the place on the axis; without one it was
+    inert in every run. `parameters`: the non-default parameters, for people."""
 
     axis: Axis
     op: str
     osds: float | None
     hot_share: float | None
     controller: str
-    points: tuple[Point, ...]
+    gains: Points
     parameters: str = "–"
 
     @property
     def helps(self) -> tuple[Stretch, ...]:
         """Stretches where the interval is above zero."""
-        return stretches([(point.x, point.gain.low) for point in self.points])
+        return stretches([(x, gain.low) for x, gain in self.gains.items()])
 
     @property
     def harms(self) -> tuple[Stretch, ...]:
         """Stretches where the interval is below zero."""
-        return stretches([(point.x, -point.gain.high) for point in self.points])
+        return stretches([(x, -gain.high) for x, gain in self.gains.items()])
 
 
 def stretches(ends: Sequence[tuple[float, float]]) -> tuple[Stretch, ...]:
@@ -207,11 +200,11 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
     for setting, here in _settings(rows, axis):
         names = [str(name) for name in here["controller"].unique() if name != BASELINE]
         for name in sorted(names):
-            points = _points(here, axis, name)
+            gains = _gains(here, axis, name)
             its = here[here["controller"] == name]
             if its[axis.column].nunique() < 2:
                 continue  # a cell shared with another figure
-            if points or bool(its["inert"].all()):
+            if gains or bool(its["inert"].all()):
                 found.append(
                     Curve(
                         axis,
@@ -219,7 +212,7 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
                         None if axis is OSDS else float(setting["osds"]),
                         None if axis is HOT else float(setting["hot_share"]),
                         name,
-                        points,
+                        gains,
                         parameters_text(its),
                     )
                 )
@@ -234,7 +227,7 @@ def _standard(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _settings(rows: pd.DataFrame, axis: Axis) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield the constants of a curve and its runs, only if the axis has several values."""
+    """Yield the constants of a curve and its longest runs, if the axis has several values."""
     if rows.empty:
         return
     if axis is OSDS:  # one curve per op: the share of hot nodes with the most sizes
@@ -242,7 +235,8 @@ def _settings(rows: pd.DataFrame, axis: Axis) -> Iterator[tuple[dict[str, Any], 
     keys = ["op", *(name for name in axis.fixed if name != "duration_s")]
     for values, part in rows.groupby(keys):
         if part[axis.column].nunique() > 1:
-            yield dict(zip(keys, values, strict=True)), _longest(part, axis)
+            most = part.groupby(axis.column)["duration_s"].transform("max")
+            yield dict(zip(keys, values, strict=True)), part[part["duration_s"] == most]
 
 
 def _widest(rows: pd.DataFrame, axis: Axis) -> pd.DataFrame:
@@ -250,23 +244,16 @@ def _widest(rows: pd.DataFrame, axis: Axis) -> pd.DataFrame:
     return max(groups, key=lambda part: (part[axis.column].nunique(), len(part)))
 
 
-def _longest(rows: pd.DataFrame, axis: Axis) -> pd.DataFrame:
-    """Return the runs of the longest duration at each value of the axis."""
-    most = rows.groupby(axis.column)["duration_s"].transform("max")
-    return rows[rows["duration_s"] == most]
-
-
-def _points(rows: pd.DataFrame, axis: Axis, controller: str) -> tuple[Point, ...]:
+def _gains(rows: pd.DataFrame, axis: Axis, controller: str) -> Points:
     rows = active(rows)
     metric = metric_of(str(rows["op"].iloc[0]), "throughput") if len(rows) else ""
-    points = []
-    for x in sorted({float(value) for value in rows[axis.column]}):
-        here = rows[rows[axis.column] == x]
+
+    def ratio(here: pd.DataFrame) -> Estimate | None:
         mine, base = (here[here["controller"] == name] for name in (controller, BASELINE))
-        gain = quotient(mine, base, metric, keys=BLOCKS)
-        if gain is not None:
-            points.append(Point(x, gain.map(lambda ratio: ratio - 1)))
-    return tuple(points)
+        return quotient(mine, base, metric, keys=BLOCKS)
+
+    found = points(rows, axis.column, ratio)
+    return {float(x): one.map(lambda ratio: ratio - 1) for x, one in found.items()}
 
 
 def cells(
@@ -326,17 +313,16 @@ def _row(curve: Curve) -> tuple[str, ...]:
         curve.controller,
         curve.parameters,
     )
-    if not curve.points:
+    if not curve.gains:
         return (*setting, "inert: it changed nothing", "–", "–", "–", "–")
-    best = max(curve.points, key=lambda point: point.gain.value)
-    least = min(curve.points, key=lambda point: point.gain.value)
-    n = counts(point.gain for point in curve.points).removeprefix("n = ")
+    values = {x: gain.value for x, gain in curve.gains.items()}
+    best, least = (choose(values, key=values.__getitem__) for choose in (max, min))
+    n = counts(curve.gains.values()).removeprefix("n = ")
     return (
         *setting,
         words(curve, curve.helps),
         words(curve, curve.harms),
-        f"{_percent(best.gain.value)} at {curve.axis.write(best.x)}",
-        f"{_percent(least.gain.value)} at {curve.axis.write(least.x)}",
+        *(f"{_percent(values[x])} at {curve.axis.write(x)}" for x in (best, least)),
         n,
     )
 
@@ -362,9 +348,8 @@ def _gain_at(axis: Axis, x: float, controller: str, *, osds: float | None = None
         for curve in curves(rows if osds is None else rows[rows["osds"] == osds], axis):
             if (curve.op, curve.controller, curve.osds) != (OP, controller, osds):
                 continue
-            for point in curve.points:
-                if point.x == x and (axis is HOT or curve.hot_share == SHARE):
-                    return result(point.gain, rows, "")
+            if x in curve.gains and (axis is HOT or curve.hot_share == SHARE):
+                return result(curve.gains[x], rows, "")
         at = axis.write(x) if osds is None else f"{axis.write(x)} of {osds:g} OSDs"
         return NotRun(f"no block has {controller} and default Ceph at {at}")
 
@@ -504,7 +489,7 @@ def _ends(curve: Curve) -> list[float]:
 def gain(evidence: Evidence, axis: Axis) -> Figure | Missing:
     """Draw the gain along an axis: a panel per op and size, a line per controller. Filled: the
     interval excludes no effect. A triangle on the zero line: helping starts or stops there."""
-    found = [curve for curve in curves(evidence.table, axis) if curve.points]
+    found = [curve for curve in curves(evidence.table, axis) if curve.gains]
     if not found:
         return Missing(
             f"runs of default Ceph and another controller at several values of {axis.column}"
@@ -524,19 +509,19 @@ def gain(evidence: Evidence, axis: Axis) -> Figure | Missing:
 
 
 def _panel(panel: Axes, axis: Axis, mine: Sequence[Curve], names: Sequence[str]) -> None:
-    xs = sorted({point.x for curve in mine for point in curve.points})
+    xs = sorted({x for curve in mine for x in curve.gains})
     span = np.log(xs[-1] / xs[0])
     panel.set_xscale("log")
     panel.axhline(0, color="black", linewidth=0.8)
     for curve in sorted(mine, key=lambda curve: names.index(curve.controller)):
         shift = (names.index(curve.controller) - (len(names) - 1) / 2) * _DODGE * span
         _line(panel, curve, float(np.exp(shift)))
-    values = [point.gain.value for curve in mine for point in curve.points]
+    gains = [gain for curve in mine for gain in curve.gains.values()]
+    values = [gain.value for gain in gains]
     low, high = min(0.0, *values), max(0.0, *values)
     room = _ROOM * max(high - low, 0.05)
-    ends = [point.gain for curve in mine for point in curve.points]
-    least = min([low, *(e.low for e in ends if not np.isnan(e.low))])
-    most = max([high, *(e.high for e in ends if not np.isnan(e.high))])
+    least = min([low, *(e.low for e in gains if not np.isnan(e.low))])
+    most = max([high, *(e.high for e in gains if not np.isnan(e.high))])
     panel.set_ylim(max(least, low - room / 2) - 0.02, min(most, high + room / 2) + 0.02)
     ticks = [axis.write(x).removesuffix(f" {axis.label}") for x in xs]
     panel.set_xticks(xs, ticks, rotation=35 if len(xs) > 5 else 0)
@@ -547,14 +532,13 @@ def _panel(panel: Axes, axis: Axis, mine: Sequence[Curve], names: Sequence[str])
 
 
 def _line(panel: Axes, curve: Curve, shift: float) -> None:
-    x = np.array([point.x * shift for point in curve.points])
-    y = np.array([point.gain.value for point in curve.points])
-    error = np.array([point.gain.error for point in curve.points]).T
+    x, gains = shift * np.array(list(curve.gains)), list(curve.gains.values())
+    y = np.array([gain.value for gain in gains])
     colour = style.colour(curve.controller)
     panel.errorbar(
         x,
         y,
-        yerr=error,
+        yerr=errors(gains),
         fmt="-",
         color=colour,
         linewidth=1.6,
@@ -562,7 +546,7 @@ def _line(panel: Axes, curve: Curve, shift: float) -> None:
         capsize=2.5,
         label=style.label(curve.controller),
     )
-    shown = np.array([point.gain.low > 0 or point.gain.high < 0 for point in curve.points])
+    shown = np.array([gain.low > 0 or gain.high < 0 for gain in gains])
     for filled in (True, False):
         which = shown if filled else ~shown
         panel.plot(
@@ -585,7 +569,7 @@ def _title(curves: Sequence[Curve]) -> str:
         parts.append(f"{curve.osds:,.0f} OSDs")
     if curve.hot_share is not None:
         parts.append(f"{100 * curve.hot_share:g} % hot")
-    n = counts(point.gain for one in curves for point in one.points)
+    n = counts(gain for one in curves for gain in one.gains.values())
     return f"{', '.join(parts)} ({n})"
 
 

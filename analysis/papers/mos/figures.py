@@ -668,7 +668,6 @@ def tables(rows: pd.DataFrame) -> list[Table]:
 
 # ---- Catalogue ----
 
-_COMMAND = "hotbed run mos-local --figure {figure}"
 _MEAN = "Means over runs with 95 % intervals; all setups of a block meet the same draws."
 _STATED = "Diamonds: the paper's ratios times our"
 _COURSE = (
@@ -798,13 +797,16 @@ _DRAWN = (
     ),
 )
 
-FIGURES: tuple[FigureEntry, ...] = tuple(
-    FigureEntry(figure, title, caption, draw, figure, _COMMAND)
-    for figure, title, caption, draw in _DRAWN
-)
+FIGURES: tuple[FigureEntry, ...] = tuple(FigureEntry(*drawn) for drawn in _DRAWN)
 
 LOCAL = Part(
-    (*CLAIMS, *STATEMENTS), FIGURES, kind="mos", simulated=False, tabulate=table, tables=tables
+    (*CLAIMS, *STATEMENTS),
+    FIGURES,
+    kind="mos",
+    simulated=False,
+    tabulate=table,
+    tables=tables,
+    command="hotbed run mos-local --figure {figure}",
 )
 
 PARTS: tuple[Part, ...] = (LOCAL, SIMULATED, GATEWAY)

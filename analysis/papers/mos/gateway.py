@@ -125,7 +125,6 @@ FIGURES: tuple[FigureEntry, ...] = tuple(
         _CAPTION,
         partial(by_workload, what=what),
         "gateway",
-        "hotbed run mos-gateway",
     )
     for what, noun in (("throughput", "Throughput"), ("latency", "Mean latency"))
 )
@@ -183,4 +182,6 @@ CLAIMS: tuple[Claim, ...] = tuple(
     for what, verb in (("throughput", "raises"), ("latency", "lowers"))
     for claim in _claims(letter, what, verb)
 )
-GATEWAY = Part(CLAIMS, FIGURES, simulated=False, models=(GatewayWorkload,))
+GATEWAY = Part(
+    CLAIMS, FIGURES, simulated=False, models=(GatewayWorkload,), command="hotbed run mos-gateway"
+)

@@ -327,7 +327,6 @@ _BAND = (
     "block's seed and are the same for both; the paper's pictures are not in its text, so levels "
     "of load are ours (docs/mos.md)."
 )
-_COMMAND = "hotbed run mos-sim --figure {figure}"
 
 FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
@@ -335,14 +334,12 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Throughput of MOS and MOS++ under workloads A and B",
         _BAND,
         partial(over_time, tenants="AB"),
-        command=_COMMAND,
     ),
     FigureEntry(
         "15",
         "Bandwidth of MOS and MOS++ under workloads C and D",
         _BAND,
         partial(over_time, tenants="CD"),
-        command=_COMMAND,
     ),
     FigureEntry(
         "table3",
@@ -350,7 +347,6 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Means over time and runs with 95 % intervals. Loads are ours (docs/mos.md), so levels "
         "differ from the paper's.",
         averages,
-        command=_COMMAND,
     ),
     FigureEntry(
         "error",
@@ -358,7 +354,6 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Each curve of the optimiser's cospurf is distorted by a given share (docs/mos.md). "
         "Geometric means over blocks with 95 % intervals.",
         errors,
-        command=_COMMAND,
         facts=panels_of_errors,
     ),
     FigureEntry(
@@ -367,8 +362,15 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Means of 15 minutes over runs.",
         division,
         "14",
-        _COMMAND,
     ),
 )
 
-SIMULATED = Part(CLAIMS, FIGURES, kind="mos", simulated=True, tabulate=table, tables=tables)
+SIMULATED = Part(
+    CLAIMS,
+    FIGURES,
+    kind="mos",
+    simulated=True,
+    tabulate=table,
+    tables=tables,
+    command="hotbed run mos-sim --figure {figure}",
+)

@@ -45,7 +45,6 @@ FIGURES: tuple[FigureEntry, ...] = (
         "The first block's run. The paper: Cake is acceptable when there is little burstiness and "
         "has many violations when bursts occur, PM has few.",
         figures.over_time,
-        "1",
     ),
     FigureEntry(
         "4",
@@ -53,21 +52,18 @@ FIGURES: tuple[FigureEntry, ...] = (
         f"{_LINES} The paper: with any one bucket both others miss their SLOs, with several both "
         "meet them.",
         figures.buckets,
-        "4",
     ),
     FigureEntry(
         "5",
         "Tail latency by policy",
         f"{_BARS} The paper: PM alone meets every SLO at every percentile.",
         figures.tail_bars,
-        "5",
     ),
     FigureEntry(
         "6",
         "Latency at every percentile",
         f"{_LINES} The paper: PM alone violates no SLO.",
         figures.tail_lines,
-        "6",
     ),
     FigureEntry(
         "7",
@@ -75,7 +71,6 @@ FIGURES: tuple[FigureEntry, ...] = (
         f"{_LINES} The paper: Cake meets the 99th percentile at low burstiness and drops below "
         "96 %; PM meets it up to C_A² = 40. One SLO: k times what F has alone.",
         figures.burstiness,
-        "7",
     ),
     FigureEntry(
         "7-all",
@@ -90,42 +85,36 @@ FIGURES: tuple[FigureEntry, ...] = (
         f"{_BARS} The paper: all policies meet the SLOs under normal conditions, and PM alone "
         "contains D.",
         figures.misbehaving,
-        "8",
     ),
     FigureEntry(
         "9",
         "The network as the bottleneck",
         f"{_LINES} The paper: PM alone meets all SLOs; client ingress is similar.",
         figures.network,
-        "9",
     ),
     FigureEntry(
         "10",
         "A less accurate estimator",
         f"{_BARS} The paper: the same priority order, similar latencies.",
         figures.estimators,
-        "10",
     ),
     FigureEntry(
         "11",
         "Six permutations of three SLOs",
         f"{_BARS} The paper: PM meets all in all six, bySLO in five.",
         figures.permutations,
-        "11",
     ),
     FigureEntry(
         "table2",
         "Table 2's columns of the stand-ins",
         "One point a trace.",
         figures.stand_ins,
-        "table2",
     ),
     FigureEntry(
         "settings",
         "The share of settings that each policy meets (not in the paper)",
         "Means over blocks with 95 % t intervals, cut at 0 and 100 %.",
         figures.share_of_settings,
-        "settings",
     ),
     FigureEntry(
         "bounds",
@@ -140,7 +129,6 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Twelve workloads on one link, SLOs 1 to 8 times as loose. Means over blocks with 95 % "
         "intervals.",
         figures.levels,
-        "levels",
     ),
     FigureEntry(
         "cake",
@@ -148,7 +136,6 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Means over blocks with 95 % intervals. The paper increased it and does not say how far; "
         "the pilot (pm-pilot) chose 4.",
         figures.cake_upper,
-        "cake",
     ),
     FigureEntry(
         "why",
@@ -217,7 +204,6 @@ def _on_a_testbed(entry: FigureEntry) -> FigureEntry:
         title=f"{entry.title}, on a testbed",
         caption=caption + (_BOUNDS_HERE if entry.id == "bounds" else f" {_LOCAL_SLOS}"),
         draw=partial(_drawn_here, entry),
-        command="hotbed run pm-local --figure {figure}",
         facts=partial(_copies, scenario=_COPIED[entry.id]) if entry.id in _COPIED else None,
     )
 
@@ -241,5 +227,6 @@ PARTS: tuple[Part, ...] = (
         False,
         tabulate=table,
         tables=figures.bound_tables,
+        command="hotbed run pm-local --figure {figure}",
     ),
 )

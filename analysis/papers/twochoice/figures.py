@@ -714,7 +714,6 @@ BURST_FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-_LOCAL = "hotbed run twochoice-local --figure {figure}"
 _RADOS = "hotbed run twochoice-rados --figure {figure}"
 _MICRO = "hotbed run twochoice-micro --figure {figure}"
 
@@ -744,7 +743,6 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         "The first block's run; line: the mean. Jobs after Table II, each file from a random "
         "server on.",
         balances,
-        command=_LOCAL,
     ),
     FigureEntry(
         "14",
@@ -752,7 +750,6 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         "512 client processes on 64 object servers, among the jobs of Table II with fixed "
         "placement. Triangles: the last process.",
         completions,
-        command=_LOCAL,
     ),
     FigureEntry(
         "beyond",
@@ -760,7 +757,6 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         f"{_SAME_JOBS} The oracle joins the shortest queue of the client processes' outstanding "
         "writes, and does not see fio.",
         head_to_head,
-        command=_LOCAL,
     ),
     FigureEntry(
         "cache",
@@ -768,7 +764,6 @@ OBJECT_FIGURES: tuple[FigureEntry, ...] = (
         f"{_SAME_JOBS} A server that was probed remembers for 0.2 s the loads that the scheduler "
         "reports of others, and passes them to the next scheduler; without, it does not.",
         remembered,
-        command=_LOCAL,
     ),
     FigureEntry(
         "rados",
@@ -790,5 +785,6 @@ OBJECT_SERVERS = Part(
     tabulate=object_table,
     tables=object_tables,
     commands={"table1": _MICRO.format(figure="table1")},
+    command="hotbed run twochoice-local --figure {figure}",
 )
 PARTS: tuple[Part, ...] = (SIMULATED, OBJECT_SERVERS)

@@ -24,25 +24,8 @@ from analysis.core.load import LoadedRun
 from analysis.core.panels import MARKERS, Look, Points, bars, counts, lines, points
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate
+from analysis.papers.ursa import runs
 from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS, SIMULATED_CLAIMS
-from analysis.papers.ursa.runs import (
-    ALP,
-    COLOURS,
-    COMBINATIONS,
-    CONTROLLED,
-    CONTROLLERS,
-    KINDS,
-    LABELS,
-    LARGE,
-    NETWORKS,
-    OURS,
-    cells,
-    live_sizes,
-    live_table,
-    planner_table,
-    rebalancing,
-    sizes,
-)
 from analysis.papers.ursa.statements import (
     LIVE_STATEMENTS,
     PLANNER_STATEMENTS,
@@ -81,7 +64,7 @@ def skew(evidence: Evidence) -> Figure | Missing:
     if rows.empty:
         return Missing("a cell that describes its instance (method inputs)")
     with style.figure(height=4.0) as (drawn, (axes,)):
-        for kind in KINDS:
+        for kind in runs.KINDS:
             mine = rows[rows["kind"] == kind]
             if mine.empty:
                 continue
@@ -91,10 +74,10 @@ def skew(evidence: Evidence) -> Figure | Missing:
                 [np.interp(x, np.linspace(0, 1, len(one["ratio"])), one["ratio"]) for one in found]
             )
             hot = 100 * mine["hot_share"].mean()
-            text = f"{LABELS[kind]}: {hot:.1f} % of the nodes hot"
-            axes.plot(100 * x, 100 * curves.mean(axis=0), color=COLOURS[kind], label=text)
+            text = f"{runs.LABELS[kind]}: {hot:.1f} % of the nodes hot"
+            axes.plot(100 * x, 100 * curves.mean(axis=0), color=runs.COLOURS[kind], label=text)
             low, high = 100 * curves.min(axis=0), 100 * curves.max(axis=0)
-            axes.fill_between(100 * x, low, high, color=COLOURS[kind], alpha=0.25, linewidth=0)
+            axes.fill_between(100 * x, low, high, color=runs.COLOURS[kind], alpha=0.25, linewidth=0)
         axes.axhline(70, color="black", linestyle="--", linewidth=1, label="hot above 70 % (paper)")
         axes.set_xlabel("Nodes, the hottest first (%)")
         axes.set_ylabel("Load over capacity (%)")
@@ -109,7 +92,7 @@ def shape(evidence: Evidence) -> Figure | Missing:
     rows = _largest(evidence)
     if rows.empty:
         return Missing("a cell that describes its instance (method inputs)")
-    kind = next(kind for kind in KINDS if (rows["kind"] == kind).any())
+    kind = next(kind for kind in runs.KINDS if (rows["kind"] == kind).any())
     mine = rows[rows["kind"] == kind]
     found = _described(evidence, mine)
     with style.figure(1, 2, width=9.2, height=4.0) as (drawn, (left, right)):
@@ -123,12 +106,12 @@ def shape(evidence: Evidence) -> Figure | Missing:
         style.magnitudes(left)
         left.set_xlabel("Capacity of a node over the mean")
         left.set_ylabel("Load of a node over the mean")
-        left.set_title(f"{LABELS[kind]}, {rows['size'].iloc[0]}, one instance", loc="left")
+        left.set_title(f"{runs.LABELS[kind]}, {rows['size'].iloc[0]}, one instance", loc="left")
         for index, each in enumerate(found):
             right.plot(
                 each["partition_load"],
                 100 * np.array(each["partition_share"]),
-                color=COLOURS[kind],
+                color=runs.COLOURS[kind],
                 alpha=0.6,
                 label=_instances(mine) if index == 0 else None,
             )
@@ -154,8 +137,8 @@ MOVES = "Migrations"
 STATED_LEFT = 1 / 3
 STATED_SECONDS = 130.0
 STATED_AT = "10K-10M"
-METHODS = (ALP, OURS, "htoc", "sa")
-SMALL = ("opt", ALP, OURS, "sa")
+METHODS = (runs.ALP, runs.OURS, "htoc", "sa")
+SMALL = ("opt", runs.ALP, runs.OURS, "sa")
 
 ROOM = 8.0  # maximum length of an interval on a logarithmic axis, below and above all points
 MARGIN = 1.5
@@ -166,7 +149,7 @@ Estimator = Callable[[pd.DataFrame, str], Estimate | None]
 def _look(name: str, names: Collection[str], **changes: str) -> Look:
     """Return the appearance of a method or kind: its marker is that of its place among `names`."""
     marker = MARKERS[list(names).index(name) % len(MARKERS)]
-    return replace(Look(LABELS.get(name, name), COLOURS[name], marker), **changes)
+    return replace(Look(runs.LABELS.get(name, name), runs.COLOURS[name], marker), **changes)
 
 
 def _by_size(rows: pd.DataFrame, column: str, estimate: Estimator = geometric) -> Points:
@@ -209,20 +192,20 @@ def _stated_line(panel: Axes, value: float, text: str) -> None:
 
 def swaps(evidence: Evidence) -> Figure | Missing:
     """Draw figure 7: (a) hot spots that swaps leave, (b) numbers of swaps and migrations."""
-    rows = cells(evidence.table, ALP)
-    rows = rows[rows["partitions"] >= LARGE]
+    rows = runs.cells(evidence.table, runs.ALP)
+    rows = rows[rows["partitions"] >= runs.LARGE]
     if rows.empty:
         return Missing("plans by alp for instances of several sizes")
-    order = sizes(rows)
+    order = runs.sizes(rows)
     with style.figure(1, 2, width=10.0, height=4.4) as (drawn, axes):
         left, right = axes
         shares, numbers = [], []
-        for kind in KINDS:
+        for kind in runs.KINDS:
             mine = rows[(rows["kind"] == kind) & (rows["hot_before"] > 0)]
             mine = mine.assign(left=100 * mine["hot_after_swaps"] / mine["hot_before"])
-            shares.append((_look(kind, KINDS), _by_size(mine, "left", average)))
-            swapped = _look(kind, KINDS, label=f"{kind.upper()}: swaps")
-            moved = _look(kind, KINDS, label=f"{kind.upper()}: migrations", line=":")
+            shares.append((_look(kind, runs.KINDS), _by_size(mine, "left", average)))
+            swapped = _look(kind, runs.KINDS, label=f"{kind.upper()}: swaps")
+            moved = _look(kind, runs.KINDS, label=f"{kind.upper()}: migrations", line=":")
             numbers += [(swapped, _by_size(mine, "swaps")), (moved, _by_size(mine, "moves"))]
         _draw(left, order, shares, log=False)
         _stated_line(left, 100 * STATED_LEFT, "paper: about one third")
@@ -258,10 +241,10 @@ def _compared(
 def selection(evidence: Evidence) -> Figure | Missing:
     """Draw figure 8: highest-load-first against random objects: (a) cost, (b) migrations."""
     ways = ("highest", "random")
-    found = {way: cells(evidence.table, ALP, kind="s1", selection=way) for way in ways}
+    found = {way: runs.cells(evidence.table, runs.ALP, kind="s1", selection=way) for way in ways}
     if found["random"].empty:
         return Missing("plans by alp with selection highest and random")
-    order = sizes(found["random"])
+    order = runs.sizes(found["random"])
     rows = {way: its[its["size"].isin(order)] for way, its in found.items()}
     titles = {"cost": "(a) Cost", "moves": "(b) Migrations"}
     return _compared(rows, order, titles, columns=3)
@@ -270,11 +253,14 @@ def selection(evidence: Evidence) -> Figure | Missing:
 def speedup(evidence: Evidence) -> Figure | Missing:
     """Draw figure 9: dividing and relaxing: (a) cost, (b) time to decide."""
     table = evidence.table
-    varied = table[table["series"].isin(COMBINATIONS[:3])]
+    varied = table[table["series"].isin(runs.COMBINATIONS[:3])]
     if varied.empty:
         return Missing("plans by alp with divide none and dc, program ilp and lp")
-    order, kind = sizes(varied), str(varied["kind"].mode().iloc[0])
-    rows = {series: cells(table, ALP, kind=kind, series=series) for series in COMBINATIONS}
+    order, kind = runs.sizes(varied), str(varied["kind"].mode().iloc[0])
+    rows = {
+        series: runs.cells(table, runs.ALP, kind=kind, series=series)
+        for series in runs.COMBINATIONS
+    }
     rows = {series: its[its["size"].isin(order)] for series, its in rows.items()}
     titles = {"cost": f"(a) Cost, {kind.upper()}", "decision_s": f"(b) Time, {kind.upper()}"}
     return _compared(rows, order, titles, columns=5)
@@ -282,11 +268,11 @@ def speedup(evidence: Evidence) -> Figure | Missing:
 
 def optimum(evidence: Evidence) -> Figure | Missing:
     """Draw figure 10: ALP and the exact optimum: (a) cost, (b) time to decide."""
-    exact = cells(evidence.table, "opt")
+    exact = runs.cells(evidence.table, "opt")
     if exact.empty:
         return Missing("plans by opt for small instances")
-    order, kind = sizes(exact), str(exact["kind"].mode().iloc[0])
-    rows = {method: cells(evidence.table, method, kind=kind) for method in SMALL}
+    order, kind = runs.sizes(exact), str(exact["kind"].mode().iloc[0])
+    rows = {method: runs.cells(evidence.table, method, kind=kind) for method in SMALL}
     rows = {method: _same(its, exact) for method, its in rows.items()}
     titles = {"cost": f"(a) Cost, {kind.upper()}", "decision_s": f"(b) Time, {kind.upper()}"}
     return _compared(rows, order, titles, columns=3)
@@ -303,8 +289,10 @@ def _same(rows: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
 def methods(evidence: Evidence, kinds: Sequence[str] = ("s1",)) -> Figure | Missing:
     """Draw figure 11: (a) cost, (b) time, (c) migrations, (d) standard deviation of the nodes'
     loads; one row of panels per kind."""
-    table = evidence.table[evidence.table["partitions"] >= LARGE]
-    rows = {kind: {method: cells(table, method, kind=kind) for method in METHODS} for kind in kinds}
+    table = evidence.table[evidence.table["partitions"] >= runs.LARGE]
+    rows = {
+        kind: {method: runs.cells(table, method, kind=kind) for method in METHODS} for kind in kinds
+    }
     there = [kind for kind in kinds if len(rows[kind]["sa"])]
     if not there:
         return Missing(f"plans by alp, alp-fast, htoc and sa of kind {' or '.join(kinds)}")
@@ -319,7 +307,7 @@ def methods(evidence: Evidence, kinds: Sequence[str] = ("s1",)) -> Figure | Miss
 
 def _methods_of(axes: Sequence[Axes], kind: str, rows: dict[str, pd.DataFrame]) -> None:
     everything = pd.concat([its for its in rows.values() if len(its)])
-    order = sizes(everything[everything["method"] != OURS])
+    order = runs.sizes(everything[everything["method"] != runs.OURS])
     shown = {
         method: its[its["size"].isin(order)].assign(
             sd_change=lambda its: its["load_sd_after"] / its["load_sd_before"]
@@ -340,7 +328,7 @@ def _methods_of(axes: Sequence[Axes], kind: str, rows: dict[str, pd.DataFrame]) 
             style.paper_marker(panel, order.index(STATED_AT), STATED_SECONDS)
             panel.set_ylim(top=max(panel.get_ylim()[1], 2 * STATED_SECONDS))
         if column == "sd_change":
-            _stated_line(panel, 1.0, LABELS["none"])
+            _stated_line(panel, 1.0, runs.LABELS["none"])
         panel.set_ylabel(text)
         panel.set_title(f"{mark}, {kind.upper()} ({counts(series, '')})", loc="left")
 
@@ -389,14 +377,14 @@ def _above_zero(found: Points) -> Points:
 
 def response(evidence: Evidence) -> Figure | Missing:
     """Draw figure 12: response time of each request over time, by network and controller."""
-    rows = rebalancing(evidence.table)
-    networks = [network for network in NETWORKS if (rows["network"] == network).any()]
+    rows = runs.rebalancing(evidence.table)
+    networks = [network for network in runs.NETWORKS if (rows["network"] == network).any()]
     if not networks:
         return Missing("open-loop writes with hot nodes (scenario skew) under ursa and HtoC")
-    size = live_sizes(rows)[-1]
+    size = runs.live_sizes(rows)[-1]
     rows = rows[rows["size"] == size]
     networks = [network for network in networks if (rows["network"] == network).any()]
-    shown = [c for c in CONTROLLERS if (rows["controller"] == c).any()]
+    shown = [c for c in runs.CONTROLLERS if (rows["controller"] == c).any()]
     with style.figure(
         len(networks), len(shown), width=2.6 * len(shown) + 0.8, height=2.3 * len(networks) + 0.7
     ) as (drawn, axes):
@@ -405,7 +393,7 @@ def response(evidence: Evidence) -> Figure | Missing:
             mine = rows[(rows["network"] == network) & (rows["controller"] == controller)]
             _requests(panel, evidence, mine)
             if place < len(shown):
-                panel.set_title(CONTROLLERS[controller][0], fontsize="medium")
+                panel.set_title(runs.CONTROLLERS[controller][0], fontsize="medium")
             if place % len(shown) == 0:
                 panel.set_ylabel(f"{network}, {size}\nresponse time (s)")
             if place >= len(axes) - len(shown):
@@ -422,7 +410,7 @@ def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
         panel.text(0.5, 0.5, "not run", ha="center", va="center", transform=panel.transAxes)
         return
     row = rows.sort_values(["block", "campaign"]).iloc[0]
-    _, colour = CONTROLLERS[str(row["controller"])]
+    _, colour = runs.CONTROLLERS[str(row["controller"])]
     t_s, latency_s = evidence.runs[int(row["index"])].reduced("response times", _response_times)
     panel.scatter(t_s, latency_s, s=2, color=colour, alpha=0.35, linewidths=0, rasterized=True)
     panel.axvline(float(row["called_s"]), color="black", linewidth=0.9)
@@ -459,13 +447,15 @@ def _same_limits(axes: Sequence[Axes]) -> None:
 
 def settling(evidence: Evidence) -> Figure | Missing:
     """Draw figure 13: time until stable, number of migrations, and their cost, by size."""
-    rows = rebalancing(evidence.table, network=CONTROLLED)
+    rows = runs.rebalancing(evidence.table, network=runs.CONTROLLED)
     if rows.empty:
-        return Missing(f"open-loop writes with hot nodes (scenario skew), network {CONTROLLED}")
-    order = live_sizes(rows)
-    by_controller = {name: rows[rows["controller"] == name] for name in CONTROLLERS}
+        return Missing(
+            f"open-loop writes with hot nodes (scenario skew), network {runs.CONTROLLED}"
+        )
+    order = runs.live_sizes(rows)
+    by_controller = {name: rows[rows["controller"] == name] for name in runs.CONTROLLERS}
     unsettled = {
-        (CONTROLLERS[name][0], str(size))
+        (runs.CONTROLLERS[name][0], str(size))
         for name, mine in by_controller.items()
         for size in mine.loc[mine["settled_s"].isna(), "size"]
     }
@@ -477,7 +467,10 @@ def settling(evidence: Evidence) -> Figure | Missing:
     with style.figure(1, 3, width=9.6, height=3.4) as (drawn, axes):
         for panel, (column, words) in zip(axes, texts.items(), strict=True):
             found = [
-                (Look(*CONTROLLERS[name]), points(mine, "size", partial(average, column=column)))
+                (
+                    Look(*runs.CONTROLLERS[name]),
+                    points(mine, "size", partial(average, column=column)),
+                )
                 for name, mine in by_controller.items()
             ]
             censored = unsettled if column == "censored_s" else ()
@@ -499,7 +492,7 @@ def _stricter(
         for name, mine in rows.items():
             for size, here in mine.groupby("size"):
                 panel.plot(
-                    places[CONTROLLERS[name][0], str(size)],
+                    places[runs.CONTROLLERS[name][0], str(size)],
                     here[column].mean(),
                     marker=marker,
                     markersize=6,
@@ -528,7 +521,7 @@ def tables(table: pd.DataFrame) -> list[Table]:
 
 
 def _name(method: str, selection: str, series: Any) -> str:
-    parts = [LABELS.get(method, method)]
+    parts = [runs.LABELS.get(method, method)]
     if not pd.isna(series) and series != "DC+LP":
         parts.append(str(series))
     if selection != "highest":
@@ -620,7 +613,6 @@ PLANNER_FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-_LIVE_COMMAND = "hotbed run ursa-live --figure {figure}"
 _ONE = (
     "The first block's run of each. L: the controller decides. Dotted: 1 s, the limit for stable."
 )
@@ -637,7 +629,6 @@ LIVE_FIGURES: tuple[FigureEntry, ...] = (
         "Open-loop writes: a latency counts from when the write was due. The paper's system is its "
         "own store on Azure, with larger blocks.",
         load,
-        command=_LIVE_COMMAND,
     ),
     FigureEntry(
         "12",
@@ -645,7 +636,6 @@ LIVE_FIGURES: tuple[FigureEntry, ...] = (
         f"{_ONE} Stable after: for {HOLD_S:g} s. The paper, 30-900: ALP stable about 30 s (Random) "
         "and 140 s (Controlled) before HtoC.",
         response,
-        command=_LIVE_COMMAND,
     ),
     FigureEntry(
         "13",
@@ -653,7 +643,6 @@ LIVE_FIGURES: tuple[FigureEntry, ...] = (
         f"Means over blocks with 95 % intervals. {_SETTLED} The paper: two times faster at "
         "50-2500, and a similar number of migrations.",
         settling,
-        command=_LIVE_COMMAND,
     ),
 )
 
@@ -662,7 +651,6 @@ SIMULATED_FIGURES: tuple[FigureEntry, ...] = tuple(
         entry,
         id=f"{entry.id}-sim",
         title=f"{entry.title} (simulated)",
-        command=f"hotbed run ursa-live-50 --figure {entry.campaign}",
     )
     for entry in LIVE_FIGURES
 )
@@ -672,7 +660,7 @@ PLANNER = Part(
     PLANNER_FIGURES,
     "ursa",
     True,
-    tabulate=planner_table,
+    tabulate=runs.planner_table,
     tables=tables,
 )
 LIVE = Part(
@@ -680,14 +668,16 @@ LIVE = Part(
     LIVE_FIGURES,
     simulated=False,
     models=(OpenLoopWrites,),
-    tabulate=live_table,
+    tabulate=runs.live_table,
+    command="hotbed run ursa-live --figure {figure}",
 )
 SIMULATED = Part(
     (*SIMULATED_CLAIMS, *SIMULATED_STATEMENTS),
     SIMULATED_FIGURES,
     simulated=True,
     models=(OpenLoopWrites,),
-    tabulate=live_table,
+    tabulate=runs.live_table,
+    command="hotbed run ursa-live-50 --figure {figure}",
 )
 """Open-loop writes on a modelled store: fifty OSDs, or the stores run with ``--ground sim``."""
 

@@ -189,21 +189,21 @@ def sizes(rows: pd.DataFrame) -> list[str]:
     return [str(name) for name in known.sort_values(["nodes", "partitions"])["size"]]
 
 
-def live_table(runs: Sequence[LoadedRun], *, hold_s: float = HOLD_S) -> pd.DataFrame:
+def live_table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """Return one row per run: `LIVE_COLUMNS`.
 
-    ``settled_s`` (stable for `hold_s`) and ``settled_good_s`` (to the end) are computed from the
+    ``settled_s`` (stable for `HOLD_S`) and ``settled_good_s`` (to the end) are computed from the
     recorded requests; ``settled_strict_s`` (no slow write from then on) is from the summary.
     ``rise``: mean response time in the last `RISE_S` before the call over that in the first.
     ``censored_s`` is the settling time, or the observed time of a run that never settled: a lower
     bound. ``moves`` and ``cost`` cover all decisions of a planning controller, NaN for others.
     """
-    rows = [_live_row(index, loaded, hold_s) for index, loaded in enumerate(runs)]
+    rows = [_live_row(index, loaded) for index, loaded in enumerate(runs)]
     found = pd.DataFrame(rows, columns=list(LIVE_COLUMNS))
     return found.astype(dict.fromkeys(_NUMBERS, float))
 
 
-def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
+def _live_row(index: int, loaded: LoadedRun) -> dict[str, Any]:
     run, summary = loaded.run, loaded.summary
     parameters, calibration = run.parameters, run.provenance.calibration
     osds = run.osd_count or 0
@@ -222,8 +222,8 @@ def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
     row |= {name: summary.extra.get(name) for name in _FROM_SUMMARY}
     rest = row["duration_s"] - (row["called_s"] or 0.0)
     if row["called_s"] is not None:
-        settled = partial(_from_requests, called_s=row["called_s"], hold_s=hold_s)
-        row |= loaded.reduced(f"rise, and settling, held {hold_s:g} s", settled)
+        settled = partial(_from_requests, called_s=row["called_s"])
+        row |= loaded.reduced(f"rise, and settling, held {HOLD_S:g} s", settled)
     for name in _SETTLED:
         censored = row[name] if row[name] is not None else rest
         row[name.replace("settled", "censored")] = censored
@@ -232,7 +232,7 @@ def _live_row(index: int, loaded: LoadedRun, hold_s: float) -> dict[str, Any]:
     return row
 
 
-def _from_requests(loaded: LoadedRun, called_s: float, hold_s: float) -> dict[str, float | None]:
+def _from_requests(loaded: LoadedRun, called_s: float) -> dict[str, float | None]:
     """Return settling times and the rise before the call from the kept requests; empty if none
     were kept."""
     path = loaded.file("requests.parquet")
@@ -241,7 +241,7 @@ def _from_requests(loaded: LoadedRun, called_s: float, hold_s: float) -> dict[st
     requests = pd.read_parquet(path, columns=["t_s", "latency_s"]).sort_values("t_s")
     starts, took = requests["t_s"].tolist(), requests["latency_s"].tolist()
     found: dict[str, float | None] = {}
-    for name, hold in (("settled_s", hold_s), ("settled_good_s", math.inf)):
+    for name, hold in (("settled_s", HOLD_S), ("settled_good_s", math.inf)):
         settled = settled_from(starts, took, called_s, hold)
         found[name] = None if settled is None else settled - called_s
     first = requests[requests["t_s"] < RISE_S]["latency_s"].mean()

@@ -8,7 +8,7 @@ started and stopped in parallel on a testbed.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -161,12 +161,11 @@ class CellContext:
         )
 
 
-def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContext) -> Run:
-    """Run one cell and write its folder, `run.json` last. `parameters`: the cell's parameters; None
-    uses the job's. `context`: from `campaigns.by_hand`, or constructed by hand. Return the record,
-    with status ``done``, ``spoiled``, or ``failed`` if the code changed meanwhile. HotbedError: the
-    cell failed; its record has the reason. KeyboardInterrupt likewise."""
-    typed = _typed(parameters, context)
+def run_cell(context: CellContext) -> Run:
+    """Run one cell and write its folder, `run.json` last. Return the record, with status ``done``,
+    ``spoiled``, or ``failed`` if the code changed meanwhile. HotbedError: the cell failed; its
+    record has the reason. KeyboardInterrupt likewise."""
+    typed = context.parameters
     phases = Phases()
     job = context.job
     try:
@@ -194,7 +193,7 @@ def run_cell(parameters: DlrCell | Mapping[str, Any] | None, context: CellContex
 
 def make_cell(ground: StoreGround, job: Job, folder: Path) -> Run:
     """Run the job's cell on `ground` into `folder`; see `run_cell`."""
-    return run_cell(None, CellContext(job, ground, folder))
+    return run_cell(CellContext(job, ground, folder))
 
 
 def _end(error: BaseException) -> tuple[RunStatus, str]:
@@ -323,11 +322,3 @@ def _deaf(*, later: bool = False) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if came:
             raise KeyboardInterrupt
-
-
-def _typed(parameters: DlrCell | Mapping[str, Any] | None, context: CellContext) -> DlrCell:
-    if parameters is None:
-        return context.parameters
-    if isinstance(parameters, DlrCell):
-        return parameters
-    return DLR.check(parameters, "cell")

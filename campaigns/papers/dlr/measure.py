@@ -124,18 +124,13 @@ def collect_writes(
     )
     _request_table(result).to_parquet(folder / "requests.parquet", index=False)
     (folder / "logs" / "open-loop.jsonl").write_text(result.raw)
-    called = called_at_s(setting)
+    called = cell_of(setting).balance_after_s * setting.time_scale  # "L" in figure 12
     return Summary(
         whole=[_summary(result, 0.0, setting)],
         steady=[_summary(result, called, setting)],
         pressure_mean=mean_pressure(samples, nodes),
         extra=_load_facts(folder) | outcome(result, called) | dict(extra or {}),
     )
-
-
-def called_at_s(setting: CellSetting) -> float:
-    """Return the controller's decision time in seconds from the load's start ('L' in figure 12)."""
-    return cell_of(setting).balance_after_s * setting.time_scale
 
 
 def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:

@@ -22,7 +22,7 @@ from campaigns.engine.judge import MachineLoad
 from campaigns.engine.write_cell import write_latency, write_samples
 from campaigns.papers.dlr import loads
 from campaigns.papers.dlr.cell import CellSetting, in_order
-from campaigns.papers.dlr.measure import collect_writes, steady_from_s
+from campaigns.papers.dlr.measure import collect_writes, mean_pressure, steady_from_s
 from controllers.decide import PolicyError
 from controllers.decider import open_decider
 from controllers.journal import JournalWriter
@@ -78,7 +78,8 @@ class SimulatedServices:
         self._plan = loads.disturbance_of(setting, osd_nodes(spec))
         self._ceph: SimulatedCeph | None = None
         self._loop: Callable[[SimulatedClock], Loop] | None = None
-        self._lead_s = 0.0
+        self._lead_s = self._began_s = 0.0
+        self._worked = False
         self._result: BenchmarkResult | None = None
         self._samples: list[SampleRow] = []
         self._left: list[str] = []
@@ -108,31 +109,42 @@ class SimulatedServices:
     @contextmanager
     def disturbance(self) -> Iterator[None]:
         """See `Services.disturbance`. The store exists only inside it."""
-        parameters = self._setting.parameters
+        setting = self._setting
         with SimulatedCeph(
             self._spec,
-            seed=self._setting.seed,
+            seed=setting.seed,
             parameters=self._model,
-            signal=parameters.signal,
+            signal=setting.parameters.signal,
         ) as ceph:
             self._ceph = ceph
             try:
-                # For writes too, because the snapshot of a live cell contains these objects.
-                objects = loads.objects_to_read(self._setting, self._spec)
-                ceph.prefill(objects.objects, objects.object_size)
+                self._fill(ceph)
                 found = ceph.save()
-                began_s = ceph.now_s
-                ceph.start_disturbance((part.t_s, part.loads) for part in self._plan.stretches)
-                ceph.advance(STEADY_S)
+                self._disturb(ceph)
                 yield
-                if self._result is not None:
+                if self._worked:
                     self._left = [change.words for change in changes(ceph.save(), found)]
-                    self._fio_s = self._loaded_s(began_s, ceph.now_s)
-                    self._result = ceph.result()  # with fio's reads until now
+                    self._keep(ceph)
                     self._samples = ceph.samples()
                     self._statistics = dict(ceph.statistics())
             finally:
                 self._ceph = None
+
+    def _fill(self, ceph: SimulatedCeph) -> None:
+        """Write a cell's objects; for writes too, as the snapshot of a live cell contains them."""
+        objects = loads.objects_to_read(self._setting, self._spec)
+        ceph.prefill(objects.objects, objects.object_size)
+
+    def _disturb(self, ceph: SimulatedCeph) -> None:
+        """Start the load next to the workload, or the workload itself."""
+        self._began_s = ceph.now_s
+        ceph.start_disturbance((part.t_s, part.loads) for part in self._plan.stretches)
+        ceph.advance(STEADY_S)
+
+    def _keep(self, ceph: SimulatedCeph) -> None:
+        """Keep the workload's results, at the end of the load."""
+        self._fio_s = self._loaded_s(self._began_s, ceph.now_s)
+        self._result = ceph.result()  # with fio's reads until now
 
     @contextmanager
     def recorder(self) -> Iterator[None]:
@@ -194,7 +206,6 @@ class SimulatedServices:
 
     def workload(self) -> None:
         """See `Services.workload`. The controller, which has begun, runs with it."""
-        assert self._loop is not None
         ceph, parameters = self._store, self._setting.parameters
         assert isinstance(parameters, Bench), "other operations have services of their own"
         seconds = self._setting.duration_s
@@ -207,17 +218,23 @@ class SimulatedServices:
         ceph.start_benchmark(benchmark, in_s=self._lead_s)
         grace_s = GRACE_S if parameters.osds is None else max(GRACE_S, QUEUED * seconds)
         limit_s = ceph.now_s + self._lead_s + seconds + grace_s
-        outcome = self._loop(SimulatedClock(ceph, stop_at_s=limit_s)).run()
-        if outcome.code != EXIT_STOPPED:
-            raise HotbedError(f"the controller {parameters.controller} failed: {outcome.reason}")
+        self._run_controller(limit_s)
         if not ceph.benchmark_done:
             raise HotbedError(
                 f"the benchmark had not ended {grace_s:g} virtual seconds after its time: "
                 "operations wait for placement groups that nobody serves."
             )
-        self._result = ceph.result()
+        self._result, self._worked = ceph.result(), True
         if not self._result.in_time:
             raise HotbedError(f"no operation ended within {seconds:g} virtual seconds.")
+
+    def _run_controller(self, limit_s: float) -> None:
+        """Run the controller's loop until the workload ends, at most to a virtual second."""
+        assert self._loop is not None
+        outcome = self._loop(SimulatedClock(self._store, stop_at_s=limit_s)).run()
+        if outcome.code != EXIT_STOPPED:
+            name = self._setting.parameters.controller
+            raise HotbedError(f"the controller {name} failed: {outcome.reason}")
 
     def load(self) -> MachineLoad:
         """See `Services.load`: nothing is known."""
@@ -272,42 +289,21 @@ class SimulatedOpenLoopServices(SimulatedServices):
         self._config: OpenLoop | None = None
         self._written: OpenLoopResult | None = None
 
-    @contextmanager
-    def disturbance(self) -> Iterator[None]:
-        """See `Services.disturbance`. The store exists only inside it."""
+    def _fill(self, ceph: SimulatedCeph) -> None:
         parameters = loads.cell_of(self._setting)
-        with SimulatedCeph(
-            self._spec, seed=self._setting.seed, parameters=self._model, signal=parameters.signal
-        ) as ceph:
-            self._ceph = ceph
-            try:
-                # The model has one size of objects: their number and total bytes are right.
-                objects = parameters.objects_per_pg + loads.ballast_per_pg(parameters)
-                ceph.prefill_each(objects, loads.bytes_per_pg(parameters) // objects)
-                found = ceph.save()
-                self._begin(ceph)
-                yield
-                if self._written is not None:
-                    self._left = [change.words for change in changes(ceph.save(), found)]
-                    self._samples = ceph.samples()
-                    self._statistics = dict(ceph.statistics())
-            finally:
-                self._ceph = None
+        # The model has one size of objects: their number and total bytes are right.
+        objects = parameters.objects_per_pg + loads.ballast_per_pg(parameters)
+        ceph.prefill_each(objects, loads.bytes_per_pg(parameters) // objects)
 
     def wait(self, seconds: float) -> None:
         self._store.advance(seconds)
 
     def workload(self) -> None:
         """See `Services.workload`. The controller runs until the load ends."""
-        assert self._loop is not None
         assert self._config is not None
         ceph, config = self._store, self._config
-        limit_s = ceph.now_s + config.duration_s + config.drain_s + GRACE_S
-        outcome = self._loop(SimulatedClock(ceph, stop_at_s=limit_s)).run()
-        if outcome.code != EXIT_STOPPED:
-            name = self._setting.parameters.controller
-            raise HotbedError(f"the controller {name} failed: {outcome.reason}")
-        self._written = as_open_loop(ceph.open_writes_result(), config)
+        self._run_controller(ceph.now_s + config.duration_s + config.drain_s + GRACE_S)
+        self._written, self._worked = as_open_loop(ceph.open_writes_result(), config), True
         if not self._written.done:
             raise HotbedError("not one write was done: the store did not take the load.")
 
@@ -318,7 +314,7 @@ class SimulatedOpenLoopServices(SimulatedServices):
             self._setting, self._written, self._samples, nodes=osd_nodes(self._spec), extra=own
         )
 
-    def _begin(self, ceph: SimulatedCeph) -> None:
+    def _disturb(self, ceph: SimulatedCeph) -> None:
         seen = ceph.sense(frozenset({OSDS, PGS}))
         placement = {
             "pgs": {pg.id: {"up": list(pg.up), "bytes": pg.bytes} for pg in seen.pgs},
@@ -329,6 +325,9 @@ class SimulatedOpenLoopServices(SimulatedServices):
         ceph.start_open_writes(
             OpenWrites(config.rates, config.object_bytes, config.duration_s, config.drain_s)
         )
+
+    def _keep(self, ceph: SimulatedCeph) -> None:
+        """Keep nothing: the writes ended before the load did."""
 
 
 def as_open_loop(result: OpenWritesResult, config: OpenLoop) -> OpenLoopResult:
@@ -389,7 +388,7 @@ def collect(
         detail_nodes: with more nodes, only means are kept.
     """
     folder = setting.folder
-    write_samples(folder, samples)
+    table = write_samples(folder, samples)
     op = result.benchmark.op
     write_latency(
         folder, ((0.0, op, "bench", benchmarked.CLIENT, *bucket) for bucket in result.histogram)
@@ -406,7 +405,7 @@ def collect(
     return Summary(
         whole=[with_percentiles(benchmarked.whole(bench), result)],
         steady=[benchmarked.steady(bench, steady_from_s(setting))],
-        pressure_mean=pressure_mean(samples, bench.seconds),
+        pressure_mean=mean_pressure(table, sorted(set(table["node"])), bench.seconds),
         extra=reads | own,
     )
 
@@ -467,13 +466,3 @@ def with_percentiles(summary: OpSummary, result: BenchmarkResult) -> OpSummary:
         if result.operations * (1 - q) >= BEYOND
     }
     return summary.model_copy(update=found)
-
-
-def pressure_mean(samples: Sequence[SampleRow], seconds: float) -> dict[str, float]:
-    """Return the mean of each node's signal over the measured time, in percent."""
-    values: dict[str, list[float]] = {}
-    for sample in samples:
-        wanted = sample.metric == benchmarked.PRESSURE and 0 <= sample.t_s <= seconds
-        if wanted and math.isfinite(sample.value):
-            values.setdefault(sample.node, []).append(sample.value)
-    return {node: fmean(found) for node, found in sorted(values.items())}

@@ -83,7 +83,10 @@ def apply(
         UserError: topology and testbed do not fit.
         StoreError: a node refuses, with the node's sentence.
     """
-    store = _store(spec)
+    store = spec.store
+    if not isinstance(store, NfsSpec):
+        do = "bring up a testbed such as testbed/specs/pm.yaml"
+        raise UserError("has no NFS servers", where=f"testbed {spec.name}", do=do)
     topology = load_topology(file)
     check_fits(topology, spec, file)
     enforced = EnforcedPolicy(policy, mode, store.depth if depth is None else depth)
@@ -100,7 +103,7 @@ def apply(
     restarted = _profiles(enforcement, topology, file)
     wanted = made.model_dump(mode="json")
     enforcement.apply(wanted, unknown=store.unknown)
-    _keep(testbed, wanted)
+    write_file(testbed.directory / _FILE, json.dumps(wanted, indent=1))
     found = _applied(testbed, wanted, None if plan is None else plan.met, restarted)
     wrong = check(testbed).differences
     if wrong:
@@ -290,10 +293,6 @@ def _applied(
     return Applied(testbed.name, wanted["policy"], met, servers, flows, restarted)
 
 
-def _keep(testbed: Testbed, wanted: Mapping[str, Any]) -> None:
-    write_file(testbed.directory / _FILE, json.dumps(wanted, indent=1))
-
-
 def _kept(testbed: Testbed) -> dict[str, Any]:
     path = testbed.directory / _FILE
     try:
@@ -303,13 +302,6 @@ def _kept(testbed: Testbed) -> dict[str, Any]:
         do = "apply one by hotbed pm apply TOPOLOGY.yaml"
         raise UserError("no plan was applied", where=where, do=do) from error
     return found
-
-
-def _store(spec: TestbedSpec) -> NfsSpec:
-    if not isinstance(spec.store, NfsSpec):
-        do = "bring up a testbed such as testbed/specs/pm.yaml"
-        raise UserError("has no NFS servers", where=f"testbed {spec.name}", do=do)
-    return spec.store
 
 
 _LOOK = """
@@ -362,7 +354,8 @@ def profile_device(
         plan = ProfilePlan(kind, size, depth=depth, writes=writes, seconds=seconds)
     except UserError as error:
         raise error.at(name) from error
-    _require_fio(place)
+    if place.run(["sh", "-c", "command -v fio"], check=False).returncode != 0:
+        raise UserError(f"fio is not installed on {place.node}", do="apt-get install fio")
     tell(f"measuring {name} for about {plan.total_s:.0f} s")
     document = build(plan, fio(place, plan.job_file(str(device)), plan.total_s, name))
     parse_profile(document, f"the profile of {name}")
@@ -381,8 +374,3 @@ def capacity(shell: Shell, device: str, name: str, *, writes: bool) -> int:
     if found["used"]:
         raise UserError("is in use; --overwrite would destroy its contents", where=name)
     return int(found["size"])
-
-
-def _require_fio(shell: Shell) -> None:
-    if shell.run(["sh", "-c", "command -v fio"], check=False).returncode != 0:
-        raise UserError(f"fio is not installed on {shell.node}", do="apt-get install fio")

@@ -46,7 +46,7 @@ from campaigns.papers.prioritymeister.mixes import Mix, PmMachines, build, label
 from campaigns.papers.prioritymeister.traces import WholeTrace, file_of, measured, statistics
 from controllers.prioritymeister.estimators import load_profile
 from schemas.cells.prioritymeister import INPUTS, PM, PmCell
-from schemas.durable import write_file
+from schemas.durable import read_json, write_file
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from workloads.traces.reader import TraceReader
@@ -73,8 +73,6 @@ class PmGround(Protocol):
 
 LONGEST = "100"
 """Percentile of the longest latency."""
-MOST = 256
-"""Number of measurements kept in memory."""
 ATTEMPTS = 3
 """Attempts at a measurement while attempts are spoiled."""
 
@@ -120,8 +118,6 @@ class AloneLatencies:
         (name,) = experiment.replays
         key = f"{ground.name}-{experiment.digest()}"
         if key not in self._known:
-            while len(self._known) >= MOST:
-                self._known.pop(next(iter(self._known)))
             self._known[key] = self._read(key) or self._measure(ground, experiment, name, key)
         known = self._known[key]
         found = known.get(f"{percent:g}")
@@ -162,13 +158,10 @@ class AloneLatencies:
         return found
 
     def _read(self, key: str) -> dict[str, float] | None:
-        if self._folder is None:
+        if self._folder is None or not (path := self._folder / f"{key}.json").is_file():
             return None
-        try:
-            data = json.loads((self._folder / f"{key}.json").read_text())
-            return {str(name): float(value) for name, value in data.items()}
-        except (OSError, ValueError, AttributeError, TypeError):
-            return None
+        found: dict[str, float] = read_json(path)
+        return found
 
 
 KEPT_MIXES = 3

@@ -187,11 +187,8 @@ class PmExperiment:
 
     def digest(self) -> str:
         """Return sixteen hex digits of all that can change the result: file contents, not names."""
-        hosts = self.topology.model_dump(mode="json", exclude={"workloads"})
-        if self.topology.links is None:  # keeps digests from before `links` existed
-            del hosts["links"]
         body: dict[str, Any] = {
-            "hosts": hosts,
+            "hosts": self.topology.model_dump(mode="json", exclude={"workloads"}),
             "workloads": [
                 w.model_dump(mode="json", exclude={"trace", "slo"}) for w in self.topology.workloads
             ],

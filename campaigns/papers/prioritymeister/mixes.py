@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -91,19 +90,6 @@ def write_profiles(machines: PmMachines, folder: Path, disk: Path | None = None)
     ramdisk = machines.ramdisk
     text = json.dumps(RAMDISK_PROFILE) if ramdisk is None else ramdisk.read_text()
     (folder / RAMDISK_FILE).write_text(text)
-
-
-def hosts_of(
-    machines: PmMachines, clients: list[str], devices: Mapping[str, Mapping[str, str]]
-) -> dict[str, TopologyHost]:
-    """Return hosts by name: every client, and every server with its devices' profiles."""
-    hosts: dict[str, TopologyHost] = {
-        name: TopologyHost(link=machines.link_of(name)) for name in clients
-    }
-    for name, profiles in devices.items():
-        own: dict[str, Any] = {key: StorageDevice(profile=file) for key, file in profiles.items()}
-        hosts[name] = TopologyHost(link=machines.link_of(name), devices=own)
-    return hosts
 
 
 COPY = "L"
@@ -386,12 +372,15 @@ def build(
     if isinstance(parameters, Copied):
         loads.append(maker.copy(machines.client(COPY, len(loads))))
     maker.write_constant()
-    devices: dict[str, dict[str, str]] = {}
+    devices: dict[str, dict[str, StorageDevice]] = {load.client: {} for load in loads}
     for load in loads:
         file = RAMDISK_FILE if load.device.startswith(RAMDISK) else DISK_FILE
-        devices.setdefault(load.server, {})[load.device] = file
-    clients = list(dict.fromkeys(load.client for load in loads))
-    return Mix(folder, hosts_of(machines, clients, devices), tuple(loads))
+        devices.setdefault(load.server, {})[load.device] = StorageDevice(profile=file)
+    hosts = {
+        name: TopologyHost(link=machines.link_of(name), devices=its)
+        for name, its in devices.items()
+    }
+    return Mix(folder, hosts, tuple(loads))
 
 
 def labels_of(parameters: PmCell) -> tuple[str, ...]:

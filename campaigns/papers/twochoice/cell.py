@@ -20,6 +20,11 @@ BURSTS_FILE = "bursts.json"
 MESSAGES = ("probes", "answers", "decisions", "writes", "acknowledgements", "records")
 """Kinds of messages: a probe and its answer, the decision for a probed server, the data and their
 acknowledgement, and a redirected write's record for its home, both ways."""
+MEANS = (
+    *("response_s", "mean_s", "best_s", "most", "calm_most", "straggler_most"),
+    *("straggler_writes", "redirected_share"),
+)
+"""Numbers of a burst with a mean in the summary."""
 
 LEARNING_SHOWN = 200
 PROGRAM = HOTBEDSIM.with_name("tcsim")
@@ -74,18 +79,10 @@ def numbers(answer: Mapping[str, Any]) -> dict[str, float]:
     most and the total at stragglers. Messages are per write.
     """
     rounds: Sequence[Mapping[str, Any]] = answer["rounds"]
-    found = {
-        "response_s": _mean(rounds, "response_s"),
+    found = {name: statistics.fmean(float(one[name]) for one in rounds) for name in MEANS} | {
         "response_least_s": min(float(one["response_s"]) for one in rounds),
         "response_largest_s": max(float(one["response_s"]) for one in rounds),
-        "mean_s": _mean(rounds, "mean_s"),
-        "best_s": _mean(rounds, "best_s"),
-        "most": _mean(rounds, "most"),
-        "calm_most": _mean(rounds, "calm_most"),
-        "straggler_most": _mean(rounds, "straggler_most"),
-        "straggler_writes": _mean(rounds, "straggler_writes"),
         "hit": statistics.fmean(float(one["straggler_writes"] > 0) for one in rounds),
-        "redirected_share": _mean(rounds, "redirected_share"),
         "bursts": float(len(rounds)),
         "stragglers": float(rounds[0]["stragglers"]),
     }
@@ -105,7 +102,3 @@ def curves(answer: Mapping[str, Any]) -> dict[str, Any]:
         "history": answer["history"],
         "learning": learning[:LEARNING_SHOWN],
     }
-
-
-def _mean(rounds: Sequence[Mapping[str, Any]], name: str) -> float:
-    return statistics.fmean(float(one[name]) for one in rounds)

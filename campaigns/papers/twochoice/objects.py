@@ -276,15 +276,12 @@ class ObjectCells:
             answer = self._servers.bench(arguments, max_s=GENERATE_S)
             return numbers_of_table(answer), answer
         if isinstance(parameters, Delay):
-            return self._delay(parameters, seed)
+            probed = self._servers.bench(probe_arguments(parameters), max_s=PROBE_S)
+            plan = delay_plan(parameters, seed)
+            report = self._servers.bench(["apps"], max_s=GENERATE_S, plan=plan)
+            return numbers_of_delay(parameters, probed, report), {"probed": probed}
         assert isinstance(parameters, Jobs)
         return self._applications(parameters, seed, folder)
-
-    def _delay(self, parameters: Delay, seed: int) -> tuple[Numbers, Mapping[str, Any]]:
-        probed = self._servers.bench(probe_arguments(parameters), max_s=PROBE_S)
-        plan = delay_plan(parameters, seed)
-        report = self._servers.bench(["apps"], max_s=GENERATE_S, plan=plan)
-        return numbers_of_delay(parameters, probed, report), {"probed": probed}
 
     def _applications(
         self, parameters: Jobs, seed: int, folder: Path

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 from collections import OrderedDict
-from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -30,6 +29,8 @@ KEPT_MIB = 1024.0
 PLAN_FILE = "plan.json"
 INPUTS_FILE = "inputs.json"
 HOST = "planner"
+SHOWN_HOT = 100
+"""Most nodes that stay hot in a plan's file."""
 
 
 def make(job: Job, folder: Path) -> Run:
@@ -38,7 +39,8 @@ def make(job: Job, folder: Path) -> Run:
     phases = Phases()
     with phases("generate"):
         instance = INSTANCES.get(parameters, job.seed)
-    forget_peak()
+    with contextlib.suppress(OSError):  # reset the peak, or the whole process's memory counts
+        Path("/proc/self/clear_refs").write_text("5")
     if parameters.method == INPUTS:
         with phases("describe"):
             described = describe(instance)
@@ -46,7 +48,8 @@ def make(job: Job, folder: Path) -> Run:
         (folder / INPUTS_FILE).write_text(json.dumps(described) + "\n")
     else:
         values, plan = plan_and_check(parameters, instance, job.seed, phases)
-        text = json.dumps(_shortened(plan), indent=1, default=float)
+        shown = {**plan, "still_hot": plan["still_hot"][:SHOWN_HOT]}
+        text = json.dumps(shown, indent=1, default=float)
         (folder / PLAN_FILE).write_text(text + "\n")
     values["peak_rss_mib"] = peak_rss_mib()
     return write_cell(folder, job, values, phases, hosts={HOST: host()})
@@ -64,18 +67,12 @@ class InstanceCache:
         key = parameters.contents(), seed
         with self._lock:
             if key not in self._made:
-                self._make_room(parameters.input_mib)
+                room = 2**20 * (KEPT_MIB - parameters.input_mib)
+                while self._made and sum(one.nbytes for one in self._made.values()) > room:
+                    self._made.popitem(last=False)
                 self._made[key] = make_instance(parameters, seed)
             self._made.move_to_end(key)
             return self._made[key]
-
-    def _make_room(self, mib: float) -> None:
-        """Drop the least recently used instances until the next one fits."""
-        while self._made and self._held_mib() + mib > KEPT_MIB:
-            self._made.popitem(last=False)
-
-    def _held_mib(self) -> float:
-        return sum(instance.nbytes for instance in self._made.values()) / 2**20
 
 
 INSTANCES = InstanceCache()
@@ -93,22 +90,9 @@ def host() -> dict[str, Any]:
     }
 
 
-def forget_peak() -> None:
-    """Reset the kernel's peak of this process's memory; without that, the whole process counts."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
 def _processor() -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
-
-
-def _shortened(plan: Mapping[str, object]) -> dict[str, object]:
-    """Return the plan's summary with at most a hundred of the nodes that stay hot."""
-    still_hot = plan["still_hot"]
-    assert isinstance(still_hot, list)
-    return {**plan, "still_hot": still_hot[:100]}

@@ -16,7 +16,6 @@ from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, MigrationPlan
 from controllers.ursa.methods import METHODS, Method
 from controllers.ursa.place.algorithm1 import Variant
-from controllers.ursa.plan import Selector
 from controllers.ursa.run import plan_instance
 from controllers.ursa.select import random_objects
 from schemas.cells.ursa import Algorithm1, Placing, UrsaCell
@@ -48,7 +47,7 @@ def make_instance(parameters: UrsaCell, seed: int) -> Instance:
 
 def plan_and_check(
     parameters: UrsaCell, instance: Instance, seed: int, phases: Phases
-) -> tuple[dict[str, float], dict[str, object]]:
+) -> tuple[dict[str, float], dict[str, Any]]:
     """Plan with the cell's method and verify the plan with the independent checker.
 
     Return the numbers of the cell's summary, and the plan's summary as in `hotbed ursa plan`.
@@ -56,6 +55,7 @@ def plan_and_check(
     Raises:
         HotbedError: the plan violates a constraint.
     """
+    at_random = isinstance(parameters, Placing) and parameters.selection == "random"
     with phases("plan"):
         made = plan_instance(
             instance,
@@ -64,7 +64,7 @@ def plan_and_check(
             seed=seed,
             max_move_cost=parameters.max_move_cost,
             success=parameters.swap_success,
-            select=selector_of(parameters, seed),
+            select=partial(random_objects, seed=seed) if at_random else None,
         )
     summary = dict(made.summary) | {"method": parameters.method}
     with phases("check"):
@@ -103,13 +103,6 @@ def method_of(parameters: UrsaCell) -> str | Method:
         )
         known = replace(known, summary=parameters.label(), arguments={"variant": variant})
     return known
-
-
-def selector_of(parameters: UrsaCell, seed: int) -> Selector | None:
-    """Return the selector of objects, None for highest-load-first."""
-    if isinstance(parameters, Placing) and parameters.selection == "random":
-        return partial(random_objects, seed=seed)
-    return None
 
 
 def describe(instance: Instance) -> dict[str, Any]:
