@@ -78,11 +78,11 @@ def measured(testbed: Testbed) -> tuple[np.ndarray, str]:
 
     def take_turns() -> None:
         begun.wait()
-        for on in windows:
-            begins.append(time.time())
+        begins.extend(time.time() + WINDOW_S * place for place in range(len(windows)))
+        for on, begin in zip(windows, begins, strict=True):
             with watched(testbed) if on else nullcontext():
                 agent.call("caches", {}, timeout_s=WINDOW_S)
-                if failed.wait(max(0.0, begins[-1] + WINDOW_S - time.time())):
+                if failed.wait(max(0.0, begin + WINDOW_S - time.time())):
                     return
 
     turns = threading.Thread(target=take_turns)
