@@ -8,10 +8,12 @@ when nobody has asked for a while. The distribution's python3-prometheus-client 
 from __future__ import annotations
 
 import hmac
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +28,7 @@ YOUNG_S = 1.0
 """Age up to which a sample is given again."""
 IDLE_S = 30.0
 """Time without a question after which the probes end."""
-CONNECTIONS = 8
+CONNECTIONS, TIMEOUT_S = 8, 10.0
 _PHASES = ("sense", "decide", "act")
 
 
@@ -196,10 +198,13 @@ class MetricsServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection; then another may be opened."""
+        """Serve a connection, at most for `TIMEOUT_S` in all, however slowly it sends."""
+        killer = threading.Timer(TIMEOUT_S, _cut, [request])
+        killer.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            killer.cancel()
             self._free.release()
 
     def service_actions(self) -> None:
@@ -207,11 +212,15 @@ class MetricsServer(ThreadingHTTPServer):
         self.metrics.rest()
 
 
+def _cut(request: socket.socket) -> None:
+    with suppress(OSError):  # it has ended
+        request.shutdown(socket.SHUT_RDWR)
+
+
 class MetricsHandler(BaseHTTPRequestHandler):
     """Answer to one request."""
 
     server: MetricsServer
-    timeout = 10.0  # of a client that sends no more
 
     def do_GET(self) -> None:
         """Send the metrics, or refuse."""
