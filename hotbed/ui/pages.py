@@ -13,7 +13,7 @@ import panel as pn
 from panel.io.server import get_server
 
 from hotbed.ui.live import campaign_page, testbed_page
-from hotbed.ui.results import Runs, journal_page, reports_page
+from hotbed.ui.results import Journals, Runs, reports_page
 from hotbed.ui.server import ADDRESS, Files, Guard
 from hotbed.ui.sources import Index, Watched
 from schemas.errors import UserError
@@ -53,7 +53,7 @@ def serve(
         "testbed": lambda: testbed_page(view),
         "campaign": lambda: campaign_page(index),
         "runs": lambda: Runs(index, prefix).page,
-        "journal": lambda: journal_page(index),
+        "journal": lambda: Journals(index, view).page,
         "reports": lambda: reports_page(folders, prefix),
     }
 

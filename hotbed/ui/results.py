@@ -40,7 +40,7 @@ from hotbed.ui.parts import (
     text,
     wrapped,
 )
-from hotbed.ui.sources import PARAMETER, RESULT, Index
+from hotbed.ui.sources import PARAMETER, RESULT, Index, LiveJournal, Watched
 from schemas.errors import HotbedError
 from schemas.shown import line
 
@@ -50,6 +50,7 @@ MOST_CHOSEN = 8
 POINTS = 600
 """Points of a line in a figure, which has about as many pixels."""
 _SHOWN = ("chosen", "campaign", "cell", "block", "status", "why", "started", "seconds")
+_HERE = "(on the testbed)"
 _STEP = ("step", "seconds", "hottest", "decided", "did", "error")
 
 
@@ -267,54 +268,89 @@ def _facts(folder: Path) -> dict[str, Any]:
     return {str(name): value for name, value in flat.items() if value not in (None, "", [])}
 
 
-def journal_page(index: Index) -> Any:
-    """Return the page of a controller's journal: sensed, decided and done, step by step."""
-    wanted = index.folder / asked("run")
-    campaign = pn.widgets.Select(name="Campaign", options=[], width=200)
-    run = pn.widgets.Select(name="Run with a journal", options={}, width=420)
-    head, detail = pane(), pane()
-    curves = pn.pane.Bokeh(sizing_mode="stretch_width")
-    sheet = _Sheet(8, lambda event: select(event.row))
-    mark = ColumnDataSource({"t": []})
-    read: list[Journal] = []
+class Journals:
+    """Page of a controller's journal: sensed, decided and done, step by step.
 
-    def choices(*_: object) -> None:
-        rows = index.runs[index.runs["journal"].astype(bool)]
-        offer(campaign, list(dict.fromkeys(rows["campaign"])), wanted.parents[1].name)
-        rows = rows[rows["campaign"] == campaign.value]
-        names = rows["cell"] + ", block " + rows["block"].astype(str) + ", " + rows["started"]
-        offer(run, dict(zip(names, rows["folder"], strict=True)), str(wanted))
-        chooser.visible = body.visible = run.value is not None
-        if run.value is None:
-            show(head, html("<h1>No journal of a controller</h1>"), note(index.empty))
+    The journal of a controller on the testbed grows while it runs, newest step first."""
 
-    def choose(*_: object) -> None:
+    def __init__(self, index: Index, watched: Watched) -> None:
+        self._index, self._watched = index, watched
+        self._wanted = index.folder / asked("run")
+        self._campaign = pn.widgets.Select(name="Campaign", options=[], width=200)
+        self._run = pn.widgets.Select(name="Run with a journal", options={}, width=420)
+        self._head, self._detail = pane(), pane()
+        self._curves = pn.pane.Bokeh(sizing_mode="stretch_width")
+        self._sheet = _Sheet(8, self._click)
+        self._mark = ColumnDataSource({"t": []})
+        self._journal: Journal | LiveJournal | None = None
+        self._clicked: int | None = None  # number of the step
+        self._campaign.param.watch(self._choices, "value")
+        self._run.param.watch(self._choose, "value")
+        self._chooser = wrapped(self._campaign, self._run)
+        halves = (stacked(half, styles=HALF) for half in (self._curves, self._detail))
+        self._body = stacked(self._sheet.page, wrapped(*halves))
+        follow(self._choices, lambda: (index.version, self._names()))
+        follow(self._draw, lambda: getattr(self._journal, "version", 0))
+        self.page = stacked(self._chooser, self._head, self._body)
+
+    def _names(self) -> list[str]:
+        return [str(each["name"]) for each in self._watched.overview["controllers"]]
+
+    def _choices(self, *_: object) -> None:
+        rows = self._index.runs[self._index.runs["journal"].astype(bool)]
+        campaigns = [*[_HERE] * bool(self._names()), *dict.fromkeys(rows["campaign"])]
+        offer(self._campaign, campaigns, self._wanted.parents[1].name)
+        if self._campaign.value == _HERE:
+            offer(self._run, self._names())
+        else:
+            rows = rows[rows["campaign"] == self._campaign.value]
+            names = rows["cell"] + ", block " + rows["block"].astype(str) + ", " + rows["started"]
+            offer(self._run, dict(zip(names, rows["folder"], strict=True)), str(self._wanted))
+        self._chooser.visible = self._body.visible = self._run.value is not None
+        if self._run.value is None:
+            show(self._head, html("<h1>No journal of a controller</h1>"), note(self._index.empty))
+
+    def _choose(self, *_: object) -> None:
+        self._clicked, name = None, str(self._run.value)
         try:
-            journal = read_journal(Path(str(run.value)) / JOURNAL_FILE)
+            if self._campaign.value == _HERE:
+                self._journal = self._watched.journal(name)
+            else:
+                self._journal = read_journal(Path(name) / JOURNAL_FILE)
         except HotbedError as error:
-            show(head, html("<h1>Journal</h1>"), note(error))
+            show(self._head, html("<h1>Journal</h1>"), note(error))
             return
-        read[:] = [journal]
-        show(head, _about(journal))
-        sheet.fill(pd.DataFrame(map(_row, journal.steps), columns=list(_STEP)))
-        curves.object = _pressures(journal, mark)
-        select(next((n for n, step in enumerate(journal.steps) if step["actions"]), 0))
+        self._draw()
 
-    def select(place: int) -> None:
-        steps = read[0].steps[place : place + 1]
-        mark.data = {"t": [float(step["t_s"]) for step in steps]}
-        show(detail, *map(_detail, steps))
+    def _steps(self) -> list[Mapping[str, Any]]:
+        """Return the steps in the order of the sheet."""
+        steps = [] if self._journal is None else list(self._journal.steps)
+        return steps[::-1] if isinstance(self._journal, LiveJournal) else steps
 
-    campaign.param.watch(choices, "value")
-    run.param.watch(choose, "value")
-    chooser = wrapped(campaign, run)
-    halves = wrapped(*(stacked(half, styles=HALF) for half in (curves, detail)))
-    body = stacked(sheet.page, halves)
-    follow(choices, lambda: index.version)
-    return stacked(chooser, head, body)
+    def _draw(self) -> None:
+        if self._journal is not None:
+            problem = getattr(self._journal, "problem", "")
+            show(self._head, _about(self._journal), note(problem) if problem else "")
+            self._sheet.fill(pd.DataFrame(map(_row, self._steps()), columns=list(_STEP)))
+            self._curves.object = _pressures(list(self._journal.steps), self._mark)
+            self._select()
+
+    def _click(self, event: Any) -> None:
+        self._clicked = int(self._steps()[event.row]["step"])
+        self._select()
+
+    def _select(self) -> None:
+        """Show the clicked step; without one the newest, or the first with an action."""
+        steps = self._steps()
+        found = [step for step in steps if step["step"] == self._clicked]
+        if not found and isinstance(self._journal, Journal):
+            found = [step for step in steps if step["actions"]]
+        found = (found or steps)[:1]
+        self._mark.data = {"t": [float(step["t_s"]) for step in found]}
+        show(self._detail, *map(_detail, found))
 
 
-def _about(journal: Journal) -> Markup:
+def _about(journal: Journal | LiveJournal) -> Markup:
     header, footer = journal.header, journal.footer
     end = "has no end yet" if footer is None else f"ended: {footer.get('reason')}"
     given = (f"{name} {value}" for name, value in (header.get("parameters") or {}).items())
@@ -348,15 +384,15 @@ def _row(step: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _pressures(journal: Journal, mark: ColumnDataSource) -> Any:
+def _pressures(steps: Sequence[Mapping[str, Any]], mark: ColumnDataSource) -> Any:
     """Return the pressures that the steps sensed; None if the controller senses none."""
-    steps = [_pressure(step) for step in journal.steps]
-    names = list(dict.fromkeys(osd for step in steps for osd in step))
+    sensed = [_pressure(step) for step in steps]
+    names = list(dict.fromkeys(osd for each in sensed for osd in each))
     if not names:
         return None
-    data = {str(n): [step.get(osd, math.nan) for step in steps] for n, osd in enumerate(names)}
-    source = ColumnDataSource({"x": [float(step["t_s"]) for step in journal.steps], **data})
-    acted = [float(step["t_s"]) for step in journal.steps if step["actions"]]
+    data = {str(n): [each.get(osd, math.nan) for each in sensed] for n, osd in enumerate(names)}
+    source = ColumnDataSource({"x": [float(step["t_s"]) for step in steps], **data})
+    acted = [float(step["t_s"]) for step in steps if step["actions"]]
     title = "Sensed pressure; dotted: the controller acted; grey: the step on the right"
     made = plot(title, "seconds since the controller's start", "%")
     made.vspan(x=acted, color="#bf3989", line_dash="dotted")

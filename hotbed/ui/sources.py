@@ -26,10 +26,12 @@ from campaigns.engine.job import JOURNAL_FILE
 from campaigns.engine.lock import Holder, holder_of
 from campaigns.engine.session import CAMPAIGN_FILE, LEDGER_FILE
 from campaigns.engine.store import Ledger, read_run, read_summary
+from controllers import remote
 from hotbed.top_view import Sample, samples
 from schemas.errors import HotbedError
 from schemas.run import Run, Summary
 from testbed.choose import choose, choose_partly
+from testbed.client import agent_client
 from testbed.overview import NOTHING, overview
 
 Samples = Generator[Sample, None, None]
@@ -45,6 +47,40 @@ _TICK_NS = 10**8
 """Longest time in which a file system gives two changes of a folder the same time."""
 
 
+class LiveJournal:
+    """Journal of a controller's last run on the testbed, read while the controller runs.
+
+    Attributes:
+        header, footer: as in `controllers.journal.Journal`.
+        steps: the last `HISTORY` steps.
+        problem: why no step follows; empty while the journal is read, and after its end.
+    """
+
+    def __init__(self, lines: Iterator[Mapping[str, Any]]) -> None:
+        self.header: Mapping[str, Any] = {}
+        self.footer: Mapping[str, Any] | None = None
+        self.steps: deque[Mapping[str, Any]] = deque(maxlen=HISTORY)
+        self.problem, self.ended, self.version = "", False, 0
+        threading.Thread(
+            target=self._read, args=[lines], name="hotbed ui journal", daemon=True
+        ).start()
+
+    def _read(self, lines: Iterator[Mapping[str, Any]]) -> None:
+        try:
+            for line in lines:
+                if line.get("header"):
+                    self.header = line
+                elif line.get("footer"):
+                    self.footer = line
+                else:
+                    self.steps.append(line)
+                self.version += 1
+        except (HotbedError, OSError) as error:
+            self.problem = str(error)
+        self.ended = True
+        self.version += 1
+
+
 class Watched:
     """A testbed, watched by one stream of samples and by `hotbed status`, for all browser tabs.
 
@@ -55,9 +91,13 @@ class Watched:
     """
 
     def __init__(
-        self, samples: Callable[[], Samples], overview: Callable[[], Mapping[str, Any]]
+        self,
+        samples: Callable[[], Samples],
+        overview: Callable[[], Mapping[str, Any]],
+        journal: Callable[[str], Iterator[Mapping[str, Any]]],
     ) -> None:
-        self._open, self._ask = samples, overview
+        self._open, self._ask, self._lines = samples, overview, journal
+        self._journals: dict[str, LiveJournal] = {}
         self.samples: deque[Sample] = deque(maxlen=HISTORY)
         self.overview: Mapping[str, Any] = NOTHING
         self.problem = "Looking for a testbed."
@@ -67,6 +107,13 @@ class Watched:
         """Start both threads, which end with the process."""
         for work in (self._follow, self._oversee):
             threading.Thread(target=work, name="hotbed ui", daemon=True).start()
+
+    def journal(self, controller: str) -> LiveJournal:
+        """Return the journal of a controller, read anew if it had ended."""
+        found = self._journals.get(controller)
+        if found is None or found.ended:
+            found = self._journals[controller] = LiveJournal(self._lines(controller))
+        return found
 
     def _follow(self) -> None:
         while True:
@@ -99,6 +146,9 @@ def watched(name: str | None) -> Watched:
     return Watched(
         lambda: samples(choose_partly(name)),
         lambda: overview(choose_partly(name), choose(name)[0]),
+        lambda controller: remote.follow(
+            agent_client(choose_partly(name)), controller, lambda lost: None
+        ),
     )
 
 

@@ -192,7 +192,7 @@ def test_one_stream_is_kept_and_opened_again() -> None:
         yield ui_world.sample(1, len(opened))
         raise UserError("is down", where="node admin")
 
-    watched = Watched(stream, ui_world.overview)  # type: ignore[arg-type]
+    watched = Watched(stream, ui_world.overview, ui_world.journal)  # type: ignore[arg-type]
     watched.start()
     until(lambda: len(watched.samples) == 2, 20)
     until(lambda: watched.problem and watched.overview["health"], 20)

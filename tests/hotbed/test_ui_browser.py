@@ -112,10 +112,22 @@ def test_groups_may_change_faster_than_a_browser_draws(address: str) -> None:
 def test_a_journal_step_by_step(address: str) -> None:
     with window(address) as page:
         go(page, "journal")
-        expect(page.get_by_text("Journal of dlr")).to_be_visible()
+        page.get_by_label("Campaign").select_option(CAMPAIGN)
+        expect(page.get_by_text("5 steps, one every 5.0 s; ended")).to_be_visible()
         expect(page.get_by_text("primary-affinity").first).to_be_visible()
         row(page, "osd.0").nth(3).click()
         expect(page.get_by_text("Step 3 at")).to_be_visible()
+
+
+def test_the_journal_of_a_running_controller_grows(address: str) -> None:
+    with window(address) as page:
+        expect(page.get_by_text("HEALTH_WARN").first).to_be_visible()  # the controllers are known
+        go(page, "journal")
+        page.get_by_label("Campaign").select_option("(on the testbed)")
+        expect(page.get_by_text("has no end yet")).to_be_visible()
+        newest = page.locator(".tabulator-row").first
+        expect(newest).not_to_have_text(newest.inner_text())
+        expect(page.get_by_text(re.compile(r"Step \d+ at")).first).to_be_visible()
 
 
 def test_reports_and_the_gallery(address: str) -> None:

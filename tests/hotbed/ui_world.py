@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -102,6 +103,16 @@ def overview() -> Mapping[str, Any]:
         "faults": [{"sentence": SLOW}],
         "snapshots": ["deployed"],
     }
+
+
+def journal(words: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the lines of a controller's journal, two a second, without end."""
+    text = JOURNAL.read_text().replace('"dlr"', json.dumps(f"dlr{words}"))
+    header, *steps = map(json.loads, text.splitlines()[:-1])
+    yield header
+    for number in itertools.count():
+        yield steps[number % len(steps)] | {"step": number, "t_s": number / 2}
+        time.sleep(0.5)
 
 
 def evil(value: Any) -> Any:
@@ -213,11 +224,15 @@ def main(folder: str, *more: str) -> None:
     def none() -> Any:
         raise UserError("there is no testbed", do="`hotbed up SPEC` makes one")
 
-    watched = Watched(samples, overview)
+    watched = Watched(samples, overview, lambda name: journal())
     if "--none" in more:
-        watched = Watched(none, none)
+        watched = Watched(none, none, none)
     elif "--evil" in more:
-        watched = Watched(lambda: (evil(each) for each in samples()), lambda: evil(overview()))
+        watched = Watched(
+            lambda: (evil(each) for each in samples()),
+            lambda: evil(overview()),
+            lambda name: journal(EVIL),
+        )
     prefix = next((each for each in more if each.startswith("/")), "")
     token = os.environ.get(TOKEN_VARIABLE, "")
     server, address = serve(watched, Path(folder), port=0, prefix=prefix, token=token)
