@@ -104,7 +104,7 @@ def _head(sample: Sample, watched: Watched) -> Markup:
     late = f"The last sample is {format_s(age)} old. {problem}" if problem or age > LATE_S else ""
     return html(
         "<h1>Testbed {header} {health}</h1>{alarms}{steps}",
-        header=header(sample).plain,
+        header=header(sample).plain.replace("   ", " · "),
         health=badge(state, _HEALTH.get(state, "interrupted")),
         alarms=joined(map(note, [late] * bool(late) + [text.plain for text in alarms(sample)])),
         steps=joined(html("<p>{step}</p>", step=text.plain) for text in controllers(sample)),
