@@ -86,7 +86,7 @@ def test_relative_paths_begin_at_hotbed_s_folder(path, nbformat):
 
 def test_a_cell_by_hand_is_written_below_hotbed_s_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(by_hand, "RESULTS", tmp_path / "hotbed")
-    monkeypatch.setattr(by_hand, "run_cell", lambda parameters, context: None)
+    monkeypatch.setattr(by_hand, "run_cell", lambda context: None)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     made = by_hand.make_run({"op": "rand"}, testbed="dlr", ground="sim")
