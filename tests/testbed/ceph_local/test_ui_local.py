@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from testbed.sites.contract import Testbed
 from tests.hotbed.ui_browser import NEEDED, shot, window
@@ -29,6 +29,10 @@ def address(deployed: Testbed, tmp_path: Path) -> Iterator[str]:
         process.terminate()
 
 
+def row(page: Page, node: str) -> Locator:
+    return page.get_by_role("row").filter(has_text=re.compile(rf"^\s*{node}\b"))
+
+
 def hotbed(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "hotbed.cli", *words], check=True)
 
@@ -36,7 +40,7 @@ def hotbed(*words: str) -> None:
 def test_the_page_follows_a_real_testbed(deployed: Testbed, address: str) -> None:
     with window(address) as page:
         expect(page.get_by_text(re.compile("HEALTH_(OK|WARN)")).first).to_be_visible()
-        node = page.get_by_role("row").filter(has_text="osd.0")
+        node = row(page, "osd0")
         expect(node).to_contain_text("1.00")
         words = [sys.executable, "-m", "hotbed.cli", "exec", "--testbed", deployed.name, "admin"]
         load = subprocess.Popen([*words, "--", "rados -p bench bench 25 write --run-name ui"])
@@ -48,9 +52,8 @@ def test_the_page_follows_a_real_testbed(deployed: Testbed, address: str) -> Non
             expect(page.locator("h1")).to_contain_text(re.compile(r"write [1-9]"))
             hotbed("load", "start", "hotspot", "osd1", "--testbed", deployed.name)
             hotbed("fault", "disk", "osd2", "--slow", "4", "--testbed", deployed.name)
-            for name, mark in (("osd.1", "disturbed"), ("osd.2", "fault")):
-                row = page.get_by_role("row").filter(has_text=name)
-                expect(row).to_contain_text(mark)
+            for name, mark in (("osd1", "disturbed"), ("osd2", "fault")):
+                expect(row(page, name)).to_contain_text(mark)
             page.wait_for_timeout(8_000)
             shot(page, "testbed")
         finally:
