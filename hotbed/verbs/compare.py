@@ -127,7 +127,7 @@ def ranking_table(ranking: Ranking) -> object:
     panel = ranking.panels[0]
     about = ", ".join(getattr(panel, column) for column in ("scenario", "op") if column in single)
     table = new_table(
-        *(named[column] for column in shown),
+        (named[column] for column in shown),
         title=": ".join(filter(None, (about, ranking.sentence))),
     )
     for panel in ranking.panels:

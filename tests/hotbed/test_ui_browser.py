@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.hotbed.ui_browser import NEEDED, go, window
+from tests.hotbed.ui_browser import NEEDED, go, shot, window
 from tests.hotbed.ui_world import CAMPAIGN, EVIL, runs, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), NEEDED]
@@ -97,6 +99,20 @@ def test_runs_are_filtered_grouped_and_compared(address: str) -> None:
         with page.expect_download() as download:
             page.get_by_text("Download as CSV").click()
         assert len(Path(download.value.path()).read_text().splitlines()) == 37
+
+
+def test_the_runs_of_a_comparison_are_drawn(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "hotbed.cli", "try", "--output", str(tmp_path)]
+    subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    with served(tmp_path, "--none") as address, window(address) as page:
+        go(page, "runs")
+        page.get_by_label("Group by").select_option("controller")
+        grouped = page.locator(".tabulator").last.locator(".tabulator-row")
+        expect(grouped).to_have_count(3)
+        for name in ("default", "dlr"):
+            page.locator(".tabulator").first.locator(".tabulator-row", has_text=name).first.click()
+        expect(page.get_by_text("what differs, and all results")).to_be_visible()
+        shot(page, "runs")
 
 
 def test_groups_may_change_faster_than_a_browser_draws(address: str) -> None:
