@@ -34,7 +34,7 @@ from tests.waiting import until
 
 HAND = """
 import socket, sys
-socket.create_connection((sys.argv[1], 22), 1.0)
+socket.create_connection((sys.argv[1], 22), float(sys.argv[2]))
 """
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
@@ -152,8 +152,8 @@ def test_faults_by_hand_are_seen_and_undone(deployed, live_campaign):
     assert isinstance(site, CountedDisksSite)
     admin = shell_to(deployed, deployed.admin)
 
-    def reaches(node: str) -> bool:
-        argv = ["python3", "-c", HAND, deployed.node(node).address]
+    def reaches(node: str, within_s: float = 10.0) -> bool:
+        argv = ["python3", "-c", HAND, deployed.node(node).address, str(within_s)]
         return admin.run(argv, check=False).returncode == 0
 
     def runs(node: str, unit: str) -> bool:
@@ -172,7 +172,7 @@ def test_faults_by_hand_are_seen_and_undone(deployed, live_campaign):
         assert hotbed("fault", "disk", "osd0", "--slow", "4", "--for", "6s") == 0
         assert slow() == 4
         assert hotbed("fault", "link", "osd1", "--cut") == 0
-        assert not reaches("osd1")
+        assert not reaches("osd1", 1.0)
         with pytest.raises(UserError) as caught:
             go(live_campaign(CELL), deployed)
         assert "hotbed fault clear" in caught.value.do
@@ -185,7 +185,7 @@ def test_faults_by_hand_are_seen_and_undone(deployed, live_campaign):
         assert hotbed("fault", "mon", "admin") == 0
         assert hotbed("fault", "node", "osd3") == 0
         assert not runs("osd2", "ceph-osd@2") and not runs("admin", "ceph-mon@admin")
-        assert not reaches("osd3")
+        assert not reaches("osd3", 1.0)
         assert site.status(deployed.name).nodes["osd3"] == "stopped"
         assert hotbed("fault", "clear") == 0
         assert runs("osd2", "ceph-osd@2") and runs("admin", "ceph-mon@admin") and reaches("osd3")

@@ -15,7 +15,7 @@ import pytest
 from testbed.client import agent_client
 from testbed.deploy import foreign
 from testbed.deploy.lifecycle import restore_snapshot
-from testbed.deploy.playbook import DeployError, private_data
+from testbed.deploy.playbook import DeployError, play, private_data
 from testbed.sites import open_site
 from testbed.sites.contract import SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec
@@ -39,9 +39,9 @@ def asked(testbed: Testbed, command: str) -> Any:
 
 def adopt(testbed: Testbed, **more: object) -> dict[str, int]:
     made = foreign.inventory(testbed, FOREIGN, "ceph-ansible", {})
-    made["all"]["vars"] |= more
     with private_data(testbed) as folder:
-        return foreign.adopt(testbed, FOREIGN, folder, made, silent, settings=SETTINGS)
+        made["all"]["vars"] |= more | foreign.adoption(testbed, FOREIGN, folder, SETTINGS)
+        return play(testbed, folder, "adopt.yml", made, silent, ansible=foreign.OURS)
 
 
 @pytest.fixture(scope="module")
