@@ -41,6 +41,7 @@ TOP = {
     "client": {"read_mb_s": 120.5, "read_iops": 28.7, "write_mb_s": 0.0, "write_iops": 0.0},
     "lost": {},
     "steered": {},
+    "controllers": {},
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

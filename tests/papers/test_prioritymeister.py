@@ -173,7 +173,7 @@ def test_suspected_causes_are_compared_with_a_figures_own_cells(tmp_path: Path) 
     assert {one.n for one in found.values()} == {2}
     permuted = [run for run in runs if run.run.parameters.get("permutation")]
     with style.recorded(pdf=False) as shown:
-        causes(evidence_of(*permuted), tmp_path, "why")
+        style.save(causes(evidence_of(*permuted)), tmp_path, "why")
     assert len([panel for panel in shown["why"] if "lines" in panel]) == 1
 
 
