@@ -69,7 +69,6 @@ def testbed_page(watched: Watched) -> Any:
 
     def draw() -> None:
         samples = list(watched.samples)
-        body.visible = bool(samples)
         if not samples:
             show(head, html("<h1>No testbed to show</h1>"), note(watched.problem), _LATER)
             return
