@@ -40,7 +40,9 @@ HISTORY = 600
 """Samples that are kept: ten minutes of one sample a second."""
 AGAIN_S = 3.0
 """Wait before a testbed that did not answer is asked again."""
-OVERVIEW_S = 5.0
+OVERVIEW_S = 10.0
+"""Wait between two looks at health and units, which cost more than a sample, unless samples show
+another fault, lost node or running controller."""
 SCAN_S = 0.7
 """Wait between two looks at the artifacts folder: pages are at most two seconds behind."""
 _TICK_NS = 10**8
@@ -102,6 +104,7 @@ class Watched:
         self.overview: Mapping[str, Any] = NOTHING
         self.problem = "Looking for a testbed."
         self.version = 0
+        self._changed = threading.Event()
 
     def start(self) -> None:
         """Start both threads, which end with the process."""
@@ -116,6 +119,7 @@ class Watched:
         return found
 
     def _follow(self) -> None:
+        before: Any = None
         while True:
             try:
                 with closing(self._open()) as samples:
@@ -124,6 +128,10 @@ class Watched:
                             self.samples.clear()
                         self.samples.append(sample)
                         self.problem = ""
+                        now = (sample["faults"], {*sample["lost"]}, {*sample["controllers"]})
+                        if now != before:
+                            self._changed.set()
+                        before = now
                         self.version += 1
                 self.problem = "The testbed's stream of samples ended."
             except (HotbedError, OSError) as error:
@@ -138,7 +146,8 @@ class Watched:
             except (HotbedError, OSError) as error:
                 self.overview = NOTHING | {"unanswered": [str(error)]}
             self.version += 1
-            time.sleep(OVERVIEW_S)
+            self._changed.wait(OVERVIEW_S)
+            self._changed.clear()
 
 
 def watched(name: str | None) -> Watched:

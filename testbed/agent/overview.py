@@ -24,11 +24,15 @@ from testbed.stores.nfs.store import store_of as nfs_of
 ANSWER_S = 5.0
 CEPH_UNIT = re.compile(r"ceph-(?:[0-9a-f-]{36}@)?(osd|mon|mgr|radosgw|rgw)[@.](.+)\.service")
 _OTHER_UNIT = re.compile(r"hotbed-(swift-.*|nfsproxy|ganesha|rpcbind|twochoice@.*)\.service")
-# Unit files by name, because a pattern finds only units that systemd has loaded.
+# Not `systemctl show`, which reads every property of every unit. `list-units` knows loaded units
+# only; services of Swift and NFS are asked for by name.
 _LOOK = f"""
 cd /etc/systemd/system
-systemctl show --property=Id --property=ActiveState 'ceph*@*.service' '{UNIT_PREFIX}*.service' \
-    $(ls | grep -E '^{UNIT_PREFIX}(swift-.*|nfsproxy|ganesha)[.]service$') < /dev/null
+systemctl list-units --all --plain --no-legend --no-pager \
+    'ceph*@*.service' '{UNIT_PREFIX}*.service' < /dev/null
+for unit in $(ls | grep -E '^{UNIT_PREFIX}(swift-.*|nfsproxy|ganesha)[.]service$'); do
+    echo "$unit loaded $(systemctl is-active "$unit" < /dev/null)"
+done
 echo ==
 df -P -k -x tmpfs -x devtmpfs -x squashfs -x efivarfs 2> /dev/null < /dev/null
 echo ==
@@ -115,16 +119,13 @@ def look(config: AgentConfig, name: str, limit_s: float) -> dict[str, Any]:
     """Return a node's {units: {unit: state}, disks, strays}. RemoteError: it does not answer."""
     done = reach(config, name).run(["sh", "-s"], input=_LOOK.encode(), timeout_s=limit_s)
     shown, sizes, strays = done.text.split("==\n")
-    states = re.findall(r"^(Id|ActiveState)=(.*)$", shown, re.MULTILINE)
-    ids = [value for key, value in states if key == "Id"]
-    active = [value for key, value in states if key == "ActiveState"]
     lines = (line.split(maxsplit=5) for line in sizes.splitlines()[1:])
     disks = [
         _disk(name, path, int(used) / (int(used) + int(left)))
         for _, blocks, used, left, _, path in lines
         if blocks.isdigit() and int(used) + int(left) > 0
     ]
-    by_unit = dict(zip(ids, active, strict=True))
+    by_unit = {unit: state for unit, _, state, *_ in map(str.split, shown.splitlines())}
     return {"units": by_unit, "disks": disks, "strays": strays.splitlines()}
 
 

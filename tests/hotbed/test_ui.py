@@ -8,11 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPResponse
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,7 +22,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
 from hotbed.ui import TOKEN_HEADER, TOKEN_VARIABLE
-from hotbed.ui.sources import Index, Watched, campaign_state
+from hotbed.ui.sources import OVERVIEW_S, Index, Watched, campaign_state
 from schemas.errors import UserError
 from tests.hotbed import ui_world
 from tests.hotbed.runner import Ask
@@ -196,6 +198,27 @@ def test_one_stream_is_kept_and_opened_again() -> None:
     watched.start()
     until(lambda: len(watched.samples) == 2, 20)
     until(lambda: watched.problem and watched.overview["health"], 20)
+
+
+def test_a_new_fault_is_looked_into_at_once() -> None:
+    looked: list[float] = []
+    sent = threading.Event()
+
+    def stream() -> Iterator[dict[str, object]]:
+        yield ui_world.sample(1, 1)
+        sent.wait()
+        fault = {"kind": "osd", "node": "osd0", "since_s": 1.0, "until_s": None, "about": "killed"}
+        yield ui_world.sample(1, 2) | {"faults": [fault]}
+        threading.Event().wait()
+
+    def look() -> Mapping[str, Any]:
+        looked.append(time.monotonic())
+        return ui_world.overview()
+
+    Watched(stream, look, ui_world.journal).start()  # type: ignore[arg-type]
+    until(lambda: len(looked) == 2, 20)  # at the start, and for the first sample
+    sent.set()
+    until(lambda: len(looked) == 3, 0.6 * OVERVIEW_S)
 
 
 def test_the_index_follows_the_folder(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Node(PlayedShell):
         self.node, self.units, self.scratch, self.strays = "", dict(units), scratch, strays
 
     def answer(self, argv: list[str], input: bytes | None) -> str:
-        shown = "".join(f"Id={unit}\nActiveState={state}\n\n" for unit, state in self.units.items())
+        shown = "".join(f"{unit} loaded {state} x x\n" for unit, state in self.units.items())
         sizes = DF.format(root=100, rest=900, scratch=self.scratch, free=1000 - self.scratch)
         return f"{shown}==\n{sizes}==\n{self.strays}"
 
