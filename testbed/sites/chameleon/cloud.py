@@ -124,22 +124,14 @@ def explain(error: CloudError, doing: str, site: str) -> HotbedError:
             "session anew",
         )
     if error.fault is CallFault.QUOTA:
-        return SiteError(
-            f"{where}: the project's quota is used up ({said}): free something of it, or ask "
-            "Chameleon's help desk for more"
+        said = (
+            f"the project's quota is used up ({said}): free something of it, or ask Chameleon's "
+            "help desk for more"
         )
     if error.fault is CallFault.FULL:
-        return SiteError(f"{where}: not enough is free ({said})", retry_after_s=PASSING_S)
-    if error.fault is CallFault.REFUSED:
-        return SiteError(f"{where}: {said}")
-    hint = ""
-    if error.status == 500 and "lease" in doing:
-        hint = (
-            "; if it stays so with an application credential, Keystone may refuse it the trust "
-            "that Blazar needs: make one with the box 'unrestricted' ticked, or log in with a "
-            "CLI password"
-        )
-    return SiteError(f"{where}: {said}{hint}", retry_after_s=PASSING_S)
+        said = f"not enough is free ({said})"
+    again = error.fault in (CallFault.FULL, CallFault.PASSING)
+    return SiteError(f"{where}: {said}", retry_after_s=PASSING_S if again else None)
 
 
 # -- leases and servers -------------------------------------------------------------------------
@@ -584,15 +576,12 @@ def _access(session: Any) -> Any:
 
 
 def _require_trusts(session: Any) -> None:
-    """Refuse an application credential that cannot make the trust that Blazar needs for a lease:
-    Blazar would answer 500 without a reason.
+    """Raise UserError for an application credential that cannot make the trust that Blazar needs
+    for a lease: Blazar would answer 500 without a reason.
 
-    Since the corrections of CVE-2026-43000 (in 27.0.2, 28.0.2, 29.0.2) Keystone lets no application
-    credential make trusts, unless the site sets ``[security_compliance]
-    allow_insecure_application_credential_trust_escalation``, which Chameleon's installer can
-    (ChameleonCloud/chi-in-a-box, pull request 407). Before, unrestricted ones could. UserError: the
-    credential is restricted, or Keystone lets none make trusts. CloudError: Keystone gives no
-    token.
+    Since the corrections of CVE-2026-43000 Keystone lets no application credential make trusts,
+    unless the site allows it (``allow_insecure_application_credential_trust_escalation``). Before,
+    unrestricted ones could. CloudError: Keystone gives no token.
     """
     access, inner = _access(session), getattr(session, "session", session)
     # Listing the user's own trusts changes nothing and passes the same check as making one.

@@ -41,9 +41,8 @@ GAP_S = MINUTE_S
 """Gap between two leases of a host: a lease that starts as another ends overlaps it in Blazar."""
 NAME_LENGTH = 80
 """Longest name that Blazar keeps."""
-TRIALS, BLIND_TRIALS = 12, 9
-"""Largest numbers of later starts to try for machines that Blazar does not show, with known and
-unknown bookings."""
+TRIALS = 12
+"""Largest number of later starts to try for machines that Blazar does not show."""
 PROLONG_WINDOW_S = 48 * HOUR_S
 """Time before the end in which a lease of whole machines can be prolonged (Chameleon's policy)."""
 LATE_S = 600.0
@@ -407,14 +406,9 @@ def _starts(work: Work, wanted: Sequence[Reservation]) -> Iterator[float | None]
 
 def _later_starts(work: Work) -> list[float]:
     """Return starts to try for machines that Blazar does not show: ends of bookings, first all,
-    then ever fewer, and the last; if bookings are hidden too, 1, 2, 4 ... hours from now."""
+    then ever fewer, and the last."""
     now = work.clock.now()
-    try:
-        bookings = work.ask("looking for free machines", work.cloud.bookings)
-    except SiteError as error:
-        if fault_under(error) is not CallFault.REFUSED:
-            raise
-        return [_ceil_minute(now + 2**place * HOUR_S) for place in range(BLIND_TRIALS)]
+    bookings = work.ask("looking for free machines", work.cloud.bookings)
     ends = sorted({_ceil_minute(each.end_s + GAP_S) for each in bookings if each.end_s > now})
     places: list[int] = []
     place = 0

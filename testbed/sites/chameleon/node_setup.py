@@ -1,13 +1,12 @@
-"""Setup of a fresh machine as a node: run as root on it by ``python3 - WANTED``.
+"""Setup of a fresh machine as a node: its name, firewall and disks.
 
-WANTED is base64 of a JSON object (`servers._request`). The answer is a JSON object: devices
-and facts, or ``error``, a sentence. Repeating it changes nothing. Standard library only, Python
-3.10 or newer: nothing of Hotbed is on the machine yet.
+It runs as root like `testbed.sites.inventory.hostside`, with a request of `servers._request` and an
+answer of devices and facts. Repeating it changes nothing. Standard library only, Python 3.10 or
+newer: nothing of Hotbed is on the machine yet.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import platform
@@ -24,9 +23,7 @@ Disk = dict[str, Any]  # of lsblk
 MIB = 2**20
 IMAGES = Path("/var/lib/hotbed-site")
 UNITS = Path("/etc/systemd/system")
-HOSTS = Path("/etc/hosts")
-BY = Path("/dev/disk")
-BEGIN, END = "# BEGIN hotbed-site", "# END hotbed-site"
+BY = Path("/dev/disk/by-partlabel")
 SPARE_BYTES = 3 * 2**30  # left to the system when a file stands for a disk
 UNIT = """[Unit]
 Description=Disk {number} of this node, a file
@@ -46,7 +43,7 @@ WantedBy=multi-user.target
 
 
 class Trouble(Exception):
-    """An obstacle, as a sentence."""
+    """An obstacle; the text completes a sentence that begins with the machine."""
 
 
 def run(*argv: str, stdin: str = "") -> str:
@@ -54,62 +51,30 @@ def run(*argv: str, stdin: str = "") -> str:
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise Trouble(f"the program {argv[0]!r} is missing on the image.") from error
+        raise Trouble(f"lacks the program {argv[0]!r} on its image") from error
     if done.returncode != 0:
         words = " ".join(done.stderr.split())[-300:] or "no message"
-        raise Trouble(f"{' '.join(argv)} failed: {words}.")
+        raise Trouble(f"failed at {' '.join(argv)}: {words}")
     return done.stdout
 
 
-def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file atomically."""
-    temporary = path.with_name(f"{path.name}.hotbed")
-    temporary.write_text(text)
-    temporary.chmod(mode)
-    temporary.replace(path)
+# -- name and neighbours --------------------------------------------------------------------------
 
 
-# -- names, neighbours, logins ------------------------------------------------------------------
-
-
-def let_in(keys: list[str], home: Path = Path("/root")) -> None:
-    """Let these keys in as root. Cloud images list the same key with a command that sends people
-    away, and sshd takes the first line that fits: such lines are removed."""
-    folder = home / ".ssh"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / "authorized_keys"
-    there = path.read_text().splitlines() if path.exists() else []
-    blobs = {key.split()[1] for key in keys}
-    others = [line for line in there if not blobs & set(line.split())]
-    write(path, "\n".join([*keys, *others]) + "\n", 0o600)
-
-
-def name_all(own: str, peers: dict[str, str], hosts: Path = HOSTS) -> None:
-    """Set the node's host name and list every node in /etc/hosts."""
+def name_machine(own: str) -> None:
+    """Set the node's host name."""
     if platform.node() != own:
         run("hostnamectl", "set-hostname", own)
-    text = hosts.read_text() if hosts.exists() else ""
-    kept = re.sub(rf"{BEGIN}\n.*?{END}\n", "", text, flags=re.DOTALL)
-    if kept and not kept.endswith("\n"):
-        kept += "\n"
-    lines = "".join(f"{address} {name}\n" for name, address in peers.items())
-    hosts.write_text(f"{kept}{BEGIN}\n{lines}{END}\n")  # in place: it may be a mount of its own
 
 
-def open_firewall(peers: dict[str, str]) -> None:
+def open_firewall(peers: list[str]) -> None:
     """Let only the other nodes through the image's own firewall."""
-    if shutil.which("firewall-cmd") and _active("firewalld"):
-        for address in peers.values():
+    active = ["systemctl", "--quiet", "is-active", "firewalld"]
+    if subprocess.run(active, check=False).returncode == 0:
+        for address in peers:
             zone = ("--quiet", "--permanent", "--zone=trusted")
             run("firewall-cmd", *zone, f"--add-source={address}")
         run("firewall-cmd", "--quiet", "--reload")
-    if shutil.which("ufw") and "Status: active" in run("ufw", "status"):
-        for address in peers.values():
-            run("ufw", "allow", "from", address)
-
-
-def _active(unit: str) -> bool:
-    return subprocess.run(["systemctl", "--quiet", "is-active", unit], check=False).returncode == 0
 
 
 # -- disks --------------------------------------------------------------------------------------
@@ -225,14 +190,14 @@ def file_for(number: int, need: int) -> str:
         free = shutil.disk_usage(IMAGES).free
         if free < need + SPARE_BYTES:
             raise Trouble(
-                f"{free // MIB} MiB are free on the root disk, too few for a disk of "
-                f"{need // MIB} MiB: make the group's disk smaller or take a larger flavor."
+                f"has {free // MIB} MiB free on its root disk, too few for a disk of "
+                f"{need // MIB} MiB: make the group's disk smaller or take a larger flavor"
             )
         partial = image.with_suffix(".new")
         run("fallocate", "--length", str(need), str(partial))
         partial.rename(image)
     unit = f"hotbed-disk{number}.service"
-    write(UNITS / unit, UNIT.format(number=number, losetup=losetup, image=image))
+    (UNITS / unit).write_text(UNIT.format(number=number, losetup=losetup, image=image))
     run("systemctl", "daemon-reload")
     run("systemctl", "enable", "--quiet", unit)
     look = (losetup, "--noheadings", "--output", "NAME", "--associated", str(image))
@@ -242,22 +207,12 @@ def file_for(number: int, need: int) -> str:
 
 
 def lasting(parts: dict[str, Disk], wait_s: float = 10.0) -> dict[str, str]:
-    """Return each part's path, by a name that lasts over a boot if udev makes one."""
+    """Return each part's path, by its name, which lasts over a boot, if udev makes such a path."""
     end = time.monotonic() + (wait_s if shutil.which("udevadm") else 0.0)
-    while True:
-        found = {use: lasting_path(part) for use, part in parts.items()}
-        if all(found.values()) or time.monotonic() >= end:
-            return {use: found[use] or part["path"] for use, part in parts.items()}
+    named = {use: BY / part["partlabel"] for use, part in parts.items()}
+    while not all(path.exists() for path in named.values()) and time.monotonic() < end:
         time.sleep(0.2)
-
-
-def lasting_path(part: Disk) -> str | None:
-    """Return the path by the part's name, or by its id if another part has that name too."""
-    for way in ("partlabel", "partuuid"):
-        kept = BY / f"by-{way}" / (part.get(way) or "none")
-        if kept.exists() and kept.resolve() == Path(part["path"]).resolve():
-            return str(kept)
-    return None
+    return {use: str(path) if path.exists() else parts[use]["path"] for use, path in named.items()}
 
 
 def make_disks(wanted: dict[str, Any]) -> dict[str, str]:
@@ -275,19 +230,17 @@ def make_disks(wanted: dict[str, Any]) -> dict[str, str]:
         device = find(devices, path)
         if len(parts_of(device, number, mark)) < count:
             if in_use(device):
-                raise Trouble(
-                    f"{path} is in use (mounted, or part of a volume): name another disk."
-                )
+                raise Trouble(f"has {path} in use (mounted, or in a volume): name another disk")
             if int(device["size"]) < need:
                 raise Trouble(
-                    f"{path} has {int(device['size']) // MIB} MiB; {need // MIB} are needed."
+                    f"has {int(device['size']) // MIB} MiB on {path}, and {need // MIB} are needed"
                 )
             clear(device)
             divide(device["path"], number, mark, osd_bytes, scratch_bytes)
             device = find(block_devices(), path)
         parts = parts_of(device, number, mark)
         if len(parts) < count:
-            raise Trouble(f"{path} was divided, and its parts do not show: see lsblk on the node.")
+            raise Trouble(f"does not show the parts of {path}, which was divided: see lsblk there")
         made.update(lasting(parts))
     return made
 
@@ -309,8 +262,8 @@ def choose(devices: list[Disk], number: int, mark: str, need: int, media: str) -
             if d["type"] == "disk"
         )
         raise Trouble(
-            f"no disk of at least {need // MIB} MiB is free for the store ({seen or 'no disks'}): "
-            "name one in site.options.devices, or take another node_type."
+            f"has no disk of at least {need // MIB} MiB free for the store ({seen or 'no disks'}): "
+            "name one in site.options.devices, or take another node_type"
         )
     return str(min(free, key=lambda d: (len(d["name"]), d["name"]))["path"])
 
@@ -321,14 +274,14 @@ def find(devices: list[Disk], path: str) -> Disk:
     for device in devices:
         if device["path"] == real:
             return device
-    raise Trouble(f"there is no whole disk {path} on this machine.")
+    raise Trouble(f"has no whole disk {path}")
 
 
 def given_parts(parts: dict[str, str]) -> dict[str, str]:
     """Check devices that the spec names one by one."""
     for use, path in parts.items():
         if not Path(path).is_block_device():
-            raise Trouble(f"the device for {use}, {path}, is no block device of this machine.")
+            raise Trouble(f"has no block device {path}, which was named for {use}")
     return parts
 
 
@@ -345,10 +298,9 @@ def facts() -> dict[str, object]:
     }
 
 
-def main(wanted: dict[str, Any]) -> dict[str, object]:
+def set_up(wanted: dict[str, Any]) -> dict[str, object]:
     """Do everything, in order."""
-    let_in(wanted["keys"])
-    name_all(wanted["hostname"], wanted["peers"])
+    name_machine(wanted["hostname"])
     open_firewall(wanted["peers"])
     devices = given_parts(wanted["parts"]) if wanted["parts"] else make_disks(wanted)
     return {"devices": devices, "facts": facts()}
@@ -356,7 +308,7 @@ def main(wanted: dict[str, Any]) -> dict[str, object]:
 
 if __name__ == "__main__":
     try:
-        answer = main(json.loads(base64.b64decode(sys.argv[1])))
+        answer = {"ok": True, "result": set_up(json.loads(sys.argv[1]))}
     except Trouble as trouble:
-        answer = {"error": str(trouble)}
+        answer = {"ok": False, "error": str(trouble)}
     print(json.dumps(answer))

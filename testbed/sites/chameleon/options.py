@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from schemas.errors import UserError
+from schemas.errors import UserError, unknown
 from schemas.mistakes import checked
 from testbed.spec import GroupSpec, TestbedSpec
 from testbed.spec.stores import Device, Devices, SpecModel, as_list
@@ -283,19 +283,15 @@ def check_spec(spec: TestbedSpec, options: ChameleonOptions) -> None:
     """Check the options against the spec's groups and disks. UserError: one sentence for the first
     mistake."""
     groups = [group.name for group in spec.groups]
-    named: list[tuple[str, object, Sequence[str]]] = [
+    for option, value, known in (
         ("node_type", options.node_type, groups),
         ("flavor", options.flavor, groups),
         ("devices", options.devices, [*groups, *spec.node_names()]),
-    ]
-    for option, value, allowed in named:
+    ):
         for name in value if isinstance(value, dict) else ():
-            if name not in allowed:
-                raise UserError(
-                    f"there is no {name!r}",
-                    where=f"spec {spec.name}: site.options.{option}",
-                    allowed=", ".join(sorted(allowed)),
-                )
+            if name not in known:
+                where = f"spec {spec.name}: site.options.{option}"
+                raise unknown("group or node", name, known, where=where)
     for group in spec.groups:
         typed = options.node_type
         if isinstance(typed, dict) and options.filters is None and group.name not in typed:

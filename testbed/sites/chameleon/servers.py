@@ -8,7 +8,6 @@ by cloud-init and known before the first contact, or learned at it if the spec s
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import threading
@@ -16,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent.contract import IOWAIT_CPUS
 from testbed.reach import target_of
 from testbed.sites import keys
+from testbed.sites.chameleon import node_setup
 from testbed.sites.chameleon.cloud import (
     PASSING_S,
     CallFault,
@@ -35,8 +34,8 @@ from testbed.sites.chameleon.cloud import (
 from testbed.sites.chameleon.options import DeviceOptions, osd_paths
 from testbed.sites.chameleon.work import AT_ONCE, POLL_S, Work, belongs
 from testbed.sites.contract import Node, SiteError, Testbed
-from testbed.sites.inventory.contact import Contact
-from testbed.spec.quantities import format_s
+from testbed.sites.inventory.contact import Contact, ask
+from testbed.spec.quantities import format_s, moment
 
 GONE_S = 600.0
 """Longest time in seconds for servers to be gone."""
@@ -149,19 +148,17 @@ def hold_servers(work: Work, wanted: Mapping[str, Mapping[str, Any]]) -> dict[st
     """
     patience = work.options.patience.servers_s
     removed: set[str] = set()  # ids
-    failures: dict[str, list[str]] = {}  # name -> Nova's words of each
     made = dict.fromkeys(wanted, 0)
     late = dict.fromkeys(wanted, "absent")
     for waited in work.polls(patience):
         there, states = _look(work, removed), dict.fromkeys(wanted, "absent")
         for name, server in there.items():
             states[name] = server.status
+            if server.status == "ERROR" and server.id not in removed:
+                removed.add(server.id)
+                _remove_failed(work, server, made.get(name, 0))
             if server.id in removed:
                 states[name] = "failed, and not gone yet"
-            elif server.status == "ERROR":
-                removed.add(server.id)
-                states[name] = "failed"
-                _remove_failed(work, server, failures.setdefault(name, []), made.get(name, 0))
             elif server.status in STOPPED:
                 raise work.failed(
                     f"server {name} is {server.status}: start it (`openstack server start "
@@ -197,8 +194,8 @@ def _look(work: Work, removed: set[str]) -> dict[str, NovaServer]:
     return there
 
 
-def _remove_failed(work: Work, server: NovaServer, before: list[str], made: int) -> None:
-    """Remove a failed server and add Nova's words to `before`; raise if it failed too often."""
+def _remove_failed(work: Work, server: NovaServer, made: int) -> None:
+    """Remove a failed server; raise if it failed too often."""
     said = " ".join(server.fault.split()).rstrip(".") or "Nova gives no reason"
     work.journal("failed", what="server", name=server.name, id=server.id, reason=said)
     work.ask("removing a failed server", lambda: work.cloud.delete_server(server.id))
@@ -207,9 +204,7 @@ def _remove_failed(work: Work, server: NovaServer, before: list[str], made: int)
         error = CloudError(said, CallFault.QUOTA)
         raise explain(error, f"starting server {server.name}", work.options.site)
     if made >= TRIES:
-        first = f" (at first: {'; '.join(before)})" if before and before != [said] else ""
-        raise work.failed(f"server {server.name} could not be started: {said}{first}", PASSING_S)
-    before.append(said)
+        raise work.failed(f"server {server.name} could not be started: {said}", PASSING_S)
 
 
 def _create(work: Work, missing: Mapping[str, Mapping[str, Any]], made: dict[str, int]) -> None:
@@ -303,6 +298,7 @@ def prepare_nodes(
     """
     host_keys: dict[str, dict[str, str]] = work.record.data.setdefault("host_keys", {})
     saving = threading.Lock()  # the record is written by one thread at a time
+    mark = {"testbed": draft.name, "id": work.tag, "since": moment(work.record.data["made_at"])}
 
     def save() -> None:
         pinned: dict[keys.Place, list[str]] = {}
@@ -336,7 +332,9 @@ def prepare_nodes(
 
     def set_up(node: Node) -> dict[str, Any]:
         meet(node)
-        return _set_up(draft, node, _request(work, draft, node, servers[node.name]), contact)
+        held = {"mark": mark | {"node": node.name}, "key": keys.public(draft.ssh_key)}
+        held["names"] = {each.name: each.address for each in draft.nodes}
+        return _set_up(draft, node, held, _request(work, draft, node, servers[node.name]), contact)
 
     # A host key belongs to a server, not to an address.
     for node, known in list(host_keys.items()):
@@ -354,31 +352,31 @@ def prepare_nodes(
 
 
 def _set_up(
-    draft: Testbed, node: Node, request: Mapping[str, Any], contact: Contact
+    draft: Testbed,
+    node: Node,
+    held: Mapping[str, Any],
+    request: Mapping[str, Any],
+    contact: Contact,
 ) -> dict[str, Any]:
-    """Return the answer of `node_setup` to a request; root is let in then."""
-    script = files("testbed.sites.chameleon").joinpath("node_setup.py").read_bytes()
-    command = ["python3", "-", base64.b64encode(json.dumps(request).encode()).decode()]
-    sudo = [] if node.ssh_user == "root" else ["sudo", "-n"]
-    trouble = f"node {node.name} could not be set up"
-    try:
-        shell = contact.shell(target_of(draft, node))
-        done = shell.run([*sudo, *command], input=script, timeout_s=SETUP_S)
-        answer: dict[str, Any] = json.loads(done.text)
-    except RemoteError as error:
-        raise SiteError(f"{trouble}: {error}", retry_after_s=POLL_S) from error
-    except ValueError as error:
-        raise SiteError(f"{trouble}: it says {done.text[:200]!r}") from error
-    if "error" in answer:
-        raise UserError(answer["error"], where=f"node {node.name}")
+    """Let root in, set the node up and return the answer of `node_setup`."""
+    shell, root = contact.shell(target_of(draft, node)), node.ssh_user == "root"
     final = replace(draft, nodes=tuple(replace(each, ssh_user="root") for each in draft.nodes))
     try:
-        root = contact.shell(target_of(final, final.node(node.name)))
-        root.run(["true"], timeout_s=60.0)
+        ask(shell, "hold", root=root, **held)
+        answer: dict[str, Any] = ask(
+            shell,
+            "set_up",
+            root=root,
+            program=node_setup,
+            timeout_s=SETUP_S,
+            **request,
+        )
+        contact.shell(target_of(final, final.node(node.name))).run(["true"])
     except RemoteError as error:
+        if not error.retry:
+            raise UserError(error) from error
         raise SiteError(
-            f"node {node.name} does not let root in, though the key is in place: {error}",
-            retry_after_s=POLL_S,
+            f"node {node.name} could not be set up: {error}", retry_after_s=POLL_S
         ) from error
     return answer
 
@@ -398,8 +396,7 @@ def _request(work: Work, draft: Testbed, node: Node, server: NovaServer) -> dict
         disks = [{"path": path} | sizes for path in paths or [None] * group.disks]
     return {
         "hostname": node.name,
-        "keys": [keys.public(draft.ssh_key)],
-        "peers": {each.name: each.address for each in draft.nodes},
+        "peers": [each.address for each in draft.nodes],
         "parts": parts,
         "disks": disks,
         "files": work.options.virtual,

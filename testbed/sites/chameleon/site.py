@@ -7,14 +7,12 @@ loses nothing, and only things with the tag are removed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
-from testbed import reach
-from testbed.sites import keys
 from testbed.sites.chameleon.cloud import (
     LIVE,
     Cloud,
@@ -60,9 +58,9 @@ from testbed.sites.contract import (
     refuse_network,
     silent,
 )
-from testbed.sites.inventory.contact import Contact, load_counters
+from testbed.sites.inventory.contact import Contact
+from testbed.sites.inventory.recorded import RecordedSite, testbed_in
 from testbed.sites.records import Record, Records
-from testbed.sites.usage import between
 from testbed.spec import TestbedSpec
 from testbed.spec.quantities import format_s, moment
 
@@ -72,7 +70,7 @@ WATCH_S = 60.0
 """Time in seconds to look for a lease that was requested without an answer."""
 
 
-class ChameleonSite:
+class ChameleonSite(RecordedSite):
     """Site of leased machines at Chameleon; see `testbed.sites.contract.Site`. It reads its options
     from each spec. `connect`, `clock`, `records`, `contact`: the outside world."""
 
@@ -86,10 +84,8 @@ class ChameleonSite:
         records: Records | None = None,
         contact: Contact | None = None,
     ) -> None:
+        super().__init__(records, contact, clock)
         self._connect = connect
-        self._clock = clock or Clock()
-        self._records = records or Records(self.kind)
-        self._contact = contact or Contact()
         self._listed_strays: set[tuple[str, str | None]] = set()
 
     # -- before ---------------------------------------------------------------------------------
@@ -130,12 +126,6 @@ class ChameleonSite:
             return _describe(record.folder, record.data)
 
     # -- looking --------------------------------------------------------------------------------
-
-    def folder(self, name: str) -> Path:
-        return self._records.folder(name)
-
-    def names(self) -> Sequence[str]:
-        return list(self._records.names())
 
     def status(self, name: str) -> Status:
         """See `Site.status`; the last known state if the cloud cannot be asked."""
@@ -182,26 +172,9 @@ class ChameleonSite:
             prolong(work, lease, seconds)
             return _health(work)
 
-    def release(self, name: str, progress: Progress = silent) -> None:
-        if name in self._records.names():
-            with self._records.open(name) as record:
-                if record.data and record.entries():  # else nothing was ever asked for
-                    _remove_all(self._work(record, progress))
-                    folder = record.folder
-                    reach.hang_up(name, folder, folder / "known_hosts")
-                self._records.remove(name)
-        progress("removed", 1.0)
-
-    # -- capabilities ---------------------------------------------------------------------------
-
-    def usage_counters(self, name: str) -> Mapping[str, float]:
-        """See `UsageSite.usage_counters`; includes steal on virtual machines."""
-        testbed = self.find(name)
-        if testbed is None:
-            raise UserError(f"testbed {name!r} is not ready: {self.status(name).detail}")
-        return load_counters(self._contact, testbed, self._clock.monotonic())
-
-    usage_between = staticmethod(between)
+    def _let_go(self, record: Record, progress: Progress) -> None:
+        if record.data and record.entries():  # else nothing was ever asked for
+            _remove_all(self._work(record, progress))
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -325,7 +298,8 @@ def _build(work: Work, contact: Contact) -> None:
         work.progress("giving the admin node its address", 0.72)
         public = hold_floating_ip(work, servers[admin])
     # Before its set-up a node is reached by the image's user.
-    draft = _testbed(record.folder, spec, _draft_nodes(work, servers, admin, public))
+    nodes = _draft_nodes(work, servers, admin, public)
+    draft = testbed_in(record.folder, ChameleonSite.kind, spec, nodes)
     prepared = prepare_nodes(work, draft, servers, contact)
     if flavors is not None:
         types = {node: flavors[g.name].name for g in spec.groups for node in g.node_names()}
@@ -334,11 +308,11 @@ def _build(work: Work, contact: Contact) -> None:
             str(host.get("uid")): host.get("node_type") for host in listed_hosts(work) or ()
         }
         types = {node: by_machine.get(server.host) for node, server in servers.items()}
-    nodes = []
+    described = []
     for node in draft.nodes:
         facts = prepared[node.name]["facts"]
         signal, pressure_file = signal_of(work.options.signal, facts)
-        described = {
+        about = {
             "site": work.options.site,
             "machine": servers[node.name].host,
             "type": types[node.name],
@@ -352,10 +326,10 @@ def _build(work: Work, contact: Contact) -> None:
             "signal": signal,
             "pressure_file": pressure_file,
             "cpus": float(facts["cpus"]),
-            "facts": {name: value for name, value in described.items() if value},
+            "facts": {name: value for name, value in about.items() if value},
         }
-        nodes.append(asdict(node) | made)
-    record.data |= {"nodes": nodes, "phase": "ready"}
+        described.append(asdict(node) | made)
+    record.data |= {"nodes": described, "phase": "ready"}
     record.save()
 
 
@@ -388,22 +362,11 @@ def _draft_nodes(
     )
 
 
-def _testbed(folder: Path, spec: TestbedSpec, nodes: tuple[Node, ...]) -> Testbed:
-    return Testbed(
-        name=folder.name,
-        site=ChameleonSite.kind,
-        nodes=nodes,
-        ssh_key=folder / keys.LOGIN,
-        known_hosts=folder / "known_hosts",
-        directory=folder,
-        spec_hash=spec.digest(),
-    )
-
-
 def _describe(folder: Path, data: Mapping[str, Any]) -> Testbed:
     """Return the testbed of a record with nodes."""
     nodes = tuple(Node(**{**node, "roles": frozenset(node["roles"])}) for node in data["nodes"])
-    return _testbed(folder, TestbedSpec.model_validate(data["spec"]), nodes)
+    spec = TestbedSpec.model_validate(data["spec"])
+    return testbed_in(folder, ChameleonSite.kind, spec, nodes)
 
 
 # -- health -------------------------------------------------------------------------------------

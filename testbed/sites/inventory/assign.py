@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from schemas.errors import UserError
+from schemas.errors import UserError, unknown
 from testbed.deploy.inventory import GROUPS
 from testbed.sites.inventory.hosts import (
     DevicesOfNode,
@@ -128,7 +128,7 @@ def _match(wanted: Mapping[str, Sequence[str]], where: Mapping[str, Hashable]) -
     for node, names in wanted.items():
         if not place(node, set()):
             raise UserError(
-                f"no machine is left for node {node}: {_some(names) or 'none'} can be it, and the "
+                f"no machine is left for node {node}: {some(names) or 'none'} can be it, and the "
                 "others among the nodes or another testbed have them",
                 do="name more machines, or lower the count of its group",
             )
@@ -141,36 +141,25 @@ def _match(wanted: Mapping[str, Sequence[str]], where: Mapping[str, Hashable]) -
 
 def _check_names(spec: TestbedSpec, options: InventoryOptions, hosts: Sequence[str]) -> None:
     roles = [role for group in spec.groups for role in group.roles]
-    known = dict.fromkeys([*(g.name for g in spec.groups), *roles, *spec.node_names()])
-    for option, keys in (("nodes", options.nodes), ("devices", options.devices)):
-        for key in keys:
-            if key not in known:
-                raise UserError(
-                    f"{key!r} is no node, group or role of testbed {spec.name}",
-                    where=f"site.options.{option}",
-                    allowed=_some(known),
-                )
-    for key, names in options.nodes.items():
+    nodes = spec.node_names()
+    keys = dict.fromkeys([*(group.name for group in spec.groups), *roles, *nodes])
+    named: tuple[tuple[str, str, Iterable[str], Collection[str]], ...] = (
+        ("nodes", "node, group or role", options.nodes, keys),
+        ("devices", "node, group or role", options.devices, keys),
+        ("nodes", "machine", chain(*options.nodes.values()), hosts),
+        ("wipe", "node", [each.rpartition("@")[2] for each in options.wipe], nodes),
+    )
+    for option, what, names, known in named:
         for name in names:
-            if name not in hosts:
-                raise UserError(
-                    f"{name!r} is no machine of the inventory",
-                    where=f"site.options.nodes: {key}",
-                    allowed=_some(hosts),
-                )
-    for consent in options.wipe:
-        if consent.rpartition("@")[2] not in spec.node_names():
-            raise UserError(
-                f"{consent!r} names no node of testbed {spec.name}",
-                where="site.options.wipe",
-                allowed=f"DEVICE@NODE with a node of {_some(spec.node_names())}",
-            )
+            if name not in known:
+                raise unknown(what, name, known, where=f"site.options.{option}")
 
 
-def _some(names: Iterable[str], most: int = 12) -> str:
+def some(names: Iterable[str], most: int = 12, separator: str = ", ") -> str:
+    """Return the first names, and the number of the others."""
     listed = list(names)
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more
+    more = f"{separator}and {len(listed) - most} more" if len(listed) > most else ""
+    return separator.join(listed[:most]) + more
 
 
 def devices_of(group: GroupSpec, node: str, options: Mapping[str, DevicesOfNode]) -> dict[str, str]:

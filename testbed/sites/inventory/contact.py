@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import getpass
 import hashlib
+import inspect
 import ipaddress
 import json
 import subprocess
@@ -18,17 +19,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from schemas.errors import HotbedError, RemoteError, UserError
-from testbed.deploy.inventory import cluster_id
-from testbed.reach import gateway_target, target_of
-from testbed.sites.contract import Gateway, Progress, SiteError, Testbed, silent
+from testbed.reach import gateway_target
+from testbed.sites.contract import Gateway, Progress, SiteError, silent
 from testbed.sites.inventory import hostside
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.hosts import HostOptions, is_address
 from testbed.sites.keys import field_of, pin
-from testbed.sites.usage import of_machines
 from testbed.ssh import (
     MISSING,
     Shell,
@@ -50,7 +50,6 @@ _LOGIN = (
     'echo "connection=$SSH_CONNECTION"'
 )
 _SOCKETS = "ssh"
-_LONGEST_FOLDER = 48  # a unix socket's name has 108 bytes, and ssh needs 60 of them
 R = TypeVar("R")
 
 
@@ -92,14 +91,23 @@ class Contact:
 # -- asking ----------------------------------------------------------------------------------------
 
 
-def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
-    """Do something on a machine (a key of `hostside.ACTIONS`) as root. `root`: True if the shell is
-    root's already; else sudo is used. RemoteError: the machine cannot be reached, or the action
-    failed there."""
+def ask(
+    shell: Shell,
+    do: str,
+    *,
+    root: bool = True,
+    program: ModuleType = hostside,
+    timeout_s: float = ASK_S,
+    **request: Any,
+) -> Any:
+    """Do something on a machine (a key of `hostside.ACTIONS`, or what another `program` does) as
+    root. `root`: True if the shell is root's already; else sudo is used. RemoteError: the machine
+    cannot be reached, or the action failed there."""
     argv = ["python3", "-", json.dumps({"do": do, **request})]
     if not root:
         argv = ["sudo", "-n", *argv]
-    done = shell.run(argv, input=hostside.program(), timeout_s=ASK_S, check=False)
+    source = inspect.getsource(program).encode()
+    done = shell.run(argv, input=source, timeout_s=timeout_s, check=False)
     try:
         found = json.loads(done.stdout)
         if found["ok"]:
@@ -194,17 +202,6 @@ def site_error(message: str, *causes: HotbedError) -> SiteError:
     """Return `message` as a site's error: retrying helps if it may help for one of the causes."""
     again = any(isinstance(cause, RemoteError) and cause.retry for cause in causes)
     return SiteError(message, retry_after_s=RETRY_S if again else None)
-
-
-def load_counters(contact: Contact, testbed: Testbed, now: float) -> dict[str, float]:
-    """Return the counters (`testbed.sites.usage`) of a testbed's machines. `now`: time on a clock
-    that is never set. SiteError: a machine does not answer."""
-    fsid = cluster_id(testbed)
-    targets = {node.name: target_of(testbed, node) for node in testbed.nodes}
-    answers = everywhere(
-        targets, lambda node: ask(contact.shell(targets[node]), "usage", fsid=fsid)
-    )
-    return of_machines(all_or_error(answers, "the load cannot be read:"), now)
 
 
 # -- host keys -------------------------------------------------------------------------------------
@@ -338,7 +335,6 @@ def first_target(host: HostOptions, known_hosts: Path) -> SshTarget:
     """Return the target of a first login by the user's own key. Within `looking` one connection is
     kept."""
     sockets = known_hosts.with_name(_SOCKETS)
-    kept = sockets.is_dir() and len(str(sockets)) <= _LONGEST_FOLDER
     gateway = gateway_of(host)
     return SshTarget(
         node=host.name,
@@ -347,7 +343,7 @@ def first_target(host: HostOptions, known_hosts: Path) -> SshTarget:
         known_hosts=known_hosts,
         user=host.user or getpass.getuser(),
         port=host.port or 22,
-        control_dir=sockets if kept else None,
+        control_dir=sockets if sockets.is_dir() else None,
         jump=gateway_target(gateway, known_hosts) if gateway else None,
     )
 
@@ -374,7 +370,8 @@ def looking(
             name, shown, vouched=vouched, revoked=revoked, expected=expected, accept=accept
         )
 
-    with tempfile.TemporaryDirectory(prefix="hotbed-look-") as folder:
+    # In /tmp, because a unix socket's name has 108 bytes, and ssh needs 60 of them.
+    with tempfile.TemporaryDirectory(prefix="hotbed-look-", dir="/tmp") as folder:
         sockets = Path(folder, _SOCKETS)
         sockets.mkdir(mode=0o700)
         try:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from schemas.errors import RemoteError, UserError
+from schemas.errors import RemoteError, UserError, unknown
 from testbed.agent.contract import IOWAIT_CPUS
 from testbed.checks import GIB, CheckResult
 from testbed.deploy import ports
 from testbed.deploy.inventory import fsid_of
 from testbed.sites.clock import Clock
 from testbed.sites.contract import Doomed, HostFindings
-from testbed.sites.inventory.assign import Member
+from testbed.sites.inventory.assign import Member, some
 from testbed.sites.inventory.contact import (
     Contact,
     FirstLook,
@@ -38,7 +38,6 @@ DRIFT_S = 0.05
 """Offset in seconds above which Ceph's monitors complain (mon_clock_drift_allowed)."""
 STRANGE_S, WRONG_S = 1.0, 60.0
 """Offsets of a clock for a remark and for a refusal: keys, logs and files have times."""
-CLOCK_LOOKS = 3
 _UP_REFUSES = ("root login", "free", "machine", "ceph")
 
 Surveys = Mapping[str, Mapping[str, Any]]
@@ -110,8 +109,7 @@ def require_known(names: Collection[str], members: Sequence[Member]) -> None:
     there = {f"{path}@{m.node}" for m in members for path in m.devices.values()}
     for name in names:
         if name not in there:
-            listed = ", ".join(sorted(there)) or "none"
-            raise UserError(f"{name} is no device of this testbed", allowed=listed)
+            raise unknown("device of this testbed", name, sorted(there))
 
 
 def require_consent(
@@ -123,14 +121,11 @@ def require_consent(
     require_known(allowed, members)
     unasked = [one for one in doomed if one.name not in allowed]
     if unasked:
-        more = f"; and {len(unasked) - 8} more" if len(unasked) > 8 else ""
+        names = ",".join(one.name for one in unasked)
         raise UserError(
             "these devices hold something that would be lost: "
-            f"{'; '.join(one.sentence() for one in unasked[:8])}{more}",
-            do=(
-                "if it may go, say `hotbed up ... --yes-wipe "
-                f"{','.join(one.name for one in unasked)}`"
-            ),
+            f"{some((one.sentence() for one in unasked), 8, '; ')}",
+            do=f"if it may go, say `hotbed up ... --yes-wipe {names}`",
         )
 
 
@@ -317,20 +312,17 @@ def signal_of(wanted: str | None, surveys: Surveys) -> str:
 
 
 def offset_of(shell: Shell, clock: Clock) -> Offset:
-    """Measure a machine's clock, by the quickest of a few looks: it is read between question and
-    answer. RemoteError: the machine does not answer, or not with a time."""
-    looks = []
-    for _ in range(CLOCK_LOOKS):
-        before, began = clock.now(), clock.monotonic()
-        text = shell.run(["sh", "-c", "date +%s.%N"], timeout_s=30.0).text.strip()
-        half = (clock.monotonic() - began) / 2
-        try:
-            looks.append((float(text) - before - half, half))
-        except ValueError:
-            raise RemoteError(
-                f"the time of machine {shell.node} is unknown: `date +%s.%N` prints {text[:80]!r}."
-            ) from None
-    return min(looks, key=lambda offset: offset[1])
+    """Measure a machine's clock, which is read between question and answer. RemoteError: the
+    machine does not answer, or not with a time."""
+    before, began = clock.now(), clock.monotonic()
+    text = shell.run(["sh", "-c", "date +%s.%N"], timeout_s=30.0).text.strip()
+    half = (clock.monotonic() - began) / 2
+    try:
+        return float(text) - before - half, half
+    except ValueError:
+        raise RemoteError(
+            f"the time of machine {shell.node} is unknown: `date +%s.%N` prints {text[:80]!r}."
+        ) from None
 
 
 def clock_finding(

@@ -6,7 +6,6 @@ Ansible reads every inventory file except Hotbed's short form: a YAML mapping wi
 
 from __future__ import annotations
 
-import getopt
 import ipaddress
 import json
 import os
@@ -15,6 +14,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,13 +33,9 @@ _STRICT = {
     "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
     "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
 }
-_SSH_FLAGS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
-_SECRETS = (
-    *("ansible_password", "ansible_ssh_password", "ansible_ssh_pass"),
-    *("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass"),
-    *("ansible_private_key_passphrase", "ansible_ssh_private_key_passphrase"),
-    *("ansible_private_key", "ansible_ssh_private_key"),
-)
+_WAY = r"(?: -[qxT]| -p (\d+)| -W %h:%p)*"
+_COMMAND = re.compile(rf"ssh{_WAY} ([^-\s]\S*){_WAY}")
+_SECRET = re.compile(r"ansible_(\w+_)?(pass|password|private_key|passphrase)")
 _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "address": ("ansible_ssh_host", "ansible_host"),
     "private_address": ("hotbed_address",),
@@ -234,13 +230,30 @@ class ShortFile(SpecModel):
     hosts: tuple[HostOptions, ...]
     groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _once(self) -> ShortFile:
+        names, places = set[str](), set[object]()
+        for host in self.hosts:
+            if host.name in names or (host.address, host.port) in places:
+                raise ValueError(f"the machine {host.name!r} ({host.address}) is there twice")
+            names.add(host.name)
+            places.add((host.address, host.port))
+        for group, members in self.groups.items():
+            for name in set(members) - names:
+                raise ValueError(f"group {group!r} names {name!r}, which is no machine")
+        return self
 
-class ListedMachines(ShortFile):
-    """Machines of any file. `unusable` are machines of an Ansible inventory that Hotbed cannot
-    reach, with the reason: an error only if a testbed needs one of them.
+
+@dataclass(frozen=True)
+class ListedMachines:
+    """Machines of any file; in Ansible's a machine may have two names. `unusable` are machines of
+    an Ansible inventory that Hotbed cannot reach, with the reason: an error only if a testbed needs
+    one of them.
     """
 
-    unusable: dict[str, str] = Field(default_factory=dict)
+    hosts: tuple[HostOptions, ...]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
 
 def machines_of(options: InventoryOptions) -> ListedMachines:
@@ -252,7 +265,7 @@ def machines_of(options: InventoryOptions) -> ListedMachines:
             raise UserError("it has no machines", where=options.inventory, do="name one at least")
         return found
     if options.hosts:
-        return _checked(ShortFile(hosts=options.hosts), "site.options.hosts")
+        return _listed({"hosts": options.hosts}, "site.options.hosts")
     raise UserError(
         "site inventory: it needs machines",
         do=(
@@ -294,27 +307,16 @@ def _short(path: Path) -> ListedMachines | None:
         data = load(text, decimals=False)  # Ansible's files may have other numbers
         if not isinstance(data, Mapping) or not isinstance(data.get("hosts"), list):
             return None
-        return _checked(checked(ShortFile, load(text), path), str(path))
+        return _listed(load(text), path)
     except ContentError as error:
         raise UserError(error, where=path) from error
     except (OSError, ValueError, yaml.YAMLError):
         return None  # Ansible reports the reason
 
 
-def _checked(found: ShortFile, where: str) -> ListedMachines:
-    """Refuse repeated machines in Hotbed's own list; in Ansible's a machine may have two names."""
-    names, places = set[str](), set[object]()
-    for host in found.hosts:
-        if host.name in names or (host.address, host.port) in places:
-            raise UserError(
-                f"the machine {host.name!r} ({host.address}) is there twice", where=where
-            )
-        names.add(host.name)
-        places.add((host.address, host.port))
-    for group, members in found.groups.items():
-        for name in set(members) - names:
-            raise UserError(f"group {group!r} names {name!r}, which is no machine", where=where)
-    return ListedMachines(hosts=found.hosts, groups=found.groups)
+def _listed(data: object, where: object) -> ListedMachines:
+    found = checked(ShortFile, data, where)
+    return ListedMachines(found.hosts, found.groups)
 
 
 def _by_ansible(path: Path) -> ListedMachines:
@@ -336,7 +338,7 @@ def _by_ansible(path: Path) -> ListedMachines:
             unusable[name] = str(error)
     no_groups = ("all", "ungrouped", "_meta")
     groups = {group: tuple(members(group)) for group in listing if group not in no_groups}
-    return ListedMachines(hosts=tuple(hosts), groups=groups, unusable=unusable)
+    return ListedMachines(tuple(hosts), groups, unusable)
 
 
 def ansible_listing(path: Path) -> Mapping[str, Any]:
@@ -383,8 +385,8 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
     connection = variables.get("ansible_connection", "ssh")
     if str(connection).removeprefix("ansible.builtin.") not in ("ssh", "smart"):
         raise UserError(f"ansible_connection is {connection!r}; only ssh will do", where=where)
-    for secret in _SECRETS:
-        if variables.get(secret):
+    for secret in filter(_SECRET.fullmatch, variables):
+        if variables[secret]:
             raise UserError(
                 f"{secret} is not used",
                 where=where,
@@ -398,9 +400,8 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
     body["address"] = body["address"] or name
     if "key" in body:
         body["key"] = str(path.parent / Path(body["key"]).expanduser())
-    for variable in _ARGUMENTS:
-        jump = proxy_jump(str(variables.get(variable, "")), f"{where}: {variable}")
-        body["proxy_jump"] = jump or body.get("proxy_jump")
+    arguments = " ".join(str(variables.get(variable, "")) for variable in _ARGUMENTS)
+    body["proxy_jump"] = proxy_jump(arguments, f"{where}: {' or '.join(_ARGUMENTS)}")
     try:
         return HostOptions.model_validate({**body, "name": name})
     except ValidationError as error:
@@ -414,36 +415,26 @@ def proxy_jump(arguments: str, where: str) -> str | None:
     """Return the machine that ssh arguments go through; None if they name no machine. UserError:
     they go through something by another way than one ProxyJump. The error does not quote them: they
     may hold a password."""
-    found = None
-    for flag, value in _parsed(arguments, where)[0]:
-        # ssh takes both `Name=value` and `Name value`.
-        name, _, option = re.sub(r"\s*=\s*|\s+", "=", value.strip(), count=1).partition("=")
-        if flag == "-J":
-            found = value
-        elif flag == "-o" and name.lower() == "proxyjump":
-            found = option
-        elif flag == "-o" and name.lower() == "proxycommand" and option.lower() != "none":
-            found = _of_command(option, where)
-    return None if found is None or found.lower() == "none" else found
-
-
-def _of_command(command: str, where: str) -> str:
-    """Return ``ssh -W %h:%p [-q] [-p port] [user@]host`` as a ProxyJump."""
-    flags, rest = _parsed(command.removeprefix("ssh "), where)
-    given = {flag: value for flag, value in flags if flag not in ("-q", "-x", "-T")}
-    port = given.pop("-p", None)
-    if not command.startswith("ssh ") or given != {"-W": "%h:%p"} or len(rest) != 1:
+    if not arguments.strip():
+        return None
+    try:
+        # -G prints what ssh makes of the arguments, and connects to nothing.
+        argv = ["ssh", "-F", "none", *shlex.split(arguments), "-G", "machine"]
+        printed = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=30
+        ).stdout
+    except (ValueError, OSError, subprocess.SubprocessError):
+        raise UserError("ssh cannot read the arguments", where=where) from None
+    said = dict(line.partition(" ")[::2] for line in printed.splitlines())
+    command = said.get("proxycommand", "none")
+    if command == "none":
+        return said.get("proxyjump")
+    found = _COMMAND.fullmatch(command)
+    if found is None or "-W %h:%p" not in command:
         raise UserError(
             "its ProxyCommand is not understood",
             where=where,
             do="write ProxyJump=[user@]host, or give site.options.proxy_jump",
         )
-    return rest[0] if port is None else f"{rest[0]}:{port}"
-
-
-def _parsed(text: str, where: str) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the flags of an ssh command line with their values, and the other words."""
-    try:
-        return getopt.gnu_getopt(shlex.split(text), _SSH_FLAGS)
-    except (ValueError, getopt.GetoptError) as error:
-        raise UserError(f"the arguments cannot be read: {error}", where=where) from None
+    port = found[1] or found[3]
+    return found[2] if port is None else f"{found[2]}:{port}"

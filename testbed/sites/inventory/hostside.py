@@ -8,8 +8,6 @@ sentence that begins with the machine. Standard library only, Python 3.10 or new
 
 from __future__ import annotations
 
-import errno
-import functools
 import json
 import os
 import re
@@ -18,7 +16,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,7 +30,7 @@ UNKNOWN = "data of a kind that is not known"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 REFUSED = "refused"
-CONNECT_S, CONNECTING_S = 2.0, 30.0  # one connection, all connections
+CONNECT_S = 2.0
 CONNECTIONS = 256  # at once
 MODULES = ("dm_mod", "xfs", "nf_tables", "sch_htb", "sch_tbf", "cls_u32")
 """Kernel modules that a store or deployer needs."""
@@ -132,14 +129,7 @@ def replace(path: Path, text: str, mode: int) -> None:
     if path.exists():
         shutil.copystat(str(path), str(new))
         os.chown(str(new), path.stat().st_uid, path.stat().st_gid)
-    try:
-        new.replace(path)
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        # A mount of its own, as /etc/hosts is in some containers: it can only be written in place.
-        path.write_bytes(data)
-        new.unlink()
+    new.replace(path)
 
 
 def _ended(text: str) -> str:
@@ -247,19 +237,12 @@ def _uses(machine: HostMachine, name: str, numbers: Sequence[str]) -> list[str]:
     """Return what uses any of the devices with these numbers now."""
     mounts = (line.split() for line in machine.text("proc/self/mountinfo").splitlines())
     found = [f"is mounted at {m[4]}" for m in mounts if len(m) > 4 and m[2] in numbers]
-    for line in machine.text("proc/swaps").splitlines()[1:]:
-        try:
-            status = machine.path(line.split()[0]).stat()
-        except OSError:
-            continue
-        if is_block(status) and _number_of(status) in numbers:
-            found.append("is swap space in use")
     for number in numbers:
         holders = machine.path(f"sys/dev/block/{number}/holders")
         found += [f"is part of {entry.name}" for entry in sorted(holders.glob("*"))]
     if not found:
         try:
-            # O_EXCL without O_CREAT: fails if the kernel itself (md, LVM, a mount) holds it.
+            # O_EXCL without O_CREAT: fails if the kernel itself (md, LVM, a mount, swap) holds it.
             os.close(os.open(str(machine.path(name)), os.O_RDONLY | os.O_EXCL))
         except OSError as error:
             found.append(f"is in use ({error.strerror})")
@@ -333,19 +316,13 @@ def survey(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
 
 def _has_module(machine: HostMachine, name: str) -> bool | None:
     """Return True if the kernel has a module or can load it, None if unknown. Loads nothing."""
-    folder, file = f"lib/modules/{os.uname().release}", name.replace("_", "[-_]")
-    if (
-        machine.path(f"sys/module/{name}").exists()
-        or machine.run(["modinfo", "--field", "filename", name]).strip()
-        # A module in the kernel itself may have no folder and be unknown to modinfo.
-        or machine.find(rf"/({file})\.ko", f"{folder}/modules.builtin")
-        or (name == "xfs" and machine.find(r"\t(xfs)$", "proc/filesystems"))
-        or (name == "dm_mod" and machine.find(r" (device-mapper)$", "proc/misc"))
-    ):
+    if machine.path(f"sys/module/{name}").exists():
         return True
-    listed = machine.text(f"{folder}/modules.dep")
+    if machine.run(["modprobe", "--show-depends", name]).strip():  # also of the kernel itself
+        return True
     # A container does not show the modules of its host.
-    return False if listed and machine.run(["modinfo", "--version"]) else None
+    listed = machine.text(f"lib/modules/{os.uname().release}/modules.dep")
+    return False if listed and machine.run(["modprobe", "--version"]) else None
 
 
 def _listening(machine: HostMachine) -> tuple[list[int], list[int]]:
@@ -385,15 +362,12 @@ def _keeps_time(machine: HostMachine) -> bool:
 def connect(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     """Try TCP connections to ``targets`` (name to [address, port]). Returns, by name, None if
     connected, `REFUSED` if the machine answers that nobody listens, else the reason."""
-    targets, end = request["targets"], time.monotonic() + CONNECTING_S
+    targets = request["targets"]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        found = pool.map(lambda target: _connection(target, end), targets.values())
-        return dict(zip(targets, found, strict=True))
+        return dict(zip(targets, pool.map(_connection, targets.values()), strict=True))
 
 
-def _connection(target: list[Any], end: float) -> str | None:
-    if time.monotonic() > end:
-        return "not tried, for too many others do not answer"
+def _connection(target: list[Any]) -> str | None:
     try:
         socket.create_connection((target[0], target[1]), CONNECT_S).close()
     except ConnectionRefusedError:
@@ -488,36 +462,23 @@ def mark(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     return {"mark": read_mark(machine)}
 
 
-def hold(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
+def hold(machine: HostMachine, request: dict[str, Any]) -> None:
     """Mark the machine with ``mark``, let ``key`` in as root, name ``names`` (name: address).
 
     Refused if another testbed holds it; safe to repeat for the same testbed.
     """
-    folder, keys = machine.path(KEYS).parent, machine.path(KEYS)
-    # What was made before a `let_go` that was cut off must still be taken away.
-    before = read_mark(machine, _aside(request["mark"]["id"])) or {}
-    wanted = dict(
-        request["mark"],
-        made_keys=bool(before.get("made_keys")) or not keys.exists(),
-        made_folder=bool(before.get("made_folder")) or not folder.exists(),
-    )
-    made = _mark(machine, wanted)
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700)
-    text = read_whole(keys)
-    if request["key"] not in text.split("\n"):
-        replace(keys, _ended(text) + request["key"] + "\n", 0o600)
+    _mark(machine, request["mark"])
+    machine.path(KEYS).parent.mkdir(mode=0o700, exist_ok=True)
+    _write_key(machine, request["key"], let_in=True)
     names = [f"{address} {name}" for name, address in request["names"].items()]
     _write_names(machine, "\n".join([BEGIN, *names, END]) + "\n")
-    return {"made": made, "mark": read_mark(machine)}
 
 
-def _mark(machine: HostMachine, wanted: dict[str, Any]) -> bool:
+def _mark(machine: HostMachine, wanted: dict[str, Any]) -> None:
     path, new = machine.path(MARK), machine.path(_aside(wanted["id"]))
     replace(new, json.dumps(wanted) + "\n", 0o644)
     try:
         os.link(new, path)  # atomically, and only the first of two at once succeeds
-        return True
     except FileExistsError:
         pass
     finally:
@@ -530,12 +491,26 @@ def _mark(machine: HostMachine, wanted: dict[str, Any]) -> bool:
         )
     if found.get("node") != wanted["node"]:
         raise HostRefused(f"is the same machine as that of node {found.get('node')}")
-    return False
 
 
 def _aside(identity: str) -> str:
-    """Return where the mark is before it counts, and while what it stands for is undone."""
+    """Return where the mark is written before it counts."""
     return f"etc/.hotbed-site.json.{identity}"
+
+
+def _write_key(machine: HostMachine, key: str, *, let_in: bool) -> None:
+    """Add a key's line to root's authorized keys, or take it away. Cloud images list the same key
+    with a command that sends people away, and sshd takes the first line that fits: it goes, too."""
+    path = machine.path(KEYS)
+    old = read_whole(path)
+    if not key:
+        return
+    left = "\n".join(line for line in old.split("\n") if key.split()[1] not in line.split())
+    new = _ended(left) + key + "\n" if let_in else left
+    if new != old:
+        replace(path, new, 0o600)
+    if not new and not path.is_symlink():
+        path.unlink(missing_ok=True)
 
 
 def _write_names(machine: HostMachine, block: str) -> None:
@@ -549,41 +524,30 @@ def _write_names(machine: HostMachine, block: str) -> None:
         replace(path, text, 0o644)
 
 
-def let_go(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
+def let_go(machine: HostMachine, request: dict[str, Any]) -> None:
     """Undo `hold` for the testbed with this ``id``; leave another's mark, and all else, alone.
 
-    The key goes late: until then a repeated call can still log in with it. The mark, which records
-    what `hold` made, is put aside first and goes last.
+    The key goes late: until then a repeated call can still log in with it. The mark goes last.
     """
-    found, aside = read_mark(machine) or {}, _aside(request["id"])
+    found = read_mark(machine) or {}
     ours = found.get("id") == request["id"]
     if not found or ours:
         _write_names(machine, "")
-    if ours:
-        # A `hold` that was cut off leaves one file under both names, and renaming one of them to
-        # the other would do nothing.
-        machine.path(aside).unlink(missing_ok=True)
-        machine.path(MARK).replace(machine.path(aside))
-    made = read_mark(machine, aside) or {}
-    for changed in (aside, HOSTS, KEYS):
-        pending(machine.path(changed)).unlink(missing_ok=True)
-    keys, key = machine.path(KEYS), request["key"]
-    text = read_whole(keys)
-    left = "\n".join(line for line in text.split("\n") if line != key)
-    if key and left != text:
-        replace(keys, left, 0o600)
-    if made.get("made_keys") and not left:
-        Path(os.path.realpath(keys)).unlink(missing_ok=True)
-    if made.get("made_folder") and keys.parent.is_dir() and not any(keys.parent.iterdir()):
+    aside, keys = machine.path(_aside(request["id"])), machine.path(KEYS)
+    for changed in (aside, machine.path(HOSTS), keys):
+        pending(changed).unlink(missing_ok=True)
+    aside.unlink(missing_ok=True)
+    _write_key(machine, request["key"], let_in=False)
+    if keys.parent.is_dir() and not any(keys.parent.iterdir()):
         keys.parent.rmdir()
-    machine.path(aside).unlink(missing_ok=True)
-    return {"was_ours": ours}
+    if ours:
+        machine.path(MARK).unlink()
 
 
 # -- wiping ----------------------------------------------------------------------------------------
 
 
-def wipe(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
+def wipe(machine: HostMachine, request: dict[str, Any]) -> None:
     """Forget what is on the device ``device``: signatures, partitions, first and last megabytes.
 
     Only while the testbed with ``id`` holds the machine, never a device in use, and only if the
@@ -617,7 +581,6 @@ def wipe(machine: HostMachine, request: dict[str, Any]) -> dict[str, Any]:
     after = device(machine, name)
     if after["holds"]:
         raise HostRefused("still has {} on {} after wiping".format(", ".join(after["holds"]), name))
-    return {"held": found["holds"]}
 
 
 def _other(found: dict[str, Any], seen: dict[str, Any], boot: str) -> str | None:
@@ -663,12 +626,6 @@ def answer(request: dict[str, Any], machine: HostMachine) -> dict[str, Any]:
         return {"ok": False, "error": str(error)}
     except OSError as error:
         return {"ok": False, "error": f"cannot do that: {error}"}
-
-
-@functools.cache
-def program() -> bytes:
-    """Return this file, to run on a machine."""
-    return Path(__file__).read_bytes()
 
 
 if __name__ == "__main__":

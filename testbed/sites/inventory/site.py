@@ -20,7 +20,6 @@ from typing import Any
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed import reach
 from testbed.deploy import deployers, deployment
-from testbed.deploy.playbook import end_ansible
 from testbed.sites import keys
 from testbed.sites.clock import Clock
 from testbed.sites.contract import (
@@ -37,7 +36,7 @@ from testbed.sites.contract import (
     silent,
 )
 from testbed.sites.inventory import fitness
-from testbed.sites.inventory.assign import Member, assign
+from testbed.sites.inventory.assign import Member, assign, some
 from testbed.sites.inventory.contact import (
     RETRY_S,
     Contact,
@@ -49,13 +48,12 @@ from testbed.sites.inventory.contact import (
     first_target,
     gateway_of,
     gateways_of,
-    load_counters,
     login_on,
     looking,
 )
 from testbed.sites.inventory.hosts import check_consent, machines_of, read_options
+from testbed.sites.inventory.recorded import RecordedSite, testbed_in
 from testbed.sites.records import Record, Records
-from testbed.sites.usage import between
 from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
 
@@ -63,7 +61,7 @@ TakeAway = Callable[[Testbed, Progress], None]
 """Function that removes a deployed store from a testbed's nodes."""
 
 
-class InventorySite:
+class InventorySite(RecordedSite):
     """Site of existing machines; also a `CautiousSite`, `InspectingSite` and `UsageSite`. Testbeds
     that are up need no options. `contact` reaches machines, `take_away` removes a deployed
     store."""
@@ -80,9 +78,7 @@ class InventorySite:
         take_away: TakeAway | None = None,
     ) -> None:
         self.options = read_options(options or {})
-        self._records = records or Records(self.kind)
-        self._contact = contact or Contact()
-        self._clock = clock or Clock()
+        super().__init__(records, contact, clock)
         self._take_away = take_away or partial(deployment.take_away, self)
         self._allowed = set(self.options.wipe)
         self._accept = self.options.accept_host_keys
@@ -92,9 +88,8 @@ class InventorySite:
     def plan(self, spec: TestbedSpec) -> Cost:
         """See `Site.plan`. The machines are not asked; `inspect` does."""
         members = self._members(spec)
-        machines = ", ".join(member.host.name for member in members[:6])
-        more = f" and {len(members) - 6} more" if len(members) > 6 else ""
-        return Cost.of(spec, f"existing machines: {machines}{more}")
+        machines = some((member.host.name for member in members), 6)
+        return Cost.of(spec, f"existing machines: {machines}")
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
         with self._records.open(spec.name) as record:
@@ -139,28 +134,9 @@ class InventorySite:
         there = known and (known["ready"] or partly)
         return self._testbed(name, known) if known and there else None
 
-    def folder(self, name: str) -> Path:
-        return self._records.folder(name)
-
-    def names(self) -> Sequence[str]:
-        return self._records.names()
-
     def extend(self, name: str, seconds: float) -> Status:
         """See `Site.extend`: these machines are not leased."""
         return self.status(name)
-
-    def release(self, name: str, progress: Progress = silent) -> None:
-        """See `Site.release`. Where a machine does not answer, the others are let go and this one
-        is kept on record: repeat it when the machine is back. SiteError: a machine could not be
-        cleaned; says which, and when to try again."""
-        if name in self._records.names():
-            with self._records.open(name) as record:
-                if record.data:
-                    self._let_go(record, progress)
-                end_ansible(record.folder)
-                reach.hang_up(name, record.folder, record.folder / "known_hosts")
-                self._records.remove(name)
-        progress("removed", 1.0)
 
     # -- capabilities ---------------------------------------------------------------------------
 
@@ -227,11 +203,6 @@ class InventorySite:
                 signal=self.options.signal,
                 clock=self._clock,
             )
-
-    def usage_counters(self, name: str) -> Mapping[str, float]:
-        return load_counters(self._contact, self._ready(name), self._clock.monotonic())
-
-    usage_between = staticmethod(between)
 
     # -- judging --------------------------------------------------------------------------------
 
@@ -322,23 +293,9 @@ class InventorySite:
     # -- taking ---------------------------------------------------------------------------------
 
     def _testbed(self, name: str, known: Mapping[str, Any]) -> Testbed:
-        folder, members = self._records.folder(name), members_of(known)
-        return Testbed(
-            name=name,
-            site=self.kind,
-            nodes=tuple(_node(member, known) for member in members),
-            ssh_key=folder / keys.LOGIN,
-            known_hosts=folder / "known_hosts",
-            directory=folder,
-            spec_hash=TestbedSpec.model_validate(known["spec"]).digest(),
-            gateways=gateways_of(members),
-        )
-
-    def _ready(self, name: str) -> Testbed:
-        found = self.find(name)
-        if found is None:
-            raise UserError(f"there is no testbed {name!r} that is ready", do="see `hotbed status`")
-        return found
+        spec, members = TestbedSpec.model_validate(known["spec"]), members_of(known)
+        nodes = tuple(_node(member, known) for member in members)
+        return testbed_in(self.folder(name), self.kind, spec, nodes, gateways_of(members))
 
     def _shell(self, testbed: Testbed, node: str) -> Shell:
         """Return a shell by the testbed's own key."""
@@ -436,9 +393,11 @@ class InventorySite:
     # -- letting go: the store first, then mark, names and key; nothing else is touched ----------
 
     def _let_go(self, record: Record, progress: Progress) -> None:
-        """Let every machine go that is still held. SiteError: some machines could not be cleaned
-        and stay on record; it names them."""
+        """Let every machine go that is still held. One that does not answer is kept on record.
+        SiteError: a machine could not be cleaned; says which, and when to try again."""
         known, name = record.data, record.name
+        if not known:
+            return
         known["ready"], known["releasing"] = False, True
         record.save()
         testbed = self._testbed(name, known)

@@ -52,7 +52,6 @@ class FakeHost:
             "proc/meminfo": "MemTotal:        4194304 kB\n",
             "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
             **{f"sys/module/{name}/refcnt": "1" for name in hostside.MODULES},
-            "proc/swaps": "Filename Type Size\n",
             "proc/pressure/io": "some avg10=0.00\n",
             "proc/net/tcp": "sl local\n 0: 00000000:0016 00000000:0000 0A 0\n",
             "proc/sys/kernel/random/boot_id": self.address + "\n",
@@ -96,7 +95,7 @@ class FakeHost:
                 return ""
             kind, _, uuid = head[len(SIGNATURE) :].split(b"\n")[0].decode().partition(":")
             return json.dumps({"signatures": [{"type": kind, "label": None, "uuid": uuid or None}]})
-        if argv == ["modinfo", "--version"]:
+        if argv == ["modprobe", "--version"]:
             return "kmod version 30"
         if argv[0] == "systemd-detect-virt":
             return self.container + "\n"

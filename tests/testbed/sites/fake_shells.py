@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import threading
@@ -52,13 +51,16 @@ class _FakeShell(PlayedShell):
         self.node, self._all = target.node, all_of
 
     def answer(self, argv: list[str], input: bytes | None) -> str:
-        if argv[-1].startswith("{"):
-            counters: dict[str, object] = {"containers": {}}
-            counters |= dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 1.0)
-            return json.dumps({"ok": True, "result": counters})
-        if "python3" in argv:
-            return json.dumps(self._set_up(json.loads(base64.b64decode(argv[-1]))))
-        return ""
+        if "python3" not in argv:
+            return ""
+        request = json.loads(argv[-1])
+        result: dict[str, object] = {}
+        if request["do"] == "set_up":
+            result = self._set_up(request)
+        elif request["do"] == "usage":
+            result = {"containers": {}}
+            result |= dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 1.0)
+        return json.dumps({"ok": True, "result": result})
 
     def _set_up(self, wanted: dict[str, object]) -> dict[str, object]:
         with self._all.lock:

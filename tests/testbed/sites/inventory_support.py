@@ -51,7 +51,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int = 6) -> F
 
 def _made_up_key(path: Path, comment: str) -> None:
     path.write_text("")
-    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAA {comment}\n")
+    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAAC3Nz {comment}\n")
 
 
 def files(hosts: FakeHosts) -> dict[str, dict[str, bytes]]:
@@ -106,7 +106,7 @@ def spec_file(tmp_path: Path, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch)
     """Write the small spec for the verbs; no host keys are vouched for yet."""
     hosts.now = time.time
     monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("testbed.sites.inventory.site.Contact", lambda: hosts)
+    monkeypatch.setattr("testbed.sites.inventory.recorded.Contact", lambda: hosts)
     options = {**OPTIONS, "accept_host_keys": False, "known_hosts": "known_hosts"}
     (tmp_path / "known_hosts").write_text("")
     path = tmp_path / "spec.yaml"

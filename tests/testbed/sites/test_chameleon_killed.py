@@ -17,9 +17,8 @@ __all__ = ["world"]
 pytestmark = pytest.mark.slow
 
 KINDS = {
-    "whole machines": BARE,
+    "whole machines": BARE | {"lease": {"name": "mine"}},
     "virtual machines": VIRTUAL,
-    "a lease with a name": BARE | {"lease": {"name": "mine"}},
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import itertools
 import json
 import os
@@ -21,7 +22,7 @@ from tests.testbed.sites.fake_hosts import FakeHost, Killed, play
 
 KEYS, HOSTS = "root/.ssh/authorized_keys", "etc/hosts"
 MARK = {"testbed": "small", "id": "x", "node": "osd0", "since": "now"}
-KEY = "ssh-ed25519 AAAA hotbed-small"
+KEY = "ssh-ed25519 AAAAC3Nz hotbed-small"
 HOLD = {"do": "hold", "mark": MARK, "key": KEY, "names": {"osd0": "192.0.2.1"}}
 LET_GO = {"do": "let_go", "id": "x", "key": KEY}
 
@@ -31,12 +32,10 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     return play(tmp_path, 1, monkeypatch).hosts["192.0.2.1"]
 
 
-def done(host: FakeHost, request: dict[str, Any]) -> dict[str, Any]:
+def done(host: FakeHost, request: dict[str, Any]) -> Any:
     found = host.do(request)
     assert found["ok"], found
-    result = found["result"]
-    assert isinstance(result, dict)
-    return result
+    return found["result"]
 
 
 def refused(host: FakeHost, request: dict[str, Any]) -> str:
@@ -69,34 +68,18 @@ def test_lines_of_others_stay_and_a_link_stays_a_link(host, link):
     assert (host.root / KEYS).is_symlink() is link
 
 
-def test_a_file_that_cannot_be_read_is_not_replaced(host, monkeypatch):
-    host.write(KEYS, "ssh-rsa AAAA somebody\n")
-    read = {"read_bytes": Path.read_bytes, "read_text": Path.read_text}
-    for name, whole in read.items():
-
-        def broken(path: Path, *more: Any, whole: Any = whole, **options: Any) -> Any:
-            if path.name == "authorized_keys":
-                raise OSError(errno.EIO, "Input/output error")
-            return whole(path, *more, **options)
-
-        monkeypatch.setattr(Path, name, broken)
-    assert "Input/output error" in refused(host, HOLD)
-    monkeypatch.undo()
-    assert host.read(KEYS) == "ssh-rsa AAAA somebody\n"
-
-
-def test_names_in_a_file_that_is_a_mount_of_its_own(host, monkeypatch):
-    replace = Path.replace
-
-    def busy(path: Path, target: Path) -> Path:
-        if target.name == "hosts":
-            raise OSError(errno.EBUSY, "Device or resource busy")
-        return replace(path, target)
-
-    monkeypatch.setattr(Path, "replace", busy)
-    done(host, HOLD)
-    assert "192.0.2.1 osd0\n" in host.read(HOSTS)
-    assert not [path for path in (host.root / "etc").iterdir() if "new" in path.name]
+def test_a_key_of_a_cloud_image_is_let_in_and_an_empty_file_goes(host):
+    """The image lists the same key with a command that sends people away."""
+    before = host.files()
+    refusal = f'no-pty,command="echo Please log in as cc" {KEY}'
+    host.write(KEYS, f"{refusal}\nssh-ed25519 BBBB somebody\n")
+    for _ in range(2):
+        done(host, HOLD)
+        assert host.read(KEYS) == f"ssh-ed25519 BBBB somebody\n{KEY}\n"
+    host.write(KEYS, f"{KEY}\n")
+    done(host, LET_GO)
+    assert host.files() == before
+    assert not (host.root / KEYS).parent.exists()
 
 
 def cut(patch: pytest.MonkeyPatch, moment: int) -> None:
@@ -119,8 +102,7 @@ def cut(patch: pytest.MonkeyPatch, moment: int) -> None:
 
 @pytest.mark.parametrize("do", ["hold", "let_go"])
 def test_cut_off_at_any_moment_it_is_held_or_let_go_whole(host, monkeypatch, do):
-    """A mark may have two names then: renaming one to the other would do nothing, and the machine
-    would stay held forever. Root had no authorized_keys and has none afterwards."""
+    """Root had no authorized_keys and has none afterwards."""
     before, other = host.files(), {**HOLD, "mark": {**MARK, "id": "y", "testbed": "other"}}
     for moment in itertools.count(1):
         if do == "let_go":
@@ -134,13 +116,13 @@ def test_cut_off_at_any_moment_it_is_held_or_let_go_whole(host, monkeypatch, do)
                 pass
         if host.read("etc/hotbed-site.json"):
             assert "is held by the testbed 'small'" in refused(host, other)
-        if moment % 2:  # the mark still records that the first `hold` created files
+        if moment % 2:
             done(host, HOLD)
             assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 1
         done(host, LET_GO)
         assert host.files() == before
         assert not (host.root / "root/.ssh").exists()
-        assert done(host, other)["made"]
+        done(host, other)
         done(host, {**LET_GO, "id": "y"})
     assert moment > 6
 
@@ -270,9 +252,6 @@ def test_others_are_tried_at_once_and_a_refusal_is_an_answer(monkeypatch):
     targets = {str(port): ["192.0.2.1", port] for port in answers}
     found = hostside.connect(None, {"targets": targets})  # type: ignore[arg-type]
     assert list(found.values()) == [None, "timed out", "refused", "No route to host"]
-    monkeypatch.setattr(hostside, "CONNECTING_S", -1.0)
-    late = hostside.connect(None, {"targets": targets})  # type: ignore[arg-type]
-    assert set(late.values()) == {"not tried, for too many others do not answer"}
 
 
 def test_listeners_on_the_loopback_alone_are_apart(host):
@@ -288,23 +267,24 @@ def test_listeners_on_the_loopback_alone_are_apart(host):
 
 
 @pytest.mark.parametrize(
-    ("files", "modinfo", "found"),
+    ("files", "modprobe", "found"),
     [
         ({"sys/module/xfs/refcnt": "1"}, "", True),
-        ({}, "/lib/modules/6.1/kernel/fs/xfs/xfs.ko", True),
+        ({}, "insmod /lib/modules/6.1/kernel/fs/xfs/xfs.ko", True),
+        ({}, "builtin xfs", True),
         ({f"lib/modules/{os.uname().release}/modules.dep": "kernel/fs/ext4.ko:"}, "", False),
         ({}, "", None),  # a container does not show its host's modules
     ],
 )
-def test_a_module_is_found_without_loading_it(tmp_path, files, modinfo, found):
+def test_a_module_is_found_without_loading_it(tmp_path, files, modprobe, found):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
 
     def run(argv: Sequence[str]) -> str:
-        if argv[0] != "modinfo":
+        if argv[0] != "modprobe":
             return ""
-        return "kmod version 30" if argv[1] == "--version" else modinfo
+        return "kmod version 30" if argv[1] == "--version" else modprobe
 
     machine = hostside.HostMachine(tmp_path, run)
     assert hostside.survey(machine, {})["modules"]["xfs"] is found
@@ -321,7 +301,7 @@ def test_the_program_needs_the_standard_library_only():
         # Run without site-packages and outside the repository.
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-", json.dumps(request)],
-            input=hostside.program(),
+            input=inspect.getsource(hostside).encode(),
             capture_output=True,
             check=True,
         )

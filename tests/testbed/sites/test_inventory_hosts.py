@@ -92,7 +92,7 @@ def test_variables_of_ansible(variables, found):
         ({"ansible_private_key_passphrase": "secret"}, "ansible_private_key_passphrase"),
         ({"ansible_ssh_common_args": "-o ProxyCommand='nc %h %p'"}, "ProxyCommand"),
         ({"ansible_ssh_common_args": "-o ProxyCommand='sshpass -p secret ssh b'"}, "ProxyCommand"),
-        ({"ansible_ssh_common_args": "-o 'ProxyCommand=sshpass -p secret"}, "cannot be read"),
+        ({"ansible_ssh_common_args": "-o 'ProxyCommand=sshpass -p secret"}, "cannot read"),
         ({"ansible_user": "{{ me }}"}, "ansible_user"),
         ({"ansible_port": "ssh"}, "ansible_port"),
     ],
@@ -165,7 +165,7 @@ def machines(*names: str, **groups: tuple[str, ...]) -> ListedMachines:
     hosts = tuple(
         HostOptions(name=name, address=f"192.0.2.{number}") for number, name in enumerate(names, 1)
     )
-    return ListedMachines(hosts=hosts, groups=groups)
+    return ListedMachines(hosts, groups)
 
 
 def names_of(
@@ -256,7 +256,7 @@ def test_options_come_before_groups_and_a_node_before_its_group():
     nodes = {"osd": ["c", "d"], "osd1": "c", "admin": "b"}
     assert names_of(found, nodes=nodes) == {"head": "b", "osd0": "d", "osd1": "c"}
     hosts = (HostOptions(address="a.example", user="me", proxy_jump="j"),)  # type: ignore[arg-type]
-    found = ListedMachines(hosts=(*hosts, *machines("b", "c").hosts))
+    found = ListedMachines((*hosts, *machines("b", "c").hosts))
     members = assign(spec_of(), read_options({"devices": DEVICES, "user": "cc"}), found)
     assert [member.host.user for member in members] == ["me", "cc", "cc"]
     recorded = members[0].model_dump(mode="json")

@@ -141,7 +141,7 @@ def test_machines_are_inspected_taken_wiped_and_let_go(ground, keeper, tmp_path,
     usage = known.usage_between(first, known.usage_counters("mine"))
     assert set(usage.node_cores) == {"head", "osd0", "osd1"}
     known.release("mine")
-    assert known.names() == ()
+    assert known.names() == []
     assert {node.name: on(ground, node.name, TRACES) for node in ground.nodes} == before
 
 

@@ -55,7 +55,7 @@ def refuse(make: Make, fakes: FakeHosts, *facts: str, **options: Any) -> None:
     with raises(HotbedError, *facts):
         site.provision(make_spec(**options))
     assert files(fakes) == before
-    assert site.names() == ()
+    assert site.names() == []
 
 
 def head(hosts: FakeHosts, address: str = "192.0.2.2", name: str = "sdb2") -> bytes:
@@ -249,7 +249,7 @@ def test_after_no_answer_a_retry_may_help(make, hosts, away, options):
     with raises(SiteError, away) as lost:
         make(**options).provision(make_spec(**options))
     assert lost.value.retry_after_s is not None
-    assert make().names() == ()
+    assert make().names() == []
 
 
 def test_nodes_that_are_one_machine_or_at_one_address(make, hosts):
@@ -307,7 +307,7 @@ def test_release_leaves_every_machine_as_it_was(make, hosts):
     assert alone.find("small") == testbed
     alone.release("small")
     assert files(hosts) == before
-    assert alone.names() == ()
+    assert alone.names() == []
 
 
 def test_a_lost_machine_is_kept_on_record_until_it_is_back(make, hosts):
@@ -321,13 +321,13 @@ def test_a_lost_machine_is_kept_on_record_until_it_is_back(make, hosts):
     with raises(SiteError, "osd0", "hotbed down small") as lost:
         site.release("small")
     assert lost.value.retry_after_s is not None
-    assert site.names() == ("small",)
+    assert site.names() == ["small"]
     assert site.find("small") is None
     assert site.status("small").detail.endswith("`hotbed down small` again")
     hosts.hosts["192.0.2.2"].up = True
     site.release("small")
     assert files(hosts) == before
-    assert site.names() == ()
+    assert site.names() == []
 
 
 def test_a_testbed_stays_on_its_machines(make, hosts):
@@ -364,7 +364,7 @@ def test_killed_at_any_moment_it_resumes_or_is_removed(make, hosts, monkeypatch,
             assert make().status("small").state is State.READY
         make().release("small")
         assert files(hosts) == before, moment
-        assert make().names() == ()
+        assert make().names() == []
 
 
 def test_a_store_goes_before_the_machines_do(make, hosts, tmp_path):
