@@ -417,4 +417,4 @@ def test_a_lost_machine_is_cleaned_when_it_is_back_and_the_others_at_once(bed, h
     lost.clear()
     bed.site.release("small")
     assert books == [(book, ["osd1"]) for book in steps]
-    assert bed.site.names() == ()
+    assert bed.site.names() == []
