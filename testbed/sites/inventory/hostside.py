@@ -8,6 +8,7 @@ sentence that begins with the machine. Standard library only, Python 3.10 or new
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -129,7 +130,14 @@ def replace(path: Path, text: str, mode: int) -> None:
     if path.exists():
         shutil.copystat(str(path), str(new))
         os.chown(str(new), path.stat().st_uid, path.stat().st_gid)
-    new.replace(path)
+    try:
+        new.replace(path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # A mount of its own, as /etc/hosts is in some containers: it can only be written in place.
+        path.write_bytes(data)
+        new.unlink()
 
 
 def _ended(text: str) -> str:

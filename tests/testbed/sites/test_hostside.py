@@ -68,6 +68,20 @@ def test_lines_of_others_stay_and_a_link_stays_a_link(host, link):
     assert (host.root / KEYS).is_symlink() is link
 
 
+def test_names_in_a_file_that_is_a_mount_of_its_own(host, monkeypatch):
+    replace = Path.replace
+
+    def busy(path: Path, target: Path) -> Path:
+        if target.name == "hosts":
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", busy)
+    done(host, HOLD)
+    assert "192.0.2.1 osd0\n" in host.read(HOSTS)
+    assert not [path for path in (host.root / "etc").iterdir() if "new" in path.name]
+
+
 def test_a_key_of_a_cloud_image_is_let_in_and_an_empty_file_goes(host):
     """The image lists the same key with a command that sends people away."""
     before = host.files()
