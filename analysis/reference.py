@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from analysis.bundle.verify import Difference, differences, private_in
+from analysis.bundle.archive import files_in
+from analysis.bundle.private import private_in
+from analysis.bundle.verify import Difference, differences
 from analysis.core.claims import NOTE_SEPARATOR, merged
 from analysis.core.figures import Drawn, FigureEntry
 from analysis.core.load import Attempts, LoadedRun, NotKept, load_campaign
@@ -201,8 +203,7 @@ def _refuse_older(final: Path, record: Reference) -> None:
 
 
 def _refuse_private(folder: Path) -> None:
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    for one in private_in({path.relative_to(folder).as_posix(): path for path in files}):
+    for one in private_in(files_in(folder)):
         raise UserError(
             f"nothing was added, because this would be stored: {one.what}",
             where=f"{one.file}:{one.line}",

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,7 +37,7 @@ _CAMPAIGN = "a campaign is a mapping with name, grids and more"
 _SPEC = "a spec is a mapping with name, groups and store"
 
 
-def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
+def sources(campaigns: Mapping[Path, Iterable[Path]], scratch: Path) -> Sources:
     """Return the files behind the runs of campaigns (folder -> the packed attempts). UserError: a
     campaign's record cannot be read, its folder has another name, or a file that it names is
     missing. Also if two different files would get the same name."""
@@ -108,21 +108,16 @@ def _add_campaign(found: Sources, folder: Path, made: Sequence[Job], scratch: Pa
     for place, controller in sorted(own):
         if place:
             _add_controller(found, Path(place), controller)
-    if body.get("system") == "mos":
-        _add_profiles(found, {_parameter(job, "profile") for job in made} - {""})
+    if body.get("system") == "mos":  # with measured points (`hotbed mos profile --keep`)
+        for profile in sorted({_parameter(job, "profile") for job in made} - {""}):
+            try:
+                _add(found, f"profiles/{profile}.json", place_of(profile))
+            except UserError:
+                found.notes += (f"The profile {profile} is not there any more.",)
 
 
 def _parameter(job: Job, name: str) -> str:
     return str(job.get("parameters", {}).get(name) or "")
-
-
-def _add_profiles(found: Sources, names: set[str]) -> None:
-    """Add the measured points that cells name (`hotbed mos profile --keep`)."""
-    for name in sorted(names):
-        try:
-            _add(found, f"profiles/{name}.json", place_of(name))
-        except UserError:
-            found.notes += (f"The profile {name} is not there any more.",)
 
 
 def _add_controller(found: Sources, own: Path, controller: str) -> None:
@@ -159,7 +154,7 @@ def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job])
         return None
     last = PurePosixPath(name).name
     latest = sorted(made, key=lambda job: str(job.get("started_at")), reverse=True)
-    recorded = list(dict.fromkeys(str(job.get(key) or "") for job in latest))
+    recorded = [str(job.get(key) or "") for job in latest]
     places = [Path(one) for one in recorded if PurePosixPath(one).name == last]
     places += [ROOT / name, FILES / name]
     # For runs that were in a bundle, or were made again from a bundle.
@@ -169,9 +164,8 @@ def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job])
         places.append(ROOT / "testbed" / "specs" / last)
     if key == "notebook":
         places += filter(None, [own_notebook(name)])
-    for place in places:
-        if place.is_file():
-            return place
+    if there := next((place for place in places if place.is_file()), None):
+        return there
     raise UserError(
         f"its campaign names the {key} {name}, which is missing now ({places[0]}), so "
         "that nobody could run it again",
@@ -246,7 +240,9 @@ def portable_spec(spec: Path, campaign: object) -> PortableSpec:
     if not isinstance(options, dict) or kept == options:
         return PortableSpec(dump(body) if changed else None)
     body["site"] = {"kind": kind} | ({"options": kept} if kept else {})
-    texts = list(_naming_somebody(options))
+    lease = options.get("lease")
+    naming = [options.get(key) for key in _NAMING]
+    texts = list(_within([*naming, lease.get("name") if isinstance(lease, dict) else None]))
     notes: tuple[str, ...] = ()
     try:
         texts += names_in_files(kind, options, spec.parent)
@@ -266,13 +262,6 @@ def _naming_nobody(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(kept.get("lease"), dict):
         kept["lease"] = {key: value for key, value in kept["lease"].items() if key != "name"}
     return kept
-
-
-def _naming_somebody(options: Mapping[str, Any]) -> Iterator[str]:
-    yield from _within([options.get(key) for key in _NAMING])
-    lease = options.get("lease")
-    if isinstance(lease, dict):
-        yield from _within(lease.get("name"))
 
 
 def _nodes(body: Mapping[str, Any]) -> Iterator[str]:
@@ -307,23 +296,16 @@ def _names(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         user, _, host = text.strip().rpartition("@")
         host = re.sub(r":\d+$", "", host) if host.count(":") == 1 else host
-        yield from (user, host)
-        if not _is_address(host):
-            yield host.partition(".")[0]
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text.partition("]")[0].lstrip("["))
-    except ValueError:
-        return False
-    return True
+        yield from (user, host, host.partition(".")[0])
 
 
 def _identifies(name: str, words: set[str]) -> bool:
-    if len(name) < _SHORTEST or name.isdigit() or _is_address(name):
+    """Return True if a name identifies somebody; addresses get aliases wherever they are."""
+    with suppress(ValueError):
+        ipaddress.ip_address(name.partition("]")[0].lstrip("["))
         return False
-    return name.lower() not in _EVERYBODYS and name not in words
+    everybodys = name.isdigit() or name.lower() in _EVERYBODYS
+    return len(name) >= _SHORTEST and not everybodys and name not in words
 
 
 def _words(value: object) -> Iterator[str]:

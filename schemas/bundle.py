@@ -81,7 +81,7 @@ class Manifest(Model):
         notes: sentences on defects, such as a spec that has changed since the runs.
     """
 
-    schema_version: int = BUNDLE_VERSION
+    schema_version: int = Field(default=BUNDLE_VERSION, le=BUNDLE_VERSION)
     report: Name
     campaigns: tuple[Name, ...]
     comparison: bool = False

@@ -11,14 +11,12 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import stat
 import struct
 import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +27,6 @@ from schemas.yaml_file import ContentError, survey
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest date in a ZIP archive, and the date of every entry."""
 LEVEL = 5
-CHUNK = 2**20
 MIB, GIB = 2**20, 2**30
 LEAST_UNPACKED, MOST_RATIO = 64 * MIB, 200
 """Bytes that any archive may unpack to, and the maximum ratio to its size for a larger archive."""
@@ -66,6 +63,12 @@ def digest(file: Path) -> Digest:
         return Digest(sha.hexdigest(), source.tell())
 
 
+def files_in(folder: Path) -> dict[str, Path]:
+    """Return every file below a folder by its name in an archive of the folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return dict(sorted((path.relative_to(folder).as_posix(), path) for path in files))
+
+
 def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
     """Write `files` (name in the archive -> file) to `target` and return the archive's SHA-256. The
     archive gets its final name when it is complete. UserError: it cannot be written."""
@@ -73,7 +76,7 @@ def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(partial, "w", allowZip64=True) as archive:
+        with zipfile.ZipFile(partial, "w") as archive:
             for index, name in enumerate(sorted(files)):
                 progress("packing", index / len(files))
                 _add(archive, name, files[name])
@@ -96,11 +99,7 @@ def _add(archive: zipfile.ZipFile, name: str, file: Path) -> None:
     info = zipfile.ZipInfo(name, EPOCH)
     info.create_system = 3  # Unix: the system that defines the mode below
     info.external_attr = (stat.S_IFREG | 0o644) << 16
-    info.compress_type = zipfile.ZIP_DEFLATED
-    info._compresslevel = LEVEL  # type: ignore[attr-defined]  # public from Python 3.13 on
-    info.file_size = file.stat().st_size
-    with file.open("rb") as source, archive.open(info, "w") as sink:
-        shutil.copyfileobj(source, sink, CHUNK)
+    archive.writestr(info, file.read_bytes(), zipfile.ZIP_DEFLATED, LEVEL)
 
 
 def unpack(
@@ -113,17 +112,12 @@ def unpack(
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = opened.infolist()
-            _refuse_unsafe(archive, entries, most_bytes, shutil.disk_usage(folder).free)
-            for place in {(folder / entry.filename).parent for entry in entries}:
-                place.mkdir(parents=True, exist_ok=True)
+            _refuse_unsafe(archive, entries, most_bytes)
             found = {}
-            # With several threads, decompression and file system run in parallel.
-            with ThreadPoolExecutor(4) as pool:
-                made = pool.map(lambda entry: _extract(archive, opened, entry, folder), entries)
-                for index, (entry, digest) in enumerate(zip(entries, made, strict=True)):
-                    found[entry.filename] = digest
-                    if index % 100 == 0:
-                        progress("unpacking", index / len(entries))
+            for index, entry in enumerate(entries):
+                if index % 100 == 0:
+                    progress("unpacking", index / len(entries))
+                found[entry.filename] = digest(Path(opened.extract(entry, folder)))
             return found
     except _DAMAGED as error:
         raise UserError(
@@ -138,12 +132,14 @@ def unpack(
         ) from error
 
 
-def _refuse_unsafe(
-    archive: Path, entries: list[zipfile.ZipInfo], most_bytes: int, free: int
-) -> None:
+def _refuse_unsafe(archive: Path, entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
     names: set[str] = set()
     for entry in entries:
-        why = _unsafe(entry) or taken(entry.filename, names)
+        why = refused_name(entry.filename, names)
+        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+            why = "is no plain file"
+        elif entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            why = "is compressed in a way that a bundle is not"
         if why is not None:
             raise UserError(f"the entry {entry.filename!r} {why}", where=archive, do=_DISTRUST)
     total = sum(entry.file_size for entry in entries)
@@ -157,40 +153,18 @@ def _refuse_unsafe(
             allowed=f"{most_bytes / GIB:g} GiB",
             do="raise --most-gib if you trust it",
         )
-    if total > free:
-        raise UserError(
-            f"{size}, and {free / GIB:.1f} GiB are free",
-            where=archive,
-            do="set TMPDIR to a larger file system",
-        )
 
 
-def _unsafe(entry: zipfile.ZipInfo) -> str | None:
-    """Return why an entry must not be unpacked, or None."""
-    why = unsafe_name(entry.filename)
-    if why is not None:
-        return why
-    if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-        return "is no plain file"
-    if entry.flag_bits & 0x1:
-        return "is encrypted"
-    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return "is compressed in a way that a bundle is not"
-    return None
-
-
-def unsafe_name(name: str) -> str | None:
-    """Return why no entry may have the name, or None."""
+def refused_name(name: str, names: set[str]) -> str | None:
+    """Return why an entry cannot have the name, or None. It must not lead out of a folder, on any
+    system. Another entry may have the same name, be in it or be one of its folders, also where
+    case makes no difference. `names` grows."""
     try:
         safe_path(name, "bundle")
     except UnsafeNameError as error:
         return error.why
-    return "has a name that means something else elsewhere" if set(name) & {"\\", ":"} else None
-
-
-def taken(name: str, names: set[str]) -> str | None:
-    """Return why an entry cannot have the name, or None. Another entry may have the same name, be
-    in it or be one of its folders, also where case makes no difference. `names` grows."""
+    if set(name) & {"\\", ":"}:
+        return "has a name that means something else elsewhere"
     folded = unicodedata.normalize("NFC", name).casefold()
     parts = folded.split("/")
     folders = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
@@ -198,24 +172,6 @@ def taken(name: str, names: set[str]) -> str | None:
         return "has the name of another entry, or of the folder of one"
     names.update((folded, *(f"{folder}/" for folder in folders)))
     return None
-
-
-def _extract(
-    archive: Path, opened: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path
-) -> Digest:
-    sha, total = hashlib.sha256(), 0
-    with opened.open(entry) as source, (folder / entry.filename).open("xb") as sink:
-        while chunk := source.read(CHUNK):  # never more than the entry states
-            total += len(chunk)
-            sha.update(chunk)
-            sink.write(chunk)
-    if total != entry.file_size:
-        raise UserError(
-            f"the entry {entry.filename!r} has another length than it states",
-            where=archive,
-            do=_DISTRUST,
-        )
-    return Digest(sha.hexdigest(), total)
 
 
 # ---- a look at every file ------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import html
 import json
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 from pydantic import ValidationError
 
+from analysis.bundle.archive import Progress
 from analysis.core import style
 from analysis.core.claims import SINGLE_RUN
 from analysis.core.load import run_folders
@@ -34,11 +35,10 @@ from analysis.core.report import format_interval, format_value, notes_of, render
 from schemas.bundle import MANIFEST, About, Author, Manifest
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
-from schemas.errors import UserError
+from schemas.durable import read_json
+from schemas.mistakes import checked
 from schemas.run import Run
 from schemas.yaml_file import dump
-
-Progress = Callable[[str, float], None]
 
 LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow", "markdown-it-py")
 """Libraries that results and figures depend on."""
@@ -116,10 +116,7 @@ def _compare(folder: Path) -> Derived:
     from analysis.comparison.build import NAME, build
 
     file = folder / f"{NAME}.json"
-    try:
-        comparison = Comparison.model_validate_json(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError("is no comparison that can be read", where=file) from error
+    comparison = checked(Comparison, read_json(file), file)
     made = build(folder, comparison)
     title = f"Comparison of {', '.join(comparison.controllers)}"
     return Derived(title, made.claims, (Figure(NAME, title, NAME, None),), {}, folder, made.runs)
@@ -176,7 +173,7 @@ def ran(campaign: Path) -> Ran:
     """Return the contents of a campaign. A folder without a plan has no experiments."""
     runs = _runs(campaign)
     plan = read_record(campaign / "campaign.json")
-    cells = [cell for cell in plan.get("cells", []) if isinstance(cell, dict)]
+    cells = plan.get("cells", [])
     seconds: dict[str, list[float]] = {}
     for run in runs:
         seconds.setdefault(run.run_id, []).append(_seconds(run))
@@ -189,28 +186,30 @@ def ran(campaign: Path) -> Ran:
         return PackedCells(campaign.name, name, shown, len(mine), count, len(times), sum(times))
 
     file = plan.get("campaign", {})
-    grids = []
-    for grid in file.get("grids", []):
-        mine = [str(cell["run_id"]) for cell in cells if grid["name"] in cell["grids"]]
-        if mine:
-            grids.append(part(str(grid["name"]), grid["figures"], mine))
-    feeding: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        for figure in cell.get("figures", ()):
-            feeding.setdefault(str(figure), {})[str(cell["run_id"])] = None
+    by_grid, by_figure = _run_ids(cells, "grids"), _run_ids(cells, "figures")
+    grids = [grid for grid in file.get("grids", []) if grid["name"] in by_grid]
     return Ran(
         campaign=campaign.name,
         ground=", ".join(sorted({run.ground for run in runs})),
         site=", ".join(sorted({run.provenance.site for run in runs})),
         spec=str(file.get("spec") or ""),
-        experiments=tuple(grids),
+        experiments=tuple(part(one["name"], one["figures"], by_grid[one["name"]]) for one in grids),
         finished=len(done),
         machine_s=sum(map(sum, seconds.values())),
         started_at=min((run.started_at for run in runs), default=""),
         ended_at=max((run.ended_at for run in runs), default=""),
         commits=tuple(sorted({_commit(run) for run in runs})),
-        parts=tuple(part(figure, (figure,), mine) for figure, mine in feeding.items()),
+        parts=tuple(part(figure, (figure,), mine) for figure, mine in by_figure.items()),
     )
+
+
+def _run_ids(cells: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[str]]:
+    """Return the run ids of planned cells by the names that the cells have as `key`."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        for name in cell.get(key, ()):
+            found.setdefault(str(name), []).append(str(cell["run_id"]))
+    return found
 
 
 def _runs(campaign: Path) -> list[Run]:
@@ -227,7 +226,7 @@ def read_record(file: Path) -> dict[str, Any]:
     """Return the object in a JSON file; empty if there is none that can be read."""
     try:
         body = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}
 
@@ -259,7 +258,7 @@ def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Packe
         for part in one.parts
         if part.attempts and part.machine_s <= KICK_S
     ]
-    return min(found, key=lambda entry: entry[0])[1] if found else None
+    return min(found, key=lambda entry: entry[0], default=(None, None))[1]
 
 
 # ---- appendix ------------------------------------------------------------------------------------
@@ -536,15 +535,66 @@ def crate(
         "@type": "SoftwareApplication",
         "name": "Hotbed",
         "version": manifest.hotbed_version,
-    } | ({"url": about.repository} if about.repository else {})
+        "url": about.repository,
+    }
     parts = [_part(path, what, sizes) for path, what in _parts(manifest, derived, sizes)]
     actions = [_action(one, manifest.hotbed_version, sizes) for one in campaigns]
-    root = _root(about) | {
-        "hasPart": [{"@id": part["@id"]} for part in parts],
-        "mentions": [{"@id": action["@id"]} for action in actions],
+    root = {"hasPart": _links(parts), "mentions": _links(actions)}
+    graph = _graph(CRATE, about, root, *parts, _filled(software), *actions)
+    return {"@context": _CONTEXT, "@graph": graph}
+
+
+def _filled(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record without its empty values."""
+    return {key: value for key, value in body.items() if value}
+
+
+def _links(entities: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{"@id": one["@id"]} for one in entities]
+
+
+def _graph(
+    name: str, about: About, more: Mapping[str, Any], *entities: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """Return the graph of an RO-Crate in the file `name`. `more` are fields of its root, and
+    `entities` follow the authors."""
+    descriptor = {
+        "@id": name,
+        "@type": "CreativeWork",
+        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
+        "about": {"@id": "./"},
     }
-    entities = [root, _license(about), *_people(about), *parts, software, *actions]
-    return {"@context": _CONTEXT, "@graph": [_descriptor(CRATE), *entities]}
+    licensed = {
+        "@id": f"https://spdx.org/licenses/{about.license}",
+        "@type": "CreativeWork",
+        "name": about.license,
+        "description": f"The license {about.license} of the SPDX License List",
+    }
+    people = [
+        _filled(
+            {
+                "@id": f"https://orcid.org/{one.orcid}" if one.orcid else f"#author-{number}",
+                "@type": "Organization" if one.name else "Person",
+                "name": one.full_name,
+                "affiliation": one.affiliation,
+            }
+        )
+        for number, one in enumerate(about.authors, 1)
+    ]
+    root = {
+        "@id": "./",
+        "@type": "Dataset",
+        "name": about.title,
+        "disambiguatingDescription": about.short_description,
+        "description": about.description,
+        "keywords": ",".join(about.keywords),
+        "datePublished": about.date,
+        "version": about.version,
+        "license": {"@id": licensed["@id"]},
+        "author": _links(people),
+        "identifier": f"https://doi.org/{about.doi}" if about.doi else "",
+    }
+    return [descriptor, _filled(root) | dict(more), licensed, *people, *entities]
 
 
 def _parts(manifest: Manifest, derived: Derived, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -572,14 +622,16 @@ def _parts(manifest: Manifest, derived: Derived, sizes: Mapping[str, int]) -> li
 
 
 def _part(path: str, what: str, sizes: Mapping[str, int]) -> dict[str, Any]:
-    if path.endswith("/"):
-        return {"@id": _id(path), "@type": "Dataset", "name": what}
-    return {
-        "@id": _id(path),
-        "@type": "File",
-        "name": what,
-        "encodingFormat": _FORMATS.get(path.rpartition(".")[2], "text/plain"),
-    } | ({"contentSize": str(sizes[path])} if path in sizes else {})
+    is_file = not path.endswith("/")
+    return _filled(
+        {
+            "@id": quote(path),  # a relative URI, which has no spaces (RFC 3986)
+            "@type": "File" if is_file else "Dataset",
+            "name": what,
+            "encodingFormat": is_file and _FORMATS.get(path.rpartition(".")[2], "text/plain"),
+            "contentSize": str(sizes.get(path, "")),
+        }
+    )
 
 
 def _action(one: Ran, version: str, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -591,59 +643,9 @@ def _action(one: Ran, version: str, sizes: Mapping[str, int]) -> dict[str, Any]:
         "startTime": one.started_at,
         "endTime": one.ended_at,
         "instrument": {"@id": "#hotbed"},
-        "object": [{"@id": _id(path)} for path in made_by if path in sizes],
+        "object": [{"@id": quote(path)} for path in made_by if path in sizes],
         "result": [{"@id": f"artifacts/{one.campaign}/"}],
     }
-
-
-def _id(path: str) -> str:
-    """Return a path as a relative URI, which has no spaces (RFC 3986)."""
-    return quote(path, safe="/")
-
-
-def _descriptor(name: str) -> dict[str, Any]:
-    return {
-        "@id": name,
-        "@type": "CreativeWork",
-        "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
-        "about": {"@id": "./"},
-    }
-
-
-def _root(about: About) -> dict[str, Any]:
-    return {
-        "@id": "./",
-        "@type": "Dataset",
-        "name": about.title,
-        "disambiguatingDescription": about.short_description,
-        "description": about.description,
-        "keywords": ",".join(about.keywords),
-        "datePublished": about.date,
-        "version": about.version,
-        "license": {"@id": _license(about)["@id"]},
-        "author": [{"@id": one["@id"]} for one in _people(about)],
-    } | ({"identifier": f"https://doi.org/{about.doi}"} if about.doi else {})
-
-
-def _license(about: About) -> dict[str, Any]:
-    return {
-        "@id": f"https://spdx.org/licenses/{about.license}",
-        "@type": "CreativeWork",
-        "name": about.license,
-        "description": f"The license {about.license} of the SPDX License List",
-    }
-
-
-def _people(about: About) -> list[dict[str, Any]]:
-    return [
-        {
-            "@id": f"https://orcid.org/{one.orcid}" if one.orcid else f"#author-{number}",
-            "@type": "Organization" if one.name else "Person",
-            "name": one.full_name,
-        }
-        | ({"affiliation": one.affiliation} if one.affiliation else {})
-        for number, one in enumerate(about.authors, 1)
-    ]
 
 
 def trovi(about: About) -> dict[str, Any]:
@@ -651,36 +653,39 @@ def trovi(about: About) -> dict[str, Any]:
     text = about.description
     if len(text) > _TROVI_DESCRIPTION:
         text = f"{text[: _TROVI_DESCRIPTION - 2].rstrip()} …"
-    root = _root(about) | {
+    root = {
         "name": textwrap.shorten(about.title, _TROVI_TITLE, placeholder=" …"),
         "description": text,
-        "actionApplication": [{"@id": _LAUNCH["@id"]}],
+        "actionApplication": _links([_LAUNCH]),
     }
     terms = {name: f"{_TERMS}{name}" for name in ("trovi_type", "trovi_arguments")}
-    entities = [_descriptor(TROVI), root, _license(about), *_people(about), _LAUNCH]
-    return {"@context": [_CONTEXT, terms], "@graph": entities}
+    return {"@context": [_CONTEXT, terms], "@graph": _graph(TROVI, about, root, _LAUNCH)}
 
 
 def zenodo(about: About) -> dict[str, Any]:
     """Return ``.zenodo.json``: a deposit's metadata."""
     creators = [
-        {"name": f"{one.family_names}, {one.given_names}".strip(", ") or one.name}
-        | ({"affiliation": one.affiliation} if one.affiliation else {})
-        | ({"orcid": one.orcid} if one.orcid else {})
+        {
+            "name": f"{one.family_names}, {one.given_names}".strip(", ") or one.name,
+            "affiliation": one.affiliation,
+            "orcid": one.orcid,
+        }
         for one in about.authors
     ]
     origin = {"identifier": about.repository, "relation": "isDerivedFrom"}
-    return {
+    body = {
         "title": about.title,
         "upload_type": "dataset",
         "description": html.escape(about.description, quote=False),  # Zenodo shows it as HTML
-        "creators": creators,
+        "creators": [_filled(one) for one in creators],
         "keywords": list(about.keywords),
         "license": about.license,
         "version": about.version,
         "publication_date": about.date,
         "access_right": "open",
-    } | ({"related_identifiers": [origin]} if about.repository else {})
+        "related_identifiers": [origin] if about.repository else [],
+    }
+    return _filled(body)
 
 
 def citation(about: About) -> bytes:
@@ -699,13 +704,15 @@ def citation(about: About) -> bytes:
         "repository-code": about.repository,
         "doi": about.doi,
     }
-    return dump({key: value for key, value in body.items() if value is not None}).encode()
+    return dump(_filled(body)).encode()
 
 
 def _cited(author: Author) -> dict[str, str]:
-    found = {"family-names": author.family_names, "given-names": author.given_names}
-    found["affiliation"] = author.affiliation
-    if author.name:  # the format's entities have no affiliation
-        found = {"name": author.name}
-    found["orcid"] = f"https://orcid.org/{author.orcid}" if author.orcid else ""
-    return {key: text for key, text in found.items() if text}
+    person = {
+        "family-names": author.family_names,
+        "given-names": author.given_names,
+        "affiliation": author.affiliation,
+    }
+    found = {"name": author.name} if author.name else person  # a group has no affiliation here
+    orcid = f"https://orcid.org/{author.orcid}" if author.orcid else ""
+    return _filled(found | {"orcid": orcid})

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 # ---- names, addresses and folders ----------------------------------------------------------------
@@ -79,9 +80,9 @@ def is_distinct(name: str) -> bool:
 
 
 def identifying(text: str) -> Iterator[tuple[str, int]]:
-    """Yield kind and position of identifying data in a text."""
+    """Yield kind and line (from 1) of identifying data in a text."""
     for found in _found(text):
-        yield _KINDS[str(found.lastgroup)][1], found.start()
+        yield _KINDS[str(found.lastgroup)][1], _line(found)
 
 
 def machines(text: str) -> Iterator[str]:
@@ -90,6 +91,10 @@ def machines(text: str) -> Iterator[str]:
         if found.lastgroup == "host":
             short = found[0].partition(".")[0]
             yield from (found[0], short) if re.search(r"\d", short) else (found[0],)
+
+
+def _line(found: re.Match[str]) -> int:
+    return found.string.count("\n", 0, found.start()) + 1
 
 
 def _found(text: str) -> Iterator[re.Match[str]]:
@@ -163,8 +168,8 @@ class Aliases:
         and `hidden` names, which programs must not have either."""
         self.counts: Counter[str] = Counter()
         self._folders = dict(folders)
-        hidden = tuple(hidden)
-        known = list(dict.fromkeys((*hidden, *names)))
+        hidden = [*filter(None, hidden)]
+        known = [*dict.fromkeys((*hidden, *filter(None, names)))]
         self._given = {name: f"host-{number}" for number, name in enumerate(known, 1)}
         self._used = Counter({"host": len(known)})
         self._words = _any_of(known, _BEGIN)
@@ -198,10 +203,10 @@ class Aliases:
         return [self.value(inner) for inner in value] if isinstance(value, list) else value
 
     def identifying(self, text: str) -> Iterator[tuple[str, int]]:
-        """Yield kind and position of identifying data in a text that must stay as it is."""
+        """Yield kind and line of identifying data in a text that must stay as it is."""
         if self._distinct is not None:
             for found in self._distinct.finditer(text):
-                yield "a machine's name", found.start()
+                yield "a machine's name", _line(found)
         yield from identifying(text)
 
     def _folder(self, found: re.Match[str]) -> str:
@@ -332,7 +337,9 @@ def _assigns(line: str) -> bool:
     return any(re.match(_VALUE, found) for found in detector.analyze_string(line, groups))
 
 
-# ---- records -------------------------------------------------------------------------------------
+# ---- search of a bundle --------------------------------------------------------------------------
+
+EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
 
 
 @dataclass(frozen=True)
@@ -343,6 +350,63 @@ class Finding:
     file: str
     line: int
     what: str
+
+
+def private_in(files: Mapping[str, Path], aliases: Aliases | None = None) -> Iterator[Finding]:
+    """Yield identifying data and secrets in a bundle's files, by file and line; `aliases` know more
+    names. Pictures are skipped: they are drawn again."""
+    known = Aliases({}) if aliases is None else aliases
+    clean: set[str] = set()  # texts of records repeat, and each is searched once
+    for name, file in sorted(files.items()):
+        for what, _ in (*known.identifying(name), *secrets_in(name)):
+            yield Finding(name, 1, f"{what}, in the file's name")
+        for line, text in _texts_in(name, file):
+            if text is None:
+                yield Finding(name, 1, "a table that cannot be read")
+            elif text not in clean:
+                found = [*known.identifying(text), *secrets_in(text)]
+                if line and not found:
+                    clean.add(text)
+                yield from (Finding(name, line or inner, what) for what, inner in found)
+
+
+def _texts_in(name: str, file: Path) -> Iterator[tuple[int, str | None]]:
+    """Yield each text in a file with its line, or with 0 if it is the whole file; None for a table
+    that cannot be read."""
+    if name.endswith(".parquet"):
+        yield from ((1, text) for text in _table_texts(file))
+    elif name.endswith((".json", ".jsonl")) and "/attempt-" in name:
+        data = file.read_bytes()
+        for number, line in enumerate(data.splitlines() if name.endswith("l") else [data], 1):
+            try:
+                body = parse(line)
+            except ValueError:
+                body = line.decode(errors="replace")
+            yield from ((number, text) for text in texts_of(body))
+    elif not name.endswith((".png", ".pdf")):
+        yield 0, EMBEDDED.sub(b"", file.read_bytes()).decode(errors="replace")
+
+
+def _table_texts(file: Path) -> list[str | None]:
+    """Return all texts in a table: in its columns, names and notes; None if it cannot be read, or
+    is not of numbers and texts."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(file)
+        table.validate(full=True)
+        texts = [table.schema.to_string(truncate_metadata=False)]
+        for column in table.columns:
+            if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+                return [None]
+            if not pa.types.is_primitive(column.type):
+                texts += [text for text in column.unique().to_pylist() if isinstance(text, str)]
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        return [None]
+    return [*texts]
 
 
 def parse(data: bytes) -> Any:
@@ -370,20 +434,3 @@ def texts_of(value: Any, key: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from texts_of(inner, key)
-
-
-class SecretSearch:
-    """Searches records for secrets, each text once."""
-
-    def __init__(self) -> None:
-        self._clean: set[str] = set()
-
-    def findings(self, name: str, value: Any, line: int = 1) -> Iterator[Finding]:
-        """Yield the secrets in a value of JSON types from line `line` of the file `name`."""
-        for text in texts_of(value):
-            if text in self._clean:
-                continue
-            found = [what for what, _ in secrets_in(text)]
-            if not found:
-                self._clean.add(text)
-            yield from (Finding(name, line, what) for what in found)

@@ -14,13 +14,11 @@ import re
 import socket
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata as installed
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-from pydantic import ValidationError
 
 from analysis.bundle import archive
 from analysis.bundle.archive import Progress, quiet
@@ -33,15 +31,7 @@ from analysis.bundle.describe import (
     ran,
     read_record,
 )
-from analysis.bundle.private import (
-    Aliases,
-    Finding,
-    SecretSearch,
-    is_distinct,
-    machines,
-    parse,
-    secrets_in,
-)
+from analysis.bundle.private import Aliases, is_distinct, machines, parse, private_in
 from analysis.core.load import planned_runs, run_folders
 from analysis.core.report import campaign_folders
 from schemas.bundle import (
@@ -58,34 +48,32 @@ from schemas.errors import UserError
 from schemas.mistakes import checked
 from schemas.run import Run, Summary
 
-Gather = Callable[[Mapping[Path, Sequence[Path]], Path], Sources]
+Attempts = Mapping[Path, Run]
+"""Records of attempts by their folders."""
+Gather = Callable[[Mapping[Path, Attempts], Path], Sources]
 Require = Callable[[Path, str], None]
+Packer = Callable[[Path], bytes | None]
 
 RECORDS = {"plan.json", "curve.json", "inputs.json", "microstores.json", "mos.json"}
 RECORDS |= {"objects.json", "bursts.json", "journal.jsonl"}
 """JSON files in an attempt's folder, in addition to run.json, summary.json and job.json."""
-TABLES: Mapping[str, frozenset[str]] = {
-    "samples.parquet": frozenset(("t_s", "node", "metric", "value")),
-    "latency.parquet": frozenset(("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count")),
-    "requests.parquet": frozenset(("t_s", "latency_s", "pg")),
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "samples.parquet": ("t_s", "node", "metric", "value"),
+    "latency.parquet": ("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count"),
+    "requests.parquet": ("t_s", "latency_s", "pg"),
 }
 """Tables and their columns."""
-_INDEX = {"__index_level_0__"}  # row numbers that pandas adds after a concatenation
 _JOB_PATHS = {"notebook": "$NOTEBOOKS", "spec": "$SPECS", "model": "$MODELS"}
 _JOB_PATHS |= {"controllers_dir": "$CONTROLLERS"}
 _JOB = {"schema_version", "kind", "run_id", "campaign", "attempt", "block", "order", "seed"}
 _JOB |= {"ground", "parameters", "time_scale", "testbed", "timeout_s", "started_at", "limits"}
-_JOB |= {"figures", "osd_count", "provenance", "code"}
+_JOB |= {"figures", "osd_count", "provenance", "code", *_JOB_PATHS}
 _FACTS = {"kernel", "machine", "distribution", "cpus", "cpu_model", "memory_bytes", "fio"}
 _FACTS |= {"python3", "congestion_control", "quota_slice_us", "mtu", "systemd", "roles", "osds"}
 _FACTS |= {"signal", "processor", "processors", "ceph", "nfs-ganesha", "swift", "python", "model"}
 _FACTS |= {"packages"}
 _KNOWN_PLACES = ("/notebooks/", "/testbed/specs/", "/campaigns/files/")
 _LOGS = "raw logs and executed notebooks (--with-logs packs them)"
-_PANDAS = {"index_columns", "column_indexes", "columns", "attributes", "creator", "pandas_version"}
-"""Keys of the note that pandas adds to a table."""
-_WRITER = re.compile(r"parquet-cpp-arrow version [\w.-]{1,30}")
-_HARMLESS_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _SHOWN = 20  # findings that a refusal names
 
 
@@ -126,12 +114,12 @@ def build(
             attempts = {folder: attempts_of(folder, left_out) for folder in folders}
             found = sources(attempts, Path(place) / "sources")
             aliases = _aliases(artifacts, attempts, found, hidden)
-            stage = Stage(Path(place) / "bundle", aliases, with_logs=with_logs, left_out=left_out)
+            stage = Stage(Path(place) / "bundle", aliases, left_out, with_logs=with_logs)
             for folder, taken in attempts.items():
                 stage.add_campaign(folder, taken, progress)
             for target, file in found.files.items():
                 stage.add_source(target, file)
-            _refuse(stage.found)
+            _refuse_private(stage, aliases)
             for folder in folders:
                 _require(require, stage.folder, folder.name)
             made = derive(
@@ -175,10 +163,7 @@ def _campaigns(artifacts: Path, name: str, ground: str | None) -> tuple[list[Pat
         )
     if (artifacts / name / "comparison.json").is_file():
         return [artifacts / name], name, True
-    _, folders, _ = campaign_folders(artifacts, name, ground)
-    if not folders or not folders[0].is_dir():
-        raise UserError("no such campaign", where=artifacts / name, do="run it with hotbed run")
-    return folders, name, False
+    return campaign_folders(artifacts, name, ground)[1], name, False
 
 
 def _describe(
@@ -206,28 +191,25 @@ def about_of(
     names = ", ".join(one.campaign for one in campaigns)
     grounds = ", ".join(sorted({one.ground for one in campaigns}))
     runs = sum(one.finished for one in campaigns)
-    claims = len(derived.tested)
-    count = "1 claim that is" if claims == 1 else f"{claims} claims that are"
+    count = len(derived.tested)
+    claims = {
+        0: "and no claim that can be computed from them",
+        1: "with 1 claim that is computed from them and can be computed again",
+    }.get(count, f"with {count} claims that are computed from them and can be computed again")
     body: dict[str, Any] = {
         "title": f"{derived.title}: results of {names}"[:250],
         "short_description": f"{runs} runs with figures, claims and their check"[:70],
-        "description": (
-            f"Runs, figures and claims regenerated by Hotbed {sources.version}: {runs} "
-            f"finished runs of {names} on the ground {grounds}, "
-            + (
-                f"with {count} computed from them and can be computed again."
-                if claims
-                else "and no claim that can be computed from them."
-            )
-        ),
+        "description": f"Runs, figures and claims regenerated by Hotbed {sources.version}: {runs} "
+        f"finished runs of {names} on the ground {grounds}, {claims}.",
         "authors": sources.authors,
         "date": max((one.ended_at for one in campaigns), default="")[:10],
     }
     return checked(About, body | dict(stated), "--about")
 
 
-def _refuse(findings: Sequence[Finding]) -> None:
+def _refuse_private(stage: Stage, aliases: Aliases) -> None:
     """Raise if there are findings; name the first of them by file and line."""
+    findings = list(private_in(stage.files(), aliases))
     if findings:
         named = "; ".join(f"{one.file}:{one.line}: {one.what}" for one in findings[:_SHOWN])
         more = f"; and {len(findings) - _SHOWN} more" if len(findings) > _SHOWN else ""
@@ -247,66 +229,63 @@ def _require(require: Require, stage: Path, campaign: str) -> None:
         raise UserError(f"nothing was bundled, as it could not be run again: {why}") from error
 
 
-def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:
+def attempts_of(campaign: Path, left_out: Counter[str]) -> Attempts:
     """Return the attempts to pack: attempts at cells of the campaign's last plan, with any
     result."""
     compared = read_record(campaign / "comparison.json").get("cells")
     planned = {str(cell["run_id"]) for cell in compared} if compared else planned_runs(campaign)
-    every = list(run_folders(campaign))
-    taken = [one for one in every if planned is None or one.parent.name in planned]
-    left_out["attempts at cells that the campaign no longer holds"] += len(every) - len(taken)
     left_out["unfinished attempts"] += sum(1 for _ in campaign.glob("*/.attempt-*.partial"))
+    taken = {}
+    for folder in run_folders(campaign):
+        if planned is not None and folder.parent.name not in planned:
+            left_out["attempts at cells that the campaign no longer holds"] += 1
+            continue
+        try:
+            taken[folder] = Run.model_validate_json((folder / "run.json").read_bytes())
+        except (OSError, ValueError):
+            left_out["attempts without a valid run.json"] += 1
     return taken
 
 
 def _aliases(
-    artifacts: Path,
-    attempts: Mapping[Path, Sequence[Path]],
-    sources: Sources,
-    hidden: Sequence[str],
+    artifacts: Path, campaigns: Mapping[Path, Attempts], sources: Sources, hidden: Sequence[str]
 ) -> Aliases:
     """Return the aliases for the folders and machines that sources and runs name."""
     folders = {str(artifacts.resolve()): "$ARTIFACTS", **sources.hide}
     host = socket.gethostname()
-    names = dict.fromkeys(sources.names)
-    names |= dict.fromkeys(
-        one for one in (host, host.partition(".")[0]) if len(one) >= 4 and is_distinct(one)
-    )
+    names = [*sources.names]
+    names += [one for one in (host, host.partition(".")[0]) if len(one) >= 4 and is_distinct(one)]
     nodes: set[str] = set()
-    for attempt in (one for taken in attempts.values() for one in taken):
-        folders |= _folders(read_record(attempt / "job.json"))
-        run = read_record(attempt / "run.json")
-        if run.get("ground") != "sim":
-            nodes |= _nodes(run)
-            said = [run.get("reason"), read_record(attempt / "error.json")]
-            names |= dict.fromkeys(machines(json.dumps(said)))
+    for campaign, attempts in campaigns.items():
+        folders |= _folders(read_record(campaign / "campaign.json").get("campaign") or {})
+        for attempt, run in attempts.items():
+            folders |= _folders(read_record(attempt / "job.json"))
+            if run.ground != "sim":
+                nodes |= _nodes(run)
+                names += machines(json.dumps([run.reason, read_record(attempt / "error.json")]))
     folders.pop("/", None)
-    names = {name: None for name in names if name and name not in nodes}
-    return Aliases(folders, names, filter(None, hidden))
+    return Aliases(folders, [name for name in names if name not in nodes], hidden)
 
 
-def _nodes(run: Mapping[str, Any]) -> set[str]:
+def _nodes(run: Run) -> set[str]:
     """Return the nodes of a run by their names in the spec, which identify no machine. A record of
     an old version may have other names: names with a dot, or of no group, are not returned."""
-    provenance = run.get("provenance")
-    if not isinstance(provenance, dict):
-        return set()
-    groups = (provenance.get("calibration") or {}).get("groups") or {}
+    groups = run.provenance.calibration.get("groups") or {}
     named = re.compile("|".join(rf"{re.escape(one)}-?\d*" for one in groups) or r"[^.]*")
-    return {node for node in provenance.get("hosts") or {} if named.fullmatch(node)}
+    return {node for node in run.provenance.hosts if named.fullmatch(node)}
 
 
-def _folders(job: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the folders that a job names, with the word that stands for each."""
+def _folders(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the folders that a job or a campaign names, with the word that stands for each."""
     for key, word in _JOB_PATHS.items():
-        text = str(job.get(key) or "")
+        text = str(record.get(key) or "")
         if text.startswith("/"):
             ours = [text.rpartition(place)[0] for place in _KNOWN_PLACES if place in text]
             folder = text if key == "controllers_dir" else str(PurePosixPath(text).parent)
             yield (ours[0], "$HOTBED") if ours else (folder, word)
 
 
-def _json(body: object, indent: int = 2) -> bytes:
+def _json(body: object, indent: int | None = 2) -> bytes:
     return (json.dumps(body, indent=indent, ensure_ascii=False) + "\n").encode()
 
 
@@ -315,24 +294,15 @@ class Stage:
 
     Attributes:
         left_out: number of files that are not packed, by reason.
-        found: content that must not be published.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        aliases: Aliases,
-        *,
-        with_logs: bool = False,
-        left_out: Counter[str] | None = None,
+        self, folder: Path, aliases: Aliases, left_out: Counter[str], *, with_logs: bool = False
     ) -> None:
-        self.folder = folder
-        self.left_out = Counter() if left_out is None else left_out
-        self.found: list[Finding] = []
+        self.folder, self.left_out = folder, left_out
         self._aliases, self._with_logs = aliases, with_logs
         self._names: set[str] = set()
-        self._secrets = SecretSearch()
-        self._packers: dict[str, Callable[[Path, str], bytes | None]] = {
+        self._packers: dict[str, Packer] = {
             **dict.fromkeys(RECORDS, self._record),
             **dict.fromkeys(TABLES, self._table),
             "summary.json": self._summary,
@@ -347,8 +317,7 @@ class Stage:
 
     def files(self) -> dict[str, Path]:
         """Return every file by its name in the bundle."""
-        files = (path for path in self.folder.rglob("*") if path.is_file())
-        return dict(sorted((path.relative_to(self.folder).as_posix(), path) for path in files))
+        return archive.files_in(self.folder)
 
     def add_source(self, name: str, file: Path) -> None:
         """Add a source file: campaign files and specs with aliases. Programs, notebooks and
@@ -362,200 +331,114 @@ class Stage:
             text = re.sub(r"\A# yaml-language-server: .*\n", "", text)
         if name.startswith(("campaigns/", "specs/")):
             text = self._aliases.text(text)
-        else:
-            for what, at in self._aliases.identifying(text):
-                self.found.append(Finding(name, text.count("\n", 0, at) + 1, what))
-        self.found += (Finding(name, at, what) for what, at in secrets_in(text))
         self.put(name, text.encode())
 
-    def add_campaign(
-        self, campaign: Path, attempts: Sequence[Path], progress: Progress = quiet
-    ) -> None:
+    def add_campaign(self, campaign: Path, attempts: Attempts, progress: Progress = quiet) -> None:
         """Add a campaign's records and attempts. UserError: a file cannot be read."""
+        place = f"artifacts/{campaign.name}"
         for name in CAMPAIGN_FILES:
             if (campaign / name).is_file():
-                target = f"artifacts/{campaign.name}/{name}"
-                self._take(target, self._record(campaign / name, target))
-        for index, attempt in enumerate(attempts):
+                self._pack(f"{place}/{name}", campaign / name, self._record)
+        for index, (attempt, run) in enumerate(attempts.items()):
             progress("runs", index / len(attempts))
-            self._add_attempt(f"artifacts/{campaign.name}/{attempt.parent.name}", attempt)
+            self._add_attempt(f"{place}/{attempt.parent.name}/{attempt.name}", attempt, run)
 
-    def _add_attempt(self, place: str, attempt: Path) -> None:
-        # The record may be a link of git-annex or DataLad; other links stay.
-        record = f"{place}/{attempt.name}/run.json"
-        data = self._run(attempt / "run.json", record)
-        if data is None:
-            return
-        self._take(record, data)
+    def _add_attempt(self, place: str, attempt: Path, run: Run) -> None:
+        record = with_known_facts(run.model_dump(mode="json"))
+        self._pack(f"{place}/run.json", attempt / "run.json", lambda _: self._clean(record))
         for file in sorted(attempt.rglob("*")):
             inner = file.relative_to(attempt).as_posix()
-            name = f"{place}/{attempt.name}/{inner}"
-            if inner == "run.json":
-                continue
             if file.is_symlink():
                 self.left_out["links"] += 1
             elif file.is_file() and inner in self._packers:
-                self._take(name, self._packers[inner](file, name))
-            elif file.is_file():
-                shown = f"{place}/{attempt.name}/{self._aliases.text(inner)}"
-                self._take(shown, self._log(file, name))
+                self._pack(f"{place}/{inner}", file, self._packers[inner])
+            elif file.is_file() and inner != "run.json":
+                self._pack(f"{place}/{self._aliases.text(inner)}", file, self._log)
 
-    def _take(self, name: str, data: bytes | None) -> None:
-        """Put a run's file if it has data and its name is valid and free."""
+    def _pack(self, name: str, file: Path, packer: Packer) -> None:
+        """Put what `packer` returns for a run's file if the name is valid and free."""
+        try:
+            data = packer(file)
+        except (ValueError, TypeError, AttributeError):
+            self.left_out[f"{file.name} that cannot be read"] += 1
+            return
         if data is None:
             return
-        if archive.unsafe_name(name) is not None:
-            self.left_out["files with names that some systems do not allow"] += 1
-        elif archive.taken(name, self._names) is not None:
-            self.left_out["files with names that other files have"] += 1
+        if archive.refused_name(name, self._names) is not None:
+            self.left_out["files with names that a bundle cannot have"] += 1
         else:
             self.put(name, data)
 
-    # Packers of known files: they return the bytes to pack, or None.
+    # Packers of known files: they return the bytes to pack, or None. ValueError, TypeError,
+    # AttributeError: the file is no such record.
 
-    def _run(self, file: Path, name: str) -> bytes | None:
-        try:
-            run = Run.model_validate_json(_read(file))
-        except (UserError, ValidationError):
-            self.left_out["attempts without a valid run.json"] += 1
-            return None
-        return self._clean(name, with_known_facts(run.model_dump(mode="json")))
+    def _summary(self, file: Path) -> bytes:
+        return self._clean(Summary.model_validate_json(_read(file)).model_dump(mode="json"))
 
-    def _summary(self, file: Path, name: str) -> bytes | None:
-        try:
-            summary = Summary.model_validate_json(_read(file))
-        except ValidationError:
-            return self._unreadable(file)
-        return self._clean(name, summary.model_dump(mode="json"))
+    def _job(self, file: Path) -> bytes:
+        body = json.loads(_read(file))
+        known = {key: body[key] for key in body if key in _JOB}
+        return self._clean(with_known_facts(known) if "provenance" in known else known)
 
-    def _job(self, file: Path, name: str) -> bytes | None:
-        try:
-            body = json.loads(_read(file))
-            known = {key: body[key] for key in body if key in _JOB}
-            if "provenance" in known:
-                known = with_known_facts(known)
-        except (ValueError, TypeError, AttributeError):
-            return self._unreadable(file)
-        return self._clean(name, known | self._paths(body, _JOB_PATHS))
-
-    def _record(self, file: Path, name: str) -> bytes | None:
+    def _record(self, file: Path) -> bytes:
         """Return a JSON or JSON Lines file with aliases in its texts, or its original bytes if
         nothing changes."""
         data = _read(file)
         lines = data.splitlines(keepends=True) if file.suffix == ".jsonl" else [data]
         made = []
-        for number, line in enumerate(lines, 1):
+        for line in lines:
             try:
                 body = parse(line)
             except ValueError:
                 if file.suffix != ".jsonl":
-                    return self._unreadable(file)
+                    raise
                 continue  # a torn line; readers of a journal skip it too
             clean = self._aliases.value(body)
-            own = clean.get("campaign") if isinstance(clean, dict) else None
-            if file.name == "campaign.json" and isinstance(own, dict):
-                clean["campaign"] = {**own, **self._paths(own, ("spec", "notebook"))}
-            self.found += self._secrets.findings(name, clean, number)
-            same = clean == body
-            made.append(line if same else (json.dumps(clean, ensure_ascii=False) + "\n").encode())
+            made.append(line if clean == body else _json(clean, indent=None))
         return b"".join(made)
 
-    def _table(self, file: Path, name: str) -> bytes | None:
-        """Return a table of known columns with aliases in its texts, or its original bytes if
-        nothing changes."""
+    def _table(self, file: Path) -> bytes:
+        """Return a table of the known columns alone, with aliases in its texts."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            opened = pq.ParquetFile(file)
-            table = opened.read()
+            table = pq.ParquetFile(file).read()
             table.validate(full=True)
             known = [one for one in table.column_names if one in TABLES[file.name]]
-            if not all(_is_plain(table[one].type) for one in known):
-                return self._unreadable(file)
-            clean = {one: self._column(name, table[one]) for one in known}
+            # Written anew, the table has no notes, in which anything might be.
+            made = pa.table({one: self._column(table[one]) for one in known})
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UserError(f"is no Parquet file that can be read ({error})", where=file) from error
-        strange = set(table.column_names) - set(known) - _INDEX
-        self.left_out[f"columns of {file.name} that are not known"] += len(strange)
-        noted = _has_notes(table.schema, str(opened.metadata.created_by))
-        if not strange and not noted and not any(clean.values()):
-            return _read(file)
+        strange = len(table.column_names) - len(known)
+        self.left_out[f"columns of {file.name} that are not known"] += strange
         sink = io.BytesIO()
-        pq.write_table(pa.table({one: clean[one] or table[one] for one in known}), sink)
+        pq.write_table(made, sink)
         return sink.getvalue()
 
-    def _column(self, name: str, column: Any) -> list[str] | None:
-        """Return a column with aliases in its texts, or None if nothing changes."""
+    def _column(self, column: Any) -> Any:
+        """Return a column with aliases in its texts."""
         import pyarrow as pa
 
         if pa.types.is_primitive(column.type):
-            return None
-        texts = {text: self._aliases.text(text) for text in column.unique().to_pylist() if text}
-        self.found += self._secrets.findings(name, list(texts.values()))
-        if all(old == new for old, new in texts.items()):
-            return None
-        return [texts.get(text, text) for text in column.to_pylist()]
+            return column
+        texts = column.unique().cast(pa.string()).to_pylist()
+        aliases = {text: self._aliases.text(text) for text in texts if text}
+        if all(old == new for old, new in aliases.items()):
+            return column
+        return [aliases.get(text, text) for text in column.to_pylist()]
 
-    def _log(self, file: Path, name: str) -> bytes | None:
+    def _log(self, file: Path) -> bytes | None:
         """Return a raw log with aliases, or None if it is not requested or no text."""
-        text = None if file.suffix == ".parquet" else _text(_read(file))
-        if text is None:
-            harmless = _HARMLESS_NAME.fullmatch(file.name)
-            known = harmless and self._aliases.text(file.name) == file.name
-            self.left_out[f"unknown file {file.name if known else ''}".strip()] += 1
-            return None
-        if not self._with_logs:
-            self.left_out[_LOGS] += 1
-            return None
-        made = self._aliases.text(text)
-        self.found += (Finding(name, at, what) for what, at in secrets_in(made))
-        self.found += (Finding(name, 1, what) for what, _ in secrets_in(name))
-        return made.encode()
-
-    def _clean(self, name: str, body: Any) -> bytes:
-        made = self._aliases.value(body)
-        self.found += self._secrets.findings(name, made)
-        return _json(made)
-
-    def _paths(self, body: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
-        """Return paths in a record without folders of this machine that have no alias."""
-        found = {}
-        for key in keys:
-            if body.get(key):
-                text = self._aliases.text(str(body[key]))
-                absolute = text.startswith("/")
-                found[key] = f"{_JOB_PATHS[key]}/{PurePosixPath(text).name}" if absolute else text
-        return found
-
-    def _unreadable(self, file: Path) -> bytes | None:
-        self.left_out[f"{file.name} that cannot be read"] += 1
+        text = _text(_read(file))
+        if text is not None and self._with_logs:
+            return self._aliases.text(text).encode()
+        unknown = f"unknown file {self._aliases.text(file.name)}"
+        self.left_out[unknown if text is None else _LOGS] += 1
         return None
 
-
-def _is_plain(kind: Any) -> bool:
-    """Return True if a column's type is one of numbers or texts."""
-    import pyarrow as pa
-
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return bool(text or pa.types.is_primitive(kind))
-
-
-def _has_notes(schema: Any, writer: str) -> bool:
-    """Return True if a table has other notes than pandas and pyarrow write."""
-    notes = schema.metadata or {}
-    try:
-        pandas = json.loads(notes.get(b"pandas", b"{}"))
-        known = pandas.keys() <= _PANDAS and not pandas.get("attributes")
-    except (ValueError, AttributeError):
-        return True
-    return bool(
-        not known
-        or notes.keys() - {b"pandas"}
-        or any(field.metadata for field in schema)
-        or not _WRITER.fullmatch(writer)
-    )
+    def _clean(self, body: Any) -> bytes:
+        return _json(self._aliases.value(body))
 
 
 def with_known_facts(body: dict[str, Any]) -> dict[str, Any]:

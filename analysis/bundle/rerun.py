@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+import pandas as pd
 
 from analysis.bundle.describe import read_record
 from analysis.bundle.verify import Difference, differences
@@ -210,11 +211,17 @@ def _differing(one: LoadedRun, other: LoadedRun) -> Iterator[Difference]:
         found = list(differences(f"{cell} summary.json", first, second))
         yield from found or [Difference(f"{cell} summary.json", "", "", "last digits differ")]
     for name in _FILES:
-        files = [loaded.file(name) for loaded in (one, other)]
-        contents = [file.read_bytes() if file.is_file() else None for file in files]
+        contents = [_content(loaded.file(name)) for loaded in (one, other)]
         if contents[0] != contents[1]:
-            sizes = ("missing" if data is None else f"{len(data)} bytes" for data in contents)
+            sizes = (f"{len(data)} bytes" if data else "missing" for data in contents)
             yield Difference(f"{cell} {name}", "contents", *sizes)
+
+
+def _content(file: Path) -> bytes:
+    """Return a run's file, or its table in one form: a bundle's tables were written anew."""
+    if not file.is_file():
+        return b""
+    return pd.read_parquet(file).to_parquet() if file.suffix == ".parquet" else file.read_bytes()
 
 
 def _results(loaded: LoadedRun) -> dict[str, Any]:
@@ -250,32 +257,27 @@ def _claims(bundled: Path, pairs: Pairs) -> Iterator[ClaimAgain]:
         mine = [pair for pair in pairs if part.takes(pair[0].run)]
         if not mine or not part.claims:
             continue
-        old, new = (_Side(part, [pair[which] for pair in mine]) for which in (0, 1))
+        old, new = _evidence(part, mine)
+        blocks = _by_block(part, mine)
         for claim in part.claims:
-            before, after = evaluate(claim, old.whole), evaluate(claim, new.whole)
-            scale = _scale(claim.unit)
+            before, after = evaluate(claim, old), evaluate(claim, new)
             both = before.measured is not None and after.measured is not None
-            yield _result(before, after, _paired(claim, old, new, scale) if both else None)
+            yield _result(before, after, _paired(claim, blocks) if both else None)
 
 
-class _Side:
-    """Evidence of one side: all runs, and block by block (computed on first use)."""
+def _evidence(part: Part, pairs: Pairs) -> tuple[Evidence, Evidence]:
+    old, new = ([pair[side] for pair in pairs] for side in (0, 1))
+    return Evidence(part.tabulate(old), old), Evidence(part.tabulate(new), new)
 
-    def __init__(self, part: Part, runs: list[LoadedRun]) -> None:
-        self._part, self._runs = part, runs
-        self.whole = Evidence(part.tabulate(runs), runs)
 
-    @cached_property
-    def blocks(self) -> Mapping[int, Evidence]:
-        by_block: dict[int, list[LoadedRun]] = {}
-        for loaded in self._runs:
-            by_block.setdefault(loaded.run.block, []).append(loaded)
-        if len(by_block) > MOST_BLOCKS:
-            return {}
-        return {
-            block: Evidence(self._part.tabulate(runs), runs)
-            for block, runs in sorted(by_block.items())
-        }
+def _by_block(part: Part, pairs: Pairs) -> list[tuple[Evidence, Evidence]]:
+    """Return the evidence of both sides block by block; nothing if there are too many blocks."""
+    blocks: dict[int, list[tuple[LoadedRun, LoadedRun]]] = {}
+    for pair in pairs:
+        blocks.setdefault(pair[0].run.block, []).append(pair)
+    if len(blocks) > MOST_BLOCKS:
+        return []
+    return [_evidence(part, its) for _, its in sorted(blocks.items())]
 
 
 def _result(before: ClaimResult, after: ClaimResult, paired: Estimate | None) -> ClaimAgain:
@@ -301,16 +303,15 @@ def _scale(unit: str) -> Scale | None:
     return None
 
 
-def _paired(claim: Claim, old: _Side, new: _Side, scale: Scale | None) -> Estimate | None:
+def _paired(claim: Claim, blocks: Sequence[tuple[Evidence, Evidence]]) -> Estimate | None:
     values = [
         (one, other)
-        for block, evidence in old.blocks.items()
-        if (one := _value(claim, evidence)) is not None
-        and block in new.blocks
-        and (other := _value(claim, new.blocks[block])) is not None
+        for old, new in blocks
+        if (one := _value(claim, old)) is not None and (other := _value(claim, new)) is not None
     ]
     if len(values) < 2:
         return None
+    scale = _scale(claim.unit)
     if scale is None:
         return mean([other - one for one, other in values])
     treated, baseline = [scale(b) for _, b in values], [scale(a) for a, _ in values]

@@ -7,9 +7,7 @@ Every file that follows from runs is made again in a separate folder, and compar
 from __future__ import annotations
 
 import base64
-import json
 import math
-import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,14 +30,8 @@ from analysis.bundle.describe import (
     ran,
     read_record,
 )
-from analysis.bundle.private import (
-    Finding,
-    SecretSearch,
-    identifying,
-    parse,
-    secrets_in,
-    texts_of,
-)
+from analysis.bundle.private import EMBEDDED, parse, private_in
+from analysis.core.load import run_folders
 from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest, role_of
 from schemas.errors import HotbedError, UserError
 from schemas.migrate import current_claim
@@ -135,21 +127,18 @@ def _manifest(path: Path, folder: Path) -> Manifest:
         data = (folder / MANIFEST).read_bytes()
     except (FileNotFoundError, IsADirectoryError):
         raise UserError(f"has no {MANIFEST}, so it is no bundle of Hotbed's", where=path) from None
-    try:  # a later version is reported before its unknown fields are
-        body = json.loads(data)
-        version, hotbed = int(body["schema_version"]), str(body["hotbed_version"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        version, hotbed = BUNDLE_VERSION, ""
-    if version > BUNDLE_VERSION:
-        raise UserError(
-            f"has version {version} of the format, which a later Hotbed made",
-            where=path,
-            allowed=f"up to {BUNDLE_VERSION}",
-            do=f"install Hotbed {hotbed}",
-        )
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
+        # A later version is reported before its unknown fields are.
+        if any(one["type"] == "less_than_equal" for one in error.errors()):
+            made_by = read_record(folder / MANIFEST).get("hotbed_version")
+            raise UserError(
+                "has a version of the format that a later Hotbed made",
+                where=path,
+                allowed=f"up to {BUNDLE_VERSION}",
+                do=f"install Hotbed {made_by}",
+            ) from error
         raise mistake(error, Manifest).error(f"{path}: {MANIFEST}") from error
 
 
@@ -221,20 +210,24 @@ def _make_again(bundle: Opened, made: Verification, progress: Progress) -> None:
     written = described_again(bundle, derived, fresh)
     for name, text in written.items():
         (fresh / name).write_bytes(text)
-    files = (path.relative_to(fresh).as_posix() for path in fresh.rglob("*") if path.is_file())
-    again = {name for name in files if role_of(name, manifest.campaigns) != "run"}
-
+    again = {
+        name: file
+        for name, file in archive.files_in(fresh).items()
+        if role_of(name, manifest.campaigns) != "run"
+    }
+    other_library = manifest.libraries.get("matplotlib") != installed.version("matplotlib")
     found: dict[str, list[Difference]] = {name: [] for name in _GOOD}
     alike = 0
-    for name in sorted(again):
-        there, here = bundle.folder / name, fresh / name
-        if name.endswith(".png"):
-            other = "" if same_picture(there, here) else "another picture"
-            if other and _other_matplotlib(manifest) and look_alike(there, here):
-                other, alike = "", alike + 1
-            found["pictures"] += [Difference(name, "picture", other, "drawn again")] * bool(other)
-        else:
+    for name, here in again.items():
+        there = bundle.folder / name
+        if not name.endswith(".png"):
             found[_check_of(name)] += _compare(name, there, here)
+        elif not same_picture(there, here):
+            if other_library and look_alike(there, here):
+                alike += 1
+            else:
+                different = Difference(name, "picture", "another picture", "drawn again")
+                found["pictures"].append(different)
     if not written:
         found["appendix and metadata"].append(Difference(ABOUT, "file", "stated", "cannot be read"))
     found["report"] += _active(bundle, derived)
@@ -278,35 +271,26 @@ def _check_of(name: str) -> str:
 
 def _move_runs(bundle: Opened, fresh: Path) -> None:
     """Move the runs to a separate folder, so that no other file of the bundle is read."""
-    for entry in bundle.manifest.files:
-        there = entry.path in bundle.found and (bundle.folder / entry.path).is_file()
-        if there and entry.role == role_of(entry.path, bundle.manifest.campaigns) == "run":
-            target = fresh / entry.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            (bundle.folder / entry.path).rename(target)
+    for name in bundle.found:
+        if role_of(name, bundle.manifest.campaigns) == "run":
+            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+            (bundle.folder / name).rename(fresh / name)
 
 
 def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
     """Yield records in the folder of another run, and unreadable records."""
     for campaign in manifest.campaigns:
-        for record in sorted((fresh / "artifacts" / campaign).glob("*/attempt-*/run.json")):
-            name = record.relative_to(fresh).as_posix()
-            body = read_record(record)
-            if not body:
-                yield Difference(name, "record", "a run", "cannot be read")
-                continue
-            said = (body.get("campaign"), body.get("run_id"), f"attempt-{body.get('attempt')}")
-            place = (campaign, record.parent.parent.name, record.parent.name)
-            for what, wanted, found in zip(
-                ("campaign", "run", "attempt"), said, place, strict=True
-            ):
-                if wanted != found:
-                    yield Difference(name, what, str(wanted), found)
+        for folder in run_folders(fresh / "artifacts" / campaign):
+            body, number = read_record(folder / "run.json"), folder.name.removeprefix("attempt-")
+            place = {"campaign": campaign, "run_id": folder.parent.name, "attempt": int(number)}
+            said = {key: body.get(key, "missing") for key in place}
+            name = (folder / "run.json").relative_to(fresh).as_posix()
+            yield from differences(name, said, place)
 
 
 def described_again(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes]:
     """Write the appendix and the metadata again from the runs and `about.json`; nothing if
-    `about.json` cannot be read. Files that the manifest states and the bundle lacks are ignored."""
+    `about.json` cannot be read."""
     try:
         about = About.model_validate_json((bundle.folder / ABOUT).read_bytes())
     except (OSError, ValidationError):
@@ -314,9 +298,9 @@ def described_again(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, 
     manifest = bundle.manifest
     campaigns = [ran(fresh / "artifacts" / name) for name in manifest.campaigns]
     sizes = {
-        entry.path: bundle.found[entry.path].bytes
-        for entry in manifest.files
-        if entry.path in bundle.found and (entry.role != "metadata" or entry.path == ABOUT)
+        name: digest.bytes
+        for name, digest in bundle.found.items()
+        if name == ABOUT or role_of(name, manifest.campaigns) != "metadata"
     }
     return described(about, manifest, derived, campaigns, sizes)
 
@@ -342,67 +326,6 @@ def _misdeclared(manifest: Manifest, again: Collection[str]) -> Iterator[Differe
             role = "nothing that a bundle holds"
         if entry.role != role and entry.path != MANIFEST:
             yield Difference(entry.path, "role", entry.role, role)
-
-
-# ---- identifying data and secrets ----------------------------------------------------------------
-
-_EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
-
-
-def private_in(files: Mapping[str, Path]) -> Iterator[Finding]:
-    """Yield findings in a bundle, by file and line. Pictures are skipped: they are drawn again."""
-    secrets = SecretSearch()
-    for name, file in sorted(files.items()):
-        for what, _ in (*identifying(name), *secrets_in(name)):
-            yield Finding(name, 1, f"{what}, in the file's name")
-        if name.endswith(".parquet"):
-            texts = _table_texts(file)
-            if texts is None:
-                yield Finding(name, 1, "a table that cannot be read")
-            else:
-                yield from _in_record(name, texts, 1, secrets)
-        elif name.endswith((".json", ".jsonl")) and "/attempt-" in name:
-            data = file.read_bytes()
-            lines = data.splitlines() if name.endswith(".jsonl") else [data]
-            for number, line in enumerate(lines, 1):
-                try:
-                    body = parse(line)
-                except ValueError:
-                    body = line.decode(errors="replace")
-                yield from _in_record(name, body, number, secrets)
-        elif not name.endswith((".png", ".pdf")):
-            text = _EMBEDDED.sub(b"", file.read_bytes()).decode(errors="replace")
-            for what, at in identifying(text):
-                yield Finding(name, text.count("\n", 0, at) + 1, what)
-            yield from (Finding(name, number, what) for what, number in secrets_in(text))
-
-
-def _in_record(name: str, body: Any, line: int, secrets: SecretSearch) -> Iterator[Finding]:
-    for text in dict.fromkeys(texts_of(body)):
-        yield from (Finding(name, line, what) for what, _ in identifying(text))
-    yield from secrets.findings(name, body, line)
-
-
-def _table_texts(file: Path) -> list[str] | None:
-    """Return all texts in a table, or None if it cannot be read, or is not of numbers and texts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(file)
-        table.validate(full=True)
-        notes = [table.schema.metadata, *(one.metadata for one in table.schema)]
-        texts = [*table.column_names, *(str(one) for one in notes if one)]
-        for column in table.columns:
-            if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-                return None
-            if not pa.types.is_primitive(column.type):
-                texts += [text for text in column.unique().to_pylist() if isinstance(text, str)]
-    except pa.ArrowMemoryError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        return None
-    return texts
 
 
 # ---- comparison ----------------------------------------------------------------------------------
@@ -440,7 +363,7 @@ def _page(file: Path) -> list[str]:
         base64.b64encode(path.read_bytes()): path.name.encode()
         for path in sorted((file.parent / "figures").glob("*.png"))
     }
-    page = _EMBEDDED.sub(lambda found: figures.get(found[1], b"another"), file.read_bytes())
+    page = EMBEDDED.sub(lambda found: figures.get(found[1], b"another"), file.read_bytes())
     return page.decode(errors="replace").splitlines()
 
 
@@ -546,10 +469,6 @@ hinting, smoothing and fonts moved 0.0005 to 0.024. One bar with a tenth less he
 two exchanged bars 0.07. The figure's data show smaller changes."""
 _BLUR = 33  # points at 160 dpi: hides different letter shapes and small shifts
 _MARGIN = 4  # points by which the size of the same picture may differ
-
-
-def _other_matplotlib(manifest: Manifest) -> bool:
-    return manifest.libraries.get("matplotlib") != installed.version("matplotlib")
 
 
 def same_picture(one: Path, other: Path) -> bool:

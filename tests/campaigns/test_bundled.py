@@ -29,8 +29,6 @@ from tests.campaigns.tiny_campaigns import TINY
 from tests.campaigns.tiny_kinds import TWOCHOICE, URSA
 from tests.errors import raises
 
-POLICY = "NAME = 'shy'\n"
-
 
 def again(bundle: Path, campaign: str, artifacts: Path, **options: Any) -> Request:
     asked = RerunRequest(bundle, artifacts=artifacts, **options)
@@ -52,22 +50,29 @@ def test_the_files_behind_the_runs_come_along(tmp_path):
     assert any("dlr.yaml" in note for note in found_in(tmp_path, changed).notes)
 
 
-def test_controllers_of_ones_own_come_along(tmp_path):
-    folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"})
+def test_controllers_of_ones_own_come_along_and_are_run_again(tmp_path):
+    folders = [
+        folder_of(tmp_path / "artifacts", dict(TINY) | {"ground": "sim", "name": name})
+        for name in ("mine", "usual")
+    ]
     own = tmp_path / "own"
     (own / "shy" / "__pycache__").mkdir(parents=True)
-    (own / "shy" / "policy.py").write_text(POLICY)
+    (own / "shy" / "policy.py").write_text("NAME = 'shy'\n")
     (own / "shy" / "__pycache__" / "policy.pyc").write_bytes(b"\0")
     places = {"shy": own, "dlr": own, "gone": tmp_path / "nowhere"}
     jobs = [
         {"controllers_dir": str(place), "parameters": {"controller": name}}
         for name, place in places.items()
     ]
-    ran(folder, *jobs)
-    found = found_in(tmp_path, folder)
+    ran(folders[0], *jobs)
+    ran(folders[1], {"parameters": {"controller": "dlr"}})
+    found = found_in(tmp_path, *folders)
     controllers = [name for name in found.files if name.startswith("controllers/")]
     assert controllers == ["controllers/shy/policy.py"]
     assert any("controller gone" in note for note in found.notes)
+    bundle = unpacked(tmp_path, *folders)
+    asked = [again(bundle, name, tmp_path / "new") for name in ("mine", "usual")]
+    assert [one.controllers_dir for one in asked] == [bundle / "controllers", None]
 
 
 def microstores(place: Path, *profiles: str) -> Path:
@@ -301,21 +306,6 @@ def test_several_or_lost_constants_are_named(tmp_path):
             require(bundle, name)
         with raises(UserError, name, said):
             again(bundle, name, tmp_path / "new")
-
-
-def test_controllers_are_those_of_the_campaign(tmp_path):
-    own = tmp_path / "own"
-    (own / "shy").mkdir(parents=True)
-    (own / "shy" / "policy.py").write_text("NAME = 'shy'\n")
-    folders = [
-        folder_of(tmp_path / "artifacts", dict(TINY) | {"ground": "sim", "name": name})
-        for name in ("mine", "usual")
-    ]
-    ran(folders[0], {"controllers_dir": str(own), "parameters": {"controller": "shy"}})
-    ran(folders[1], {"parameters": {"controller": "dlr"}})
-    bundle = unpacked(tmp_path, *folders)
-    found = [again(bundle, name, tmp_path / "new") for name in ("mine", "usual")]
-    assert [one.controllers_dir for one in found] == [bundle / "controllers", None]
 
 
 def test_a_missing_spec_is_named(tmp_path):

@@ -150,7 +150,7 @@ def test_looking_for_secrets_takes_moderate_time(files, tmp_path):
         names[name] = str(tmp_path / what)
     code = (
         "import resource, sys, pathlib\n"
-        "from analysis.bundle.verify import private_in\n"
+        "from analysis.bundle.private import private_in\n"
         f"resource.setrlimit(resource.RLIMIT_CPU, ({MOST_CPU_S}, {MOST_CPU_S}))\n"
         f"list(private_in({{name: pathlib.Path(file) for name, file in {names}.items()}}))\n"
     )
