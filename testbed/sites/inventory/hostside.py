@@ -157,7 +157,7 @@ def device(machine: HostMachine, name: str) -> dict[str, Any]:
     and the paths of its partitions.
     """
     found: dict[str, Any] = {"path": name, "is": "nothing", "bytes": 0, "uses": [], "holds": []}
-    found.update(uuids=[], identity={}, model=None, osd=None)
+    found.update(uuids=[], identity=[], model=None, osd=None)
     path = machine.path(name)
     try:
         status = path.stat()
@@ -173,11 +173,10 @@ def device(machine: HostMachine, name: str) -> dict[str, Any]:
     found["osd"] = _osd(machine, found["real"])
     found["parts"] = [str(machine.path("dev/" + part).resolve()) for _, part in parts]
     found["uses"] = _uses(machine, name, [number] + [other for other, _ in parts])
-    probed = _pairs(machine.run(["blkid", "-p", "-o", "export", str(path)]))
     signatures, found["uuids"] = _signatures(machine, name)
-    if "PTUUID" in probed:
-        found["uuids"].append("partition table " + probed["PTUUID"])
-    found["identity"] = _identity(machine, number, probed)
+    if table := machine.run(["blkid", "-p", "-s", "PTUUID", "-o", "value", str(path)]).strip():
+        found["uuids"].append(f"partition table {table}")
+    found["identity"] = _identity(machine, found["real"])
     if not signatures and not machine.run(["wipefs", "--version"]):
         found["uses"].append("cannot be judged (wipefs is missing)")
     found["holds"] = [f"a partition {part}" for _, part in parts] + signatures
@@ -191,7 +190,11 @@ def device(machine: HostMachine, name: str) -> dict[str, Any]:
     if not found["holds"] and head.strip(b"\0"):
         found["holds"].append(UNKNOWN)
     found["read_only"] = machine.text(f"sys/dev/block/{number}/ro").strip() == "1"
-    found["model"] = _of_disk(machine, number, "device/model")
+    # A partition's model is its disk's, in the folder above.
+    models = (
+        machine.text(f"sys/dev/block/{number}/{up}device/model").strip() for up in ("", "../")
+    )
+    found["model"] = next(filter(None, models), None)
     return found
 
 
@@ -204,24 +207,13 @@ def _number_of(status: os.stat_result) -> str:
     return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
 
 
-def _of_disk(machine: HostMachine, number: str, *names: str) -> str | None:
-    """Return the first non-empty sysfs file of these, of a disk or of a partition's disk."""
-    folder = f"sys/dev/block/{number}"
-    if machine.text(f"{folder}/partition"):
-        folder += "/.."
-    found = (machine.text(f"{folder}/{name}").strip() for name in names)
-    return next((text for text in found if text), None)
-
-
-def _identity(machine: HostMachine, number: str, probed: dict[str, str]) -> dict[str, str | None]:
-    """Return what a device keeps over a boot, when names move on; None for unknown values."""
-    return {
-        "wwn": _of_disk(machine, number, "wwid", "device/wwid"),
-        "serial": _of_disk(machine, number, "serial", "device/serial", "device/cid"),
-        "udev": machine.find(r"^E:ID_SERIAL=(.*)$", "run/udev/data/b" + number),
-        "volume": _of_disk(machine, number, "dm/uuid", "md/uuid"),
-        "partition": probed.get("PART_ENTRY_UUID"),
-    }
+def _identity(machine: HostMachine, path: str) -> list[str]:
+    """Return udev's names of the device at `path` that stay over a boot, when the path moves on:
+    WWNs, serial numbers, UUIDs of volumes and partitions."""
+    links = (machine.path("dev/disk").glob(pattern) for pattern in ("by-id/*", "by-partuuid/*"))
+    names = (link.name for each in links for link in each if os.path.realpath(link) == path)
+    # This one goes with the content.
+    return sorted(name for name in names if not name.startswith("lvm-pv-uuid"))
 
 
 def _osd(machine: HostMachine, path: str) -> str | None:
@@ -596,7 +588,7 @@ def _other(found: dict[str, Any], seen: dict[str, Any], boot: str) -> str | None
     off left of that."""
     if any(found[name] != seen.get(name) for name in ("bytes", "model", "identity")):
         return "is another device now than the one that was allowed to be wiped"
-    if not any(found["identity"].values()) and seen.get("boot_id") != boot:
+    if not found["identity"] and seen.get("boot_id") != boot:
         return (
             "may be another one than was allowed to be wiped, for it has no serial number and the "
             "machine was started anew since"

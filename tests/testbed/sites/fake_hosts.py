@@ -37,7 +37,7 @@ class FakeHost:
     host_key: str = ""
     clock_offset_s: float = 0.0
     wipefs: bool = True
-    blkid: dict[str, str] = field(default_factory=dict)
+    partition_table: str = ""
     container: str = "none"
     units: list[str] = field(default_factory=list)
     root_login: Callable[[str], str] = lambda asked_of: "prohibit-password"
@@ -76,6 +76,14 @@ class FakeHost:
         self.write(name, SIGNATURE + holds.encode() + b"\n" if holds else b"")
         os.truncate(self.root / name.lstrip("/"), size)
 
+    def link(self, name: str, device: str) -> None:
+        """Let udev's name lead to this device alone."""
+        path = self.root / "dev/disk" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for other in path.parent.iterdir():
+            other.unlink()
+        path.symlink_to(self.root / device.lstrip("/"))
+
     def files(self) -> dict[str, bytes]:
         """Return all files in the tree except devices."""
         return {
@@ -102,7 +110,7 @@ class FakeHost:
         if argv[:2] == ["systemctl", "list-units"]:
             return "".join(f"{unit} loaded active running x\n" for unit in self.units)
         if argv[0] == "blkid":
-            return "".join(f"{name}={value}\n" for name, value in self.blkid.items())
+            return self.partition_table
         if argv[0] == "sshd":
             return f"permitrootlogin {self.root_login(argv[-1])}\n"
         return "apt 2.6\n" if argv[0] == "apt-get" else ""

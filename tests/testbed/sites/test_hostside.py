@@ -157,7 +157,7 @@ CHANGES: dict[str, tuple[Callable[[FakeHost], object], str]] = {
     "another file system": (lambda h: h.disk("/dev/sdb2", 2**30, "xfs"), "holds xfs now"),
     "another uuid": (lambda h: h.disk("/dev/sdb2", 2**30, "ext4:7c9e"), "holds ext4 7c9e now"),
     "another size": (lambda h: h.disk("/dev/sdb2", 2**31, "ext4:0f8f"), "is another device now"),
-    "partitions": (lambda h: h.blkid.update(PTUUID="d1"), "holds partition table d1 now"),
+    "partitions": (lambda h: setattr(h, "partition_table", "d1\n"), "holds partition table d1 now"),
     "a mount": (lambda h: h.write("proc/self/mountinfo", MOUNTED), "is mounted at /srv/data"),
     # This disk has nothing that distinguishes it.
     "a boot": (lambda h: h.write("proc/sys/kernel/random/boot_id", "new\n"), "no serial number"),
@@ -176,43 +176,19 @@ def test_only_what_was_seen_is_wiped(host, case):
     assert (host.root / "dev/sdb2").open("rb").read(9) == b"SIGNATURE"
 
 
-SYS = "sys/dev/block/0:0"  # every file that plays a device has this number
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        (f"{SYS}/device/wwid", "{}\n"),
-        (f"{SYS}/wwid", "{}\n"),
-        (f"{SYS}/serial", "{}\n"),
-        ("run/udev/data/b0:0", "I:1\nE:ID_SERIAL={}\n"),
-    ],
-)
-def test_a_disk_alike_is_not_wiped(host, path, text):
-    """Size, model and contents are equal; only the serial number or WWN differs."""
+@pytest.mark.parametrize("folder", ["by-id", "by-partuuid"])
+def test_a_disk_alike_is_not_wiped(host, folder):
+    """Size, model and contents are equal; only udev's name differs."""
     done(host, HOLD)
     host.disk("/dev/sdb2", 2**30, "ext4")
-    host.write(path, text.format("naa.1"))
+    host.link(f"{folder}/wwn-1", "/dev/sdb2")
     asked = wipe_of(host)
-    host.write(path, text.format("naa.2"))
+    assert asked["seen"]["identity"] == ["wwn-1"]
+    host.link(f"{folder}/wwn-2", "/dev/sdb2")
     assert "is another device now" in refused(host, asked)
-    host.write(path, text.format("naa.1"))
+    host.link(f"{folder}/wwn-1", "/dev/sdb2")
+    host.write("proc/sys/kernel/random/boot_id", "new\n")  # it is known by its name
     done(host, asked)
-
-
-def test_a_partition_is_known_by_its_disk_and_its_uuid(host):
-    """In sysfs there is no serial number for the partition itself."""
-    done(host, HOLD)
-    host.write(f"{SYS}/partition", "2\n")
-    host.write("sys/dev/block/device/wwid", "naa.1\n")  # in the parent folder: the disk
-    host.blkid = {"PART_ENTRY_UUID": "p1"}
-    asked = wipe_of(host)
-    assert asked["seen"]["identity"]["wwn"] == "naa.1"
-    host.blkid = {"PART_ENTRY_UUID": "p2"}
-    assert "is another device now" in refused(host, asked)
-    host.blkid = {"PART_ENTRY_UUID": "p1"}
-    host.write("sys/dev/block/device/wwid", "naa.2\n")
-    assert "is another device now" in refused(host, asked)
 
 
 def test_a_record_without_an_identity_allows_nothing(host):

@@ -142,18 +142,18 @@ def test_only_the_allowed_disk_with_the_allowed_content_is_wiped(make, hosts):
     """The process ends between the permission and the wipe; names and content change meanwhile."""
     host = hosts.hosts["192.0.2.2"]
     host.disk("/dev/sdb2", 16 * 2**30, "ext4")
-    host.write("sys/dev/block/0:0/device/wwid", "naa.1")
+    host.link("by-id/wwn-1", "/dev/sdb2")
     site = make()
     site.allow(["/dev/sdb2@osd0"])
     hosts.kill_at = 1 + 2 * len(make_spec().node_names())
     with pytest.raises(Killed):
         site.provision(make_spec())
     hosts.kill_at = None
-    host.write("sys/dev/block/0:0/device/wwid", "naa.2")
+    host.link("by-id/wwn-2", "/dev/sdb2")
     with raises(SiteError, "is another device now than"):
         make().provision(make_spec())
     assert head(hosts) == b"SIGNATURE:ext4\n"
-    host.write("sys/dev/block/0:0/device/wwid", "naa.1")
+    host.link("by-id/wwn-1", "/dev/sdb2")
     host.disk("/dev/sdb2", 16 * 2**30, "xfs")
     with raises(SiteError, "holds xfs now"):
         make().provision(make_spec())
