@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from frame import SMALL, row, show, unmeasured
 
-from tests.hotbed.ui_browser import CHROMIUM, go, window
+from tests.hotbed.ui_browser import CHROMIUM, chromium, go, window
 from tests.hotbed.ui_world import runs, served
 
 TIMES = 2 if SMALL else 10
@@ -26,7 +26,11 @@ def main() -> None:
     paints, rows = [], []
     with tempfile.TemporaryDirectory() as folder:
         runs(Path(folder), RUNS)
-        with served(Path(folder)) as address, window(address) as page:
+        with (
+            served(Path(folder)) as address,
+            chromium() as browser,
+            window(browser, address) as page,
+        ):
             go(page, "runs")
             page.get_by_text(f"{RUNS + 1} of {RUNS + 1} attempts").wait_for()
             for _ in range(TIMES):

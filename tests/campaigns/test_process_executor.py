@@ -104,46 +104,28 @@ def test_a_run_with_a_fault_by_hand_is_spoiled(campaign_file, tmp_path, killed):
     assert [one["kind"] for one in found[0].provenance.faults] == ["load"]
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "workload",
-        *(
-            pytest.param(step, marks=pytest.mark.slow)
-            for step in ("clean", "disturbance", "controller", "collect")
-        ),
-    ],
-)
-def test_a_failing_cell_says_why_and_stops_what_it_started(campaign_file, monkeypatch, step):
+def test_a_failing_cell_says_why_and_stops_what_it_started(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL, retries=0)
-    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": step, "how": "raise"}))
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "raise"}))
     result = go(path)
     assert not result.ok
     (found,) = runs(path)
-    assert (found.status, found.reason) == ("failed", f"the fake step {step} failed as asked.")
+    assert (found.status, found.reason) == ("failed", "the fake step workload failed as asked.")
     started = [line.split()[0] for line in trace(path) if line.endswith(" start")]
     stopped = [line.split()[0] for line in trace(path) if line.endswith(" stop")]
     assert sorted(stopped) == sorted(started)
     assert events(path) == ["campaign-started", "started", "failed", "campaign-ended"]
 
 
-@pytest.mark.parametrize(
-    ("load", "words"),
-    [
-        ({"steal": 0.05}, "stolen"),
-        pytest.param({"outside_cores": 0.5}, "outside the testbed", marks=pytest.mark.slow),
-        pytest.param({"client_share": 0.9}, "CPU share", marks=pytest.mark.slow),
-    ],
-)
-def test_a_spoiled_cell_is_redone(campaign_file, monkeypatch, load, words):
+def test_a_spoiled_cell_is_redone(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL)
-    fault = {"load": load, "once": str(path.parent / "once")}
+    fault = {"load": {"steal": 0.05}, "once": str(path.parent / "once")}
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
     result = go(path)
     assert (result.ok, result.spoiled) == (True, 1)
     first, second = runs(path)
     assert (first.status, second.status) == ("spoiled", "done")
-    assert words in (first.reason or "")
+    assert "stolen" in (first.reason or "")
 
 
 def test_a_store_left_changed_fails_the_cell(campaign_file, monkeypatch):
@@ -245,7 +227,7 @@ def start(path: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_killed_at_any_moment_it_resumes_to_the_same_set_of_runs(campaign_file, seed):
     path = campaign_file()
     planned = dry_run(Request(str(path), artifacts=path.parent / "artifacts"))

@@ -196,7 +196,7 @@ def test_with_many_pgs_the_primaries_reach_the_bound(seed, hot):
 
 @pytest.mark.slow
 @given(observations(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_only_legal_actions_and_at_most_so_many(observation, random):
     observation = replace(
         observation,

@@ -23,7 +23,7 @@ from controllers.ursa.state import PlanState, initial_state
 from schemas.errors import UserError
 from tests.errors import raises
 
-relaxed = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
@@ -98,7 +98,7 @@ def _apart(case: Instance, final: np.ndarray) -> bool:
 
 
 @given(case=general_instances(max_nodes=3, max_partitions=3, groups=False))
-@settings(relaxed, max_examples=60)
+@settings(relaxed, max_examples=25)
 def test_opt_is_the_optimum_of_all_moves(case: Instance) -> None:
     units, state = swapped(case)
     assume(case.nodes**case.replica_node.size <= 3**6)
@@ -132,7 +132,7 @@ def test_opt_is_the_optimum_of_all_moves(case: Instance) -> None:
 @given(
     case=general_instances(max_nodes=6, max_partitions=12, groups=False), reads=st.integers(1, 4)
 )
-@settings(relaxed, max_examples=60)
+@settings(relaxed, max_examples=25)
 def test_opt_that_runs_out_of_time_proves_nothing_false(case: Instance, reads: int) -> None:
     units, state = swapped(case)
     best, _, notes = optimum(units, state, MethodRequest(timer=timer()))

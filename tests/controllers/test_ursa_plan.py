@@ -31,7 +31,7 @@ from tests.errors import raises
 pytestmark = pytest.mark.slow  # compiling and solving take time
 
 # The first example in a process waits for compiled loops.
-relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache

@@ -80,7 +80,7 @@ def test_nothing_leaves_a_node_that_stays_hot() -> None:
 
 
 @given(instances(max_nodes=5, max_partitions=8))
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 def test_as_few_nodes_stay_hot_as_in_the_exact_model(case: Instance) -> None:
     exact = made(case, "opt")
     for method in ("alp-fast", "ilp", "joint"):

@@ -20,7 +20,7 @@ from controllers.ursa.state import initial_state
 from schemas.errors import UserError
 from tests.errors import raises
 
-relaxed = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.slow  # compiling takes time
 
 

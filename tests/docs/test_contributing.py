@@ -71,9 +71,9 @@ SECTIONS = [
 ]
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """Return a copy of the repository's files."""
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the repository's files, in which the sections' additions meet."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "-co", "--exclude-standard"],
         cwd=ROOT,
@@ -81,7 +81,7 @@ def copy(tmp_path: Path) -> Path:
         text=True,
         check=True,
     )
-    root = tmp_path / "copy"
+    root = tmp_path_factory.mktemp("contributing") / "copy"
     for name in filter(None, listed.stdout.split("\0")):
         if not name.startswith("tests/") and (ROOT / name).is_file():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def test_every_section_adds_something() -> None:
     assert {section.title for section in SECTIONS} == set(SHOWN)
 
 
-@pytest.mark.slow  # each copies the repository and starts Hotbed
+@pytest.mark.slow  # they copy the repository and start Hotbed
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
 def test_an_addition_is_picked_up(section: Section, copy: Path) -> None:
     """A paper goes from its cells to a verdict."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.hotbed.ui_browser import NEEDED, go, shot, window
+from tests.hotbed.ui_browser import NEEDED, chromium, go, shot, window
 from tests.hotbed.ui_world import CAMPAIGN, EVIL, runs, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), NEEDED]
@@ -44,12 +44,18 @@ def address(artifacts: Path) -> Iterator[str]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
 def row(page: Page, words: str) -> Any:
     return page.locator(".tabulator-row", has_text=words)
 
 
-def test_the_testbed_is_live(address: str) -> None:
-    with window(address) as page:
+def test_the_testbed_is_live(browser: Browser, address: str) -> None:
+    with window(browser, address) as page:
         expect(page.get_by_text("HEALTH_WARN").first).to_be_visible()
         expect(page.get_by_text("4 times as slow").first).to_be_visible()
         expect(page.get_by_role("row").filter(has_text="osd3")).to_contain_text("31")
@@ -57,8 +63,8 @@ def test_the_testbed_is_live(address: str) -> None:
         expect(clock).not_to_have_text(clock.inner_text())
 
 
-def test_without_a_testbed_it_says_what_to_do(tmp_path: Path) -> None:
-    with served(tmp_path, "--none") as address, window(address) as page:
+def test_without_a_testbed_it_says_what_to_do(browser: Browser, tmp_path: Path) -> None:
+    with served(tmp_path, "--none") as address, window(browser, address) as page:
         expect(page.get_by_text("hotbed up SPEC")).to_be_visible()
         for name in PAGES[1:4]:
             go(page, name)
@@ -67,8 +73,8 @@ def test_without_a_testbed_it_says_what_to_do(tmp_path: Path) -> None:
         expect(page.get_by_text("hotbed report PAPER")).to_be_visible()
 
 
-def test_a_campaign_and_its_log(address: str, artifacts: Path) -> None:
-    with window(address) as page:
+def test_a_campaign_and_its_log(browser: Browser, address: str, artifacts: Path) -> None:
+    with window(browser, address) as page:
         go(page, "campaign")
         expect(page.get_by_text("36 of 39 cells done")).to_be_visible()
         expect(page.locator("i.done")).to_have_count(36)
@@ -80,8 +86,8 @@ def test_a_campaign_and_its_log(address: str, artifacts: Path) -> None:
         expect(page.get_by_text("collect: fetching samples")).to_be_visible()
 
 
-def test_runs_are_filtered_grouped_and_compared(address: str) -> None:
-    with window(address) as page:
+def test_runs_are_filtered_grouped_and_compared(browser: Browser, address: str) -> None:
+    with window(browser, address) as page:
         go(page, "runs")
         expect(page.get_by_text("37 of 37 attempts")).to_be_visible()
         page.get_by_label("Status").select_option("spoiled")
@@ -101,10 +107,10 @@ def test_runs_are_filtered_grouped_and_compared(address: str) -> None:
         assert len(Path(download.value.path()).read_text().splitlines()) == 37
 
 
-def test_the_runs_of_a_comparison_are_drawn(tmp_path: Path) -> None:
+def test_the_runs_of_a_comparison_are_drawn(browser: Browser, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "hotbed.cli", "try", "--output", str(tmp_path)]
     subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
-    with served(tmp_path, "--none") as address, window(address) as page:
+    with served(tmp_path, "--none") as address, window(browser, address) as page:
         go(page, "runs")
         page.get_by_label("Group by").select_option("controller")
         grouped = page.locator(".tabulator").last.locator(".tabulator-row")
@@ -115,8 +121,8 @@ def test_the_runs_of_a_comparison_are_drawn(tmp_path: Path) -> None:
         shot(page, "runs")
 
 
-def test_groups_may_change_faster_than_a_browser_draws(address: str) -> None:
-    with window(address) as page:
+def test_groups_may_change_faster_than_a_browser_draws(browser: Browser, address: str) -> None:
+    with window(browser, address) as page:
         go(page, "runs")
         by = page.get_by_label("Group by")
         for choice in [1, 0, 2, 3] * 5:
@@ -125,8 +131,8 @@ def test_groups_may_change_faster_than_a_browser_draws(address: str) -> None:
         page.wait_for_timeout(2000)
 
 
-def test_a_journal_step_by_step(address: str) -> None:
-    with window(address) as page:
+def test_a_journal_step_by_step(browser: Browser, address: str) -> None:
+    with window(browser, address) as page:
         go(page, "journal")
         page.get_by_label("Campaign").select_option(CAMPAIGN)
         expect(page.get_by_text("5 steps, one every 5.0 s; ended")).to_be_visible()
@@ -135,8 +141,8 @@ def test_a_journal_step_by_step(address: str) -> None:
         expect(page.get_by_text("Step 3 at")).to_be_visible()
 
 
-def test_the_journal_of_a_running_controller_grows(address: str) -> None:
-    with window(address) as page:
+def test_the_journal_of_a_running_controller_grows(browser: Browser, address: str) -> None:
+    with window(browser, address) as page:
         expect(page.get_by_text("HEALTH_WARN").first).to_be_visible()  # the controllers are known
         go(page, "journal")
         page.get_by_label("Campaign").select_option("(on the testbed)")
@@ -146,8 +152,8 @@ def test_the_journal_of_a_running_controller_grows(address: str) -> None:
         expect(page.get_by_text(re.compile(r"Step \d+ at")).first).to_be_visible()
 
 
-def test_reports_and_the_gallery(address: str) -> None:
-    with window(address) as page:
+def test_reports_and_the_gallery(browser: Browser, address: str) -> None:
+    with window(browser, address) as page:
         go(page, "reports")
         expect(page.locator("figure img").first).to_be_visible()
         with page.expect_popup() as popup:
@@ -155,9 +161,9 @@ def test_reports_and_the_gallery(address: str) -> None:
         expect(popup.value.get_by_text("a report")).to_be_visible()
 
 
-def test_strangers_texts_stay_texts(tmp_path: Path) -> None:
+def test_strangers_texts_stay_texts(browser: Browser, tmp_path: Path) -> None:
     runs(tmp_path, 12, EVIL, EVIL)
-    with served(tmp_path, "--evil") as address, window(address) as page:
+    with served(tmp_path, "--evil") as address, window(browser, address) as page:
         for name in PAGES:
             go(page, name)
             page.wait_for_function(f"() => ({TEXTS})().includes('<evil-tag>')")
@@ -168,23 +174,25 @@ def test_strangers_texts_stay_texts(tmp_path: Path) -> None:
                 page.locator(".tabulator-row").nth(5).click()
                 expect(page.get_by_text("what differs, and all results")).to_be_visible()
             page.mouse.move(400, 500)
-            page.wait_for_timeout(1500)
+            page.wait_for_timeout(500)
             assert page.evaluate(STRANGERS) == 0, name
             assert "\x1b" not in page.evaluate(TEXTS), name
 
 
-def test_a_thousand_runs_are_listed(tmp_path: Path) -> None:
+def test_a_thousand_runs_are_listed(browser: Browser, tmp_path: Path) -> None:
     runs(tmp_path, 1000)
-    with served(tmp_path) as address, window(address) as page:
+    with served(tmp_path) as address, window(browser, address) as page:
         go(page, "runs")
         expect(page.get_by_text("1001 of 1001 attempts")).to_be_visible()
         expect(page.locator(".tabulator-row").first).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [480, 1280])
-def test_nothing_is_wider_than_the_window(address: str, width: int) -> None:
-    with window(address, width) as page:
+def test_nothing_is_wider_than_the_window(browser: Browser, address: str) -> None:
+    with window(browser, address) as page:
         for name in PAGES:
             go(page, name)
-            page.wait_for_timeout(3000)
-            assert page.evaluate("() => document.documentElement.scrollWidth") <= width, name
+            page.wait_for_timeout(1500)
+            for width in (1280, 480):
+                page.set_viewport_size({"width": width, "height": 800})
+                page.wait_for_timeout(500)
+                assert page.evaluate("() => document.documentElement.scrollWidth") <= width, name

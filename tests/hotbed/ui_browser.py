@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = shutil.which("chromium")
 NEEDED = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium")
@@ -23,7 +23,16 @@ expect.set_options(timeout=WAIT_MS)
 
 
 @contextmanager
-def window(address: str, width: int = 1280) -> Iterator[Page]:
+def chromium() -> Iterator[Browser]:
+    """Provide a browser for several windows."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def window(browser: Browser, address: str) -> Iterator[Page]:
     """Open an address that has the token; yield its page. Fail in the end if a page asked anything
     but 127.0.0.1, opened a dialog, or had an error: one of the content policy is among them."""
     wrong: list[str] = []
@@ -37,9 +46,8 @@ def window(address: str, width: int = 1280) -> Iterator[Page]:
         wrong.append(f"a dialog: {dialog.message}")
         dialog.dismiss()
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_context(viewport={"width": width, "height": 800}).new_page()
+    with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
+        page = context.new_page()
         page.set_default_timeout(WAIT_MS)
         page.on("request", asked)
         page.on("dialog", dialog)
@@ -47,7 +55,6 @@ def window(address: str, width: int = 1280) -> Iterator[Page]:
         page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
         page.goto(address)
         yield page
-        browser.close()
     assert not wrong, wrong
 
 

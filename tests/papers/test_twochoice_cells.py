@@ -220,33 +220,6 @@ def test_a_campaign_is_killed_resumed_and_drawn(tmp_path: Path) -> None:
     assert "Simulated" in (report / "report.html").read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_results_do_not_depend_on_the_workers(tmp_path: Path) -> None:
-    grid = {
-        "name": "response",
-        "figures": ["3"],
-        "vary": {"scheduler": SCHEDULERS},
-        "fixed": {"size": "50-500", "straggler_ratio": 0.1, "spread_s": 0.02},
-        "repetitions": 2,
-    }
-    file = tmp_path / "tiny.yaml"
-    file.write_text(yaml.safe_dump(CAMPAIGN | {"grids": [grid]}))
-    seen = []
-    for count in ("1", "2"):
-        artifacts = tmp_path / f"artifacts-{count}"
-        ended = hotbed("run", str(file), "--artifacts", str(artifacts), "--workers", count)
-        assert ended.returncode == 0, ended.stderr
-        found = {}
-        for path in (artifacts / "twochoice-tiny").glob("*/attempt-1"):
-            extra = json.loads((path / "summary.json").read_text())["extra"]
-            kept = {name: v for name, v in extra.items() if not name.startswith("cost_")}
-            found[path.parent.name] = kept, (path / "bursts.json").read_text()
-        assert len(found) == 16
-        seen.append(found)
-    assert seen[0] == seen[1]
-
-
 SPREAD = {"n": 4, "mean": 0.5, "p50": 0.4, "p90": None, "p99": None, "max": 2.0}
 OPTIONS = BenchOptions(schedulers=("fixed", "both"), nodes=3, processes=2, size=1000, writes=2)
 

@@ -56,7 +56,7 @@ def held(made):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=50, deadline=None, suppress_health_check=CHECKS)
 @given(problems(most=3))
 def test_the_search_finds_what_trying_everything_finds(problem):
     model, demands, pool = problem
@@ -71,7 +71,7 @@ def test_the_search_finds_what_trying_everything_finds(problem):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=CHECKS)
+@settings(max_examples=80, deadline=None, suppress_health_check=CHECKS)
 @given(problems(most_tenants=4, most=12))
 def test_the_search_finds_what_highs_finds(problem):
     model, demands, pool = problem

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from testbed.sites.contract import Testbed
-from tests.hotbed.ui_browser import NEEDED, shot, window
+from tests.hotbed.ui_browser import NEEDED, chromium, shot, window
 from tests.testbed.ceph_beds import run
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120), NEEDED]
@@ -38,7 +38,7 @@ def hotbed(*words: str) -> None:
 
 
 def test_the_page_follows_a_real_testbed(deployed: Testbed, address: str) -> None:
-    with window(address) as page:
+    with chromium() as browser, window(browser, address) as page:
         expect(page.get_by_text(re.compile("HEALTH_(OK|WARN)")).first).to_be_visible()
         node = row(page, "osd0")
         expect(node).to_contain_text("1.00")
