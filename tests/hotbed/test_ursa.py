@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,10 +21,7 @@ from testbed.agent.contract import AgentConfig
 from testbed.agent.sense import observe
 from testbed.stores.ceph import CephStore, Connection
 from tests.hotbed.runner import run
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "testbed" / "stores" / "ceph"))
-
-from fake_rados import FakeRados
+from tests.testbed.stores.ceph.fake_rados import FakeRados
 
 
 def test_plan_and_check(tmp_path, capsys):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,9 +19,7 @@ from testbed.spec import TestbedSpec
 from testbed.stores.ceph import Connection
 from tests.testbed.fake_site import FakeSite
 from tests.testbed.sites.fake_shells import PlayedShell
-
-sys.path.insert(0, str(Path(__file__).parent / "stores" / "ceph"))
-from fake_rados import FakeRados
+from tests.testbed.stores.ceph.fake_rados import FakeRados
 
 DF = """Filesystem 1024-blocks Used Available Capacity Mounted on
 overlay 1000 {root} {rest} 1% /

@@ -11,9 +11,10 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from testbed.agent.contract import STATE
-from testbed.ssh import Completed
+from testbed.ssh import Completed, LocalShell
 
 # A unit that has ended does not run, although init may take seconds to reap it.
 _SYSTEMCTL = r"""#!/bin/sh
@@ -75,11 +76,11 @@ exec /bin/sleep "$@"
 """
 
 
-class FakeSystemdShell:
-    """`Shell` on this machine; as a context manager it ends the processes left running."""
+class FakeSystemdShell(LocalShell):
+    """Shell on this machine; as a context manager it ends the processes left running."""
 
-    def __init__(self, folder: Path, node: str = "osd0") -> None:
-        self.node = node
+    def __init__(self, folder: Path) -> None:
+        super().__init__("osd0")
         self.state = folder / "state"
         self._fake = folder / "systemd"
         programs = self.programs = folder / "bin"
@@ -89,10 +90,7 @@ class FakeSystemdShell:
         for name, text in scripts.items():
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
-        self._env = os.environ | {
-            "FAKE": str(self._fake),
-            "PATH": f"{programs}:{os.environ['PATH']}",
-        }
+        self.env = {"FAKE": str(self._fake), "PATH": f"{programs}:{os.environ['PATH']}"}
 
     def __enter__(self) -> FakeSystemdShell:
         return self
@@ -116,16 +114,13 @@ class FakeSystemdShell:
         file.touch()
         return file
 
-    def run(self, argv, *, input=None, timeout_s=60.0, check=True):
-        here = [word.replace(STATE, str(self.state)) for word in argv]
+    def run(self, argv: Sequence[str], *, input: bytes | None = None, **how: Any) -> Completed:
         text = (input or b"").replace(STATE.encode(), str(self.state).encode())
-        done = subprocess.run(
-            here, input=text, capture_output=True, env=self._env, timeout=timeout_s, check=check
-        )
-        return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+        return super().run(argv, input=text, **how)
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
-        raise NotImplementedError
+        super().put(data, path.replace(STATE, str(self.state)), mode=mode)
 
-    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        raise NotImplementedError
+    def _command(self, argv: Sequence[str], *, multiplex: bool = True) -> list[str]:
+        set_ = [f"{name}={value}" for name, value in self.env.items()]
+        return ["env", *set_, *(word.replace(STATE, str(self.state)) for word in argv)]

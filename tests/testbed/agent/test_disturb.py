@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_systemd import FakeSystemdShell
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent import disturb, reach, units
@@ -26,6 +25,7 @@ from testbed.agent.disturb import (
 )
 from testbed.ssh import SshShell
 from tests.errors import raises
+from tests.testbed.agent.fake_systemd import FakeSystemdShell
 from tests.waiting import until
 
 STEPS = [

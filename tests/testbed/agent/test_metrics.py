@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from channels import node
 from prometheus_client.parser import text_string_to_metric_families
 
 from testbed.agent import metrics
 from testbed.agent.contract import AgentConfig
 from testbed.agent.metrics import CONNECTIONS, IDLE_S, METRICS, Metrics, MetricsServer
 from testbed.agent.sampler import NodeSample
+from tests.testbed.agent.channels import node
 from tests.waiting import until
 
 CONFIG = AgentConfig("t", "ceph", (node("a", 0), node('b"\n', 1)), ("bench",))

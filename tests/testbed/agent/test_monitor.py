@@ -9,7 +9,6 @@ import sys
 import threading
 
 import pytest
-from channels import Site, counters, node
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent.contract import AgentConfig
@@ -21,6 +20,7 @@ from testbed.agent.monitor import (
 )
 from testbed.agent.sense import NodeSensor, OsdSensor, check_iowait
 from tests.errors import raises
+from tests.testbed.agent.channels import Site, counters, node
 
 
 def monitor_of(**answers):

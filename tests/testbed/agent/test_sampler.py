@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
-from channels import Site, counters, node
 
 from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent import __main__ as dispatch
@@ -20,11 +17,9 @@ from testbed.agent.contract import AgentConfig
 from testbed.agent.monitor import Monitor
 from testbed.agent.sampler import NodeSample, Sampler, StoreSampler
 from testbed.stores.ceph import CephStore, Connection
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "stores" / "ceph"))
-from fake_rados import FakeRados
-
 from tests.errors import raises
+from tests.testbed.agent.channels import Site, counters, node
+from tests.testbed.stores.ceph.fake_rados import FakeRados
 
 NODES = (node("a", 0), node("b", 1), node("c", 2, "iowait"))
 CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))

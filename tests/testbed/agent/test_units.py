@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_systemd import FakeSystemdShell
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent import units
 from tests.errors import raises
+from tests.testbed.agent.fake_systemd import FakeSystemdShell
 from tests.waiting import until
 
 

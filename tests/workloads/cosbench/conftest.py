@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from schemas.errors import RemoteError
-from testbed.ssh import Completed
+from testbed.ssh import LocalShell
 
 
-class LocalShell:
+class NodeHere(LocalShell):
     """Shell that runs commands here, with the paths of a node below a folder."""
 
-    node = "client"
-
     def __init__(self, root: Path) -> None:
+        super().__init__("client")
         self.root = root
         self.ran: list[list[str]] = []
         self.modes: dict[str, int] = {}
@@ -27,38 +24,21 @@ class LocalShell:
             word = word.replace(path, f"{self.root}{path}")
         return word
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        input: bytes | None = None,
-        timeout_s: float = 60.0,
-        check: bool = True,
-    ) -> Completed:
-        self.ran.append(list(argv))
-        done = subprocess.run(
-            [self.here(word) for word in argv], input=input or b"", capture_output=True, check=False
-        )
-        if check and done.returncode != 0:
-            raise RemoteError(f"{argv} failed: {done.stderr.decode()}")
-        return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
-
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
-        target = Path(self.here(path))
-        target.write_bytes(data)
-        target.chmod(mode)
+        super().put(data, self.here(path), mode=mode)
         self.modes[path] = mode
 
-    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        raise NotImplementedError
+    def _command(self, argv: Sequence[str], *, multiplex: bool = True) -> list[str]:
+        self.ran.append(list(argv))
+        return [self.here(word) for word in argv]
 
 
 @pytest.fixture
-def local_shell(tmp_path: Path) -> LocalShell:
+def local_shell(tmp_path: Path) -> NodeHere:
     root = tmp_path / "node"
     for folder in ("var/lib/hotbed", "usr/local/bin", "etc/hotbed/swift"):
         (root / folder).mkdir(parents=True)
-    return LocalShell(root)
+    return NodeHere(root)
 
 
 STAND_IN = """#!/bin/sh

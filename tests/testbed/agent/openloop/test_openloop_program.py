@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +20,9 @@ from testbed.stores.ceph.pool_objects import (
     object_names,
     pool_of,
 )
-from workloads.open_loop import parse_open_loop
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from fake_systemd import FakeSystemdShell
-
 from tests.errors import raises
+from tests.testbed.agent.fake_systemd import FakeSystemdShell
+from workloads.open_loop import parse_open_loop
 
 PLAN = WritePlan(
     pool="bench",
@@ -63,25 +57,12 @@ class Rados:
 """
 
 
-class Shell(FakeSystemdShell):
-    """Shell with files, and with librados' stand-in where python3 looks first."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        (self.programs / "rados.py").write_text(FAKE_RADOS)
-        self._env["PYTHONPATH"] = str(self.programs)
-
-    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
-        subprocess.run(
-            ["cp", "/dev/stdin", path.replace("/var/lib/hotbed", str(self.state))],
-            input=data,
-            check=True,
-        )
-
-
 @pytest.fixture
 def shell(tmp_path, monkeypatch):
-    with Shell(tmp_path) as shell:
+    """Return a shell with librados' stand-in where python3 looks first."""
+    with FakeSystemdShell(tmp_path) as shell:
+        (shell.programs / "rados.py").write_text(FAKE_RADOS)
+        shell.env["PYTHONPATH"] = str(shell.programs)
         monkeypatch.setattr(openloop_verbs, "reach", lambda config, node: shell)
         yield shell
 

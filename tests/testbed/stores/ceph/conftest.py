@@ -1,17 +1,11 @@
-"""Import path for this folder's helpers (`fake_rados`), and a cluster for its tests."""
+"""In-memory cluster for the tests of this folder."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake_rados import FakeRados
-
 from testbed.stores.ceph import CephStore, Connection
+from tests.testbed.stores.ceph.fake_rados import FakeRados
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_rados import DATA, FakeRados, recorded
 
 from schemas.errors import StoreError
 from testbed.stores.ceph.connection import Connection, Reply, parse
@@ -47,6 +46,7 @@ from testbed.stores.contract import (
     observation_from_json,
     observation_to_json,
 )
+from tests.testbed.stores.ceph.fake_rados import DATA, FakeRados, recorded
 
 
 def test_osd_map_and_racks():

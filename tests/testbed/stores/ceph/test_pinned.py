@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from fake_rados import FakeRados, Refused
 
 from schemas.errors import StoreError, UserError
 from testbed.stores.ceph import Connection, pinned
 from testbed.stores.ceph.pinned import CODE
 from tests.errors import raises
+from tests.testbed.stores.ceph.fake_rados import FakeRados, Refused
 
 
 class PinnableRados(FakeRados):

@@ -6,7 +6,6 @@ import json
 import threading
 
 import pytest
-from fake_rados import FakeRados, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +32,7 @@ from testbed.stores.contract import (
     observation_to_json,
 )
 from tests.errors import raises
+from tests.testbed.stores.ceph.fake_rados import FakeRados, recorded
 
 ALL = frozenset({OSDS, PGS})
 
