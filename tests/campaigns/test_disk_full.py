@@ -208,7 +208,7 @@ def test_a_line_that_cannot_be_cut_back_spoils_no_other(kind, tmp_path, monkeypa
     ("call", "fault", "first", "stride"),
     [
         *(pytest.param(*case, 1, 1, marks=pytest.mark.soak) for case in CASES),
-        *((*case, number % 5 + 1, 9) for number, case in enumerate(CASES[::5])),
+        *((*case, number % 5 + 1, 23) for number, case in enumerate(CASES[::5])),
     ],
 )
 def test_a_campaign_with_a_fault_resumes(

@@ -315,7 +315,7 @@ BUDGETS = st.fixed_dictionaries(
 @given(
     st.lists(busy(), min_size=1, max_size=3), st.sampled_from(["ursa", "nearest", "htoc"]), BUDGETS
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_action_is_legal_and_within_the_budget(seen, name, budgets):
     max_swaps, max_moves = budgets["max_swaps"], budgets["max_moves"]
     budget = budgets["max_recovery_mb"]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("method", ["alp-fast", "ilp", "opt"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_plans_cost_as_much_and_prices_prove_it(monkeypatch, method, seed):
     small = (12, 60) if method == "opt" else (30, 900)
     case = generate(shape("s2", *small, ratio_median=0.6, ratio_sigma=0.4), seed)
@@ -33,7 +33,7 @@ def test_plans_cost_as_much_and_prices_prove_it(monkeypatch, method, seed):
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("domain", ["node", "rack"])
 def test_algorithm_1_decides_alike_where_many_moves_cost_the_same(monkeypatch, domain, seed):
     case = generate(shape("s2", 30, 900, racks=6, domain=domain, ratio_sigma=0.4), seed)

@@ -111,12 +111,10 @@ def test_the_wheel_of_a_set_up_clone_works_with_packages_of_the_index(
     assert done.returncode == 0, done.stderr
     hotbed, version = env / "hotbed", wheel.name.split("-")[1]
     assert version in run(hotbed, "--version", cwd=tmp_path)
-    run(hotbed, "run", "ursa-quick", "--figure", "7", cwd=tmp_path)
     run(hotbed, "up", tmp_path / "tree/testbed/specs/dlr.yaml", "--dry-run", cwd=tmp_path)
     compare = ["--controllers", "hold-one", "--op", "rand", "--blocks", "1"]
     run(hotbed, "compare", *compare, cwd=tmp_path)
-    made = list((tmp_path / "artifacts").glob("*/*/attempt-1/summary.json"))
-    assert len({file.parents[2].name for file in made}) == 2
+    assert list((tmp_path / "artifacts").glob("*/*/attempt-1/summary.json"))
     run(hotbed, "try", "--output", "first", cwd=tmp_path)
     assert (tmp_path / "first" / "try" / "index.html").is_file()
 

@@ -73,13 +73,12 @@ def wire(block: RequestBlock) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [60, 400])
 @pytest.mark.parametrize("label", [label for label in standins.TABLE2 if label != "L"])
-def test_stand_ins_meet_table_2(label: str, seconds: float) -> None:
-    made = standins.make(label, work, wire, 125e6, seconds=seconds, seed=1)
+def test_stand_ins_meet_table_2(label: str) -> None:
+    made = standins.make(label, work, wire, 125e6, seconds=60, seed=1)
     row, block = made.row, made.block
-    asked, seconds = seconds, float(block.time_ns[-1] - block.time_ns[0]) / 1e9
-    assert 0.99 * asked < seconds < asked + 1e-6, "a cut at what was asked for leaves all"
+    seconds = float(block.time_ns[-1] - block.time_ns[0]) / 1e9
+    assert 0.99 * 60 < seconds < 60 + 1e-6, "a cut at what was asked for leaves all"
     assert row.network_load is not None
     assert wire(block).sum() / seconds / 125e6 == pytest.approx(row.network_load, rel=0.005)
     stated = standins.TABLE2[label].network_load
