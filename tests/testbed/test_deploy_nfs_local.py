@@ -13,7 +13,6 @@ import yaml
 
 from campaigns.grounds.live import LoadMeter
 from campaigns.papers.prioritymeister import apply as work
-from schemas.errors import StoreError
 from testbed import reach
 from testbed.client import agent_client
 from testbed.deploy.enforcement import NfsEnforcement
@@ -21,7 +20,6 @@ from testbed.deploy.lifecycle import start_store, stop_store
 from testbed.deploy.nfs_variables import profile_of
 from testbed.deploy.roles import deploy, remove
 from testbed.sites.contract import Testbed
-from tests.errors import raises
 from tests.testbed.ceph_beds import killed_at
 from tests.testbed.nfs_testbed import NODES, SPEC, nfs_site
 from tests.testbed.strangers import assert_only_documented_ports_answer
@@ -124,13 +122,6 @@ def test_files_are_the_same_byte_for_byte_while_parameters_change(served, enforc
     assert all(status[count] == before[count] for count in ("lost", "timed_out"))
     enforcement.default("server")
     assert enforcement.parameters("server")["policy"] == "none"
-
-
-def test_parameters_that_are_none_are_refused_and_those_of_before_stay(enforcement):
-    before = enforcement.parameters("server")
-    with raises(StoreError, "-1"):
-        enforcement.put("server", {**before, "depth": -1})
-    assert enforcement.parameters("server") == before
 
 
 def topology(folder: Path) -> Path:

@@ -15,7 +15,7 @@ import pytest
 
 from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent import __main__ as dispatch
-from testbed.agent import facts
+from testbed.agent import facts, speed
 from testbed.agent.contract import (
     AgentConfig,
     AgentNode,
@@ -221,3 +221,18 @@ def test_facts_are_those_of_the_network_that_the_node_is_in():
     assert found["mtu"].split() == ["v0=1400", "v1=9000"]
     known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     assert found["congestion_control"] in known
+
+
+def test_speed_is_units_of_work_in_a_second_of_the_processor(monkeypatch):
+    # Another result of a unit would make speeds incomparable with stored runs.
+    fixed = "339adcd1623eee1f7590580dd49701152a2b2691beddd3743ccab97b45c4edb9"
+    assert speed.work() == fixed
+    spent = [0.0]
+
+    def work() -> str:
+        spent[0] += 0.002
+        return ""
+
+    monkeypatch.setattr(speed, "work", work)
+    monkeypatch.setattr(speed.time, "process_time", lambda: spent[0])
+    assert speed.core_speed(CONFIG, {}) == {"units_s": pytest.approx(500)}
