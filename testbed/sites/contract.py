@@ -225,6 +225,14 @@ class Cost:
         return html.pairs([*lines, ("", self.detail)])
 
 
+def other_spec(name: str) -> UserError:
+    """Return the mistake of a spec for a testbed that was made of another one."""
+    return UserError(
+        f"a testbed {name!r} of another spec is there",
+        do=f"take it down first (`hotbed down {name}`) or give this one another name (--name)",
+    )
+
+
 def refuse_network(spec: TestbedSpec, kind: str) -> None:
     """Raise UserError for settings of a network that belongs to the machines' owner. The switch's
     `priority_levels` only describe it, and pass."""

@@ -55,6 +55,7 @@ from testbed.sites.contract import (
     State,
     Status,
     Testbed,
+    other_spec,
     refuse_network,
     silent,
 )
@@ -241,10 +242,7 @@ def _require_same(record: Record, spec: TestbedSpec, options: ChameleonOptions) 
         for each in (read_options(record.data["options"]), options)
     )
     if before.digest() != spec.digest() or then != now:
-        raise UserError(
-            f"a testbed {record.name!r} of another spec is there",
-            do=f"`hotbed down {record.name}` first, or give this one another name",
-        )
+        raise other_spec(record.name)
 
 
 def _require_owner(work: Work) -> None:

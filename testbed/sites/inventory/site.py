@@ -32,6 +32,7 @@ from testbed.sites.contract import (
     State,
     Status,
     Testbed,
+    other_spec,
     refuse_network,
     silent,
 )
@@ -224,12 +225,8 @@ class InventorySite(RecordedSite):
             [each.digest(), *(each.site.options.get(option) for option in kept)]
             for each in (spec, before)
         )
-        down = f"take it down first (`hotbed down {spec.name}`)"
         if now != then:
-            raise UserError(
-                f"a testbed {spec.name!r} of another spec is there",
-                do=f"{down} or give this one another name (--name)",
-            )
+            raise other_spec(spec.name)
         machines = machines_of(self.options)
         named = {host.address for host in machines.hosts}
         gone = [
@@ -240,7 +237,7 @@ class InventorySite(RecordedSite):
         if gone:
             raise UserError(
                 f"testbed {spec.name!r} is on machines that are no longer named: {', '.join(gone)}",
-                do=f"{down}, or name them again",
+                do=f"take it down first (`hotbed down {spec.name}`), or name them again",
             )
 
     def _looking(

@@ -24,6 +24,7 @@ from testbed.sites.contract import (
     State,
     Status,
     Testbed,
+    other_spec,
     silent,
 )
 from testbed.sites.local import (
@@ -119,13 +120,7 @@ class LocalSite:
             # Machines that have the packages of metrics serve a spec without metrics, too.
             fitting = (spec, spec.model_copy(update={"metrics": True}))
             if known is not None and known.spec not in fitting:
-                raise UserError(
-                    f"a testbed {spec.name!r} of another spec is there",
-                    do=(
-                        f"take it down first (`hotbed down {spec.name}`) or give this one "
-                        "another name (--name)"
-                    ),
-                )
+                raise other_spec(spec.name)
             found = known or self._begin(spec)
             return self._bring_up(found, root, progress)
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from testbed import reach
+from testbed.sites import keys
 from testbed.sites.chameleon.cloud import BlazarLease, CallFault, CloudError, Reservation
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_cloud import ME, FakeCloud
-from tests.testbed.sites.fake_shells import FakeShells
+from tests.testbed.sites.fake_shells import FakeShells, made_up_key
 from tests.testbed.sites.manual_clock import ManualClock
 
 HOUR_S = 3600.0
@@ -89,8 +90,9 @@ def lease_of(world: World, identity: str, **fields: object) -> BlazarLease:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Return a world that does not sync records, because no power cut happens here. It uses the
-    test's own connection folders, which nobody creates."""
+    """Return a world that does not sync records, because no power cut happens here. It uses made-up
+    keys, and the test's own connection folders, which nobody creates."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(keys, "make", made_up_key)
     monkeypatch.setattr(reach, "control_dir", lambda name, folder: tmp_path / "run" / name / "ssh")
     return World(tmp_path)

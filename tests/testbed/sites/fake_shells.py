@@ -6,11 +6,18 @@ import json
 import subprocess
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from testbed.sites.inventory.contact import Contact
 from testbed.ssh import Completed, Shell, SshTarget
 
 BY = "/dev/disk/by-partlabel"
+
+
+def made_up_key(path: Path, comment: str) -> None:
+    """Write a key pair as `testbed.sites.keys.make` does, without ssh-keygen."""
+    path.write_text("")
+    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAAC3Nz {comment}\n")
 
 
 class PlayedShell:

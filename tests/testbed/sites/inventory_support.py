@@ -16,6 +16,7 @@ from testbed.sites.inventory import InventorySite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts, play
+from tests.testbed.sites.fake_shells import made_up_key
 from tests.testbed.sites.manual_clock import ManualClock
 
 SPEC = yaml.safe_load("""
@@ -45,13 +46,8 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int = 6) -> F
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr("testbed.reach.make_control_dir", lambda testbed: tmp_path)
     monkeypatch.setattr("testbed.reach.hang_up", lambda *_: None)
-    monkeypatch.setattr("testbed.sites.keys.make", _made_up_key)
+    monkeypatch.setattr("testbed.sites.keys.make", made_up_key)
     return play(tmp_path, count, monkeypatch)
-
-
-def _made_up_key(path: Path, comment: str) -> None:
-    path.write_text("")
-    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAAC3Nz {comment}\n")
 
 
 def files(hosts: FakeHosts) -> dict[str, dict[str, bytes]]:

@@ -16,6 +16,7 @@ import requests
 from requests_mock import Mocker
 
 from schemas.errors import UserError
+from testbed.sites import keys
 from testbed.sites.chameleon import cloud as clouds
 from testbed.sites.chameleon.cloud import (
     BlazarLease,
@@ -27,6 +28,7 @@ from testbed.sites.chameleon.cloud import (
     open_cloud,
 )
 from testbed.sites.contract import SiteError
+from testbed.sites.keys import make as make_key
 from testbed.ssh import Completed, Shell, SshTarget
 from tests.errors import raises
 from tests.testbed.sites.chameleon_world import BARE, spec_of, world
@@ -422,6 +424,7 @@ def test_neither_secret_nor_token_is_written(
     if "OS_AUTH_TYPE" in LOGINS[login]:
         for name in ("OS_USERNAME", "OS_PASSWORD", "OS_PROJECT_NAME"):
             monkeypatch.delenv(name)
+    monkeypatch.setattr(keys, "make", make_key)
     caplog.set_level(logging.DEBUG)
     commands: list[str] = []
 
