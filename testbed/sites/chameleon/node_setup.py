@@ -70,7 +70,7 @@ def name_machine(own: str) -> None:
 def open_firewall(peers: list[str]) -> None:
     """Let only the other nodes through the image's own firewall."""
     active = ["systemctl", "--quiet", "is-active", "firewalld"]
-    if subprocess.run(active, check=False).returncode == 0:
+    if shutil.which("firewall-cmd") and subprocess.run(active, check=False).returncode == 0:
         for address in peers:
             zone = ("--quiet", "--permanent", "--zone=trusted")
             run("firewall-cmd", *zone, f"--add-source={address}")

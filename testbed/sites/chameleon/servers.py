@@ -298,7 +298,6 @@ def prepare_nodes(
     """
     host_keys: dict[str, dict[str, str]] = work.record.data.setdefault("host_keys", {})
     saving = threading.Lock()  # the record is written by one thread at a time
-    mark = {"testbed": draft.name, "id": work.tag, "since": moment(work.record.data["made_at"])}
 
     def save() -> None:
         pinned: dict[keys.Place, list[str]] = {}
@@ -332,9 +331,7 @@ def prepare_nodes(
 
     def set_up(node: Node) -> dict[str, Any]:
         meet(node)
-        held = {"mark": mark | {"node": node.name}, "key": keys.public(draft.ssh_key)}
-        held["names"] = {each.name: each.address for each in draft.nodes}
-        return _set_up(draft, node, held, _request(work, draft, node, servers[node.name]), contact)
+        return _set_up(work, draft, node, servers[node.name], contact)
 
     # A host key belongs to a server, not to an address.
     for node, known in list(host_keys.items()):
@@ -352,24 +349,19 @@ def prepare_nodes(
 
 
 def _set_up(
-    draft: Testbed,
-    node: Node,
-    held: Mapping[str, Any],
-    request: Mapping[str, Any],
-    contact: Contact,
+    work: Work, draft: Testbed, node: Node, server: NovaServer, contact: Contact
 ) -> dict[str, Any]:
     """Let root in, set the node up and return the answer of `node_setup`."""
     shell, root = contact.shell(target_of(draft, node)), node.ssh_user == "root"
     final = replace(draft, nodes=tuple(replace(each, ssh_user="root") for each in draft.nodes))
+    mark = {"testbed": draft.name, "id": work.tag, "node": node.name}
+    mark["since"] = moment(work.record.data["made_at"])
+    names = {each.name: each.address for each in draft.nodes}
+    request = _request(work, draft, node, server)
     try:
-        ask(shell, "hold", root=root, **held)
+        ask(shell, "hold", root=root, mark=mark, key=keys.public(draft.ssh_key), names=names)
         answer: dict[str, Any] = ask(
-            shell,
-            "set_up",
-            root=root,
-            program=node_setup,
-            timeout_s=SETUP_S,
-            **request,
+            shell, "set_up", root=root, program=node_setup, timeout_s=SETUP_S, **request
         )
         contact.shell(target_of(final, final.node(node.name))).run(["true"])
     except RemoteError as error:

@@ -139,20 +139,17 @@ class ChameleonSite(RecordedSite):
             status = _health(work)
             return replace(status, detail=status.detail + self._strays(work))
         except HotbedError as error:
-            ends = _ends_at(data)
-            over = ends is not None and ends <= self._clock.now()
             state = State.READY if data["phase"] == "ready" else State.BUILDING
+            state = State.FAILED if self._is_over(data) else state
             detail = f"as known last; not asked now: {str(error).rstrip('.')}"
-            return Status(State.FAILED if over else state, detail, {}, ends)
+            return Status(state, detail, {}, _ends_at(data))
 
     def find(self, name: str, *, partly: bool = False) -> Testbed | None:
         """See `Site.find`. The cloud is asked only if the lease seems to be over."""
         data = self._records.read(name) or {}
         if not data.get("nodes") or not (partly or data["phase"] == "ready"):
             return None
-        ends = _ends_at(data)
-        over = ends is not None and ends <= self._clock.now()
-        if over and not partly and self.status(name).state is not State.READY:
+        if self._is_over(data) and not partly and self.status(name).state is not State.READY:
             return None
         return _describe(self._records.folder(name), data)
 
@@ -178,6 +175,10 @@ class ChameleonSite(RecordedSite):
             _remove_all(self._work(record, progress))
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _is_over(self, data: Mapping[str, Any]) -> bool:
+        ends = _ends_at(data)
+        return ends is not None and ends <= self._clock.now()
 
     def _options_of(self, spec: TestbedSpec) -> ChameleonOptions:
         options = read_options(spec.site.options, f"spec {spec.name}: site.options")

@@ -44,6 +44,7 @@ class FakeShells(Contact):
 
     def __init__(self) -> None:
         self.wanted: dict[str, dict[str, object]] = {}
+        self.trouble = ""  # reason for which no node can be set up
         self.lock = threading.Lock()
 
     def host_keys(self, target: SshTarget) -> Sequence[str]:
@@ -62,6 +63,8 @@ class _FakeShell(PlayedShell):
             return ""
         request = json.loads(argv[-1])
         result: dict[str, object] = {}
+        if request["do"] == "set_up" and self._all.trouble:
+            return json.dumps({"ok": False, "error": self._all.trouble})
         if request["do"] == "set_up":
             result = self._set_up(request)
         elif request["do"] == "usage":

@@ -193,6 +193,16 @@ def test_a_server_that_vanishes_is_made_again_with_parts_of_its_own(world):
     assert {node for node in after if after[node] != before[node]} == {"osd0"}
 
 
+def test_a_node_that_cannot_be_set_up_is_named_and_resumed(world):
+    world.shells.trouble = "has no disk of at least 10 MiB free"
+    with raises(UserError, "admin", "has no disk of at least 10 MiB free"):
+        world.site().provision(spec_of(BARE))
+    assert world.site().status("small").state is State.BUILDING
+    world.shells.trouble = ""
+    assert world.site().provision(spec_of(BARE)).nodes
+    assert world.cloud.calls.count("create_server") == 3
+
+
 def test_host_keys_of_the_first_contact_are_pinned(world):
     spec = spec_of({**BARE, "host_keys": "first-contact"})
     testbed = world.site().provision(spec)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import platform
 import shutil
+import subprocess
+import sys
 from itertools import combinations
 from typing import Any
 
@@ -376,6 +380,19 @@ def test_a_part_is_named_by_its_label_where_udev_makes_such_a_path(tmp_path, mon
     parts = {"osd": part("/dev/sdb2", "hotbed-osd-x"), "scratch": part("/dev/sdb1", "hotbed-s-x")}
     found = {"osd": str(tmp_path / "hotbed-osd-x"), "scratch": "/dev/sdb1"}
     assert node_setup.lasting(parts) == found
+
+
+def test_the_program_needs_the_standard_library_only():
+    wanted = {"hostname": platform.node(), "peers": [], "parts": {"osd": "/dev/nothing"}}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-", json.dumps(wanted)],
+        input=inspect.getsource(node_setup).encode(),
+        capture_output=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert not found["ok"]
+    assert "/dev/nothing" in found["error"]
 
 
 def test_labels_fit_a_partition_table():
