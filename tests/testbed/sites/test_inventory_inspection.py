@@ -84,15 +84,9 @@ def test_clocks_and_network_between_machines(tmp_path, hosts):
     assert findings["clock"].found.startswith("+90.000 s to us")
     assert [one.name for one in lacking(findings.values())] == ["clock", "network"]
     assert findings["network"].found == "192.0.2.2; cannot reach osd1 at port 22: timed out"
-
-
-def test_clocks_that_agree_with_one_another_and_not_with_ours(tmp_path, hosts):
-    for offset, needed in ((3600.0, True), (2.0, False)):
-        for host in hosts.hosts.values():
-            host.clock_offset_s = offset
-        clock = found(tmp_path, hosts)["clock"]
-        assert (clock.ok, clock.needed) == (False, needed)
-        assert clock.found.startswith(f"{offset:+.3f} s to us")
+    hosts.hosts["192.0.2.2"].clock_offset_s = 2.0
+    clock = found(tmp_path, hosts)["clock"]
+    assert (clock.ok, clock.needed) == (False, False)
 
 
 @pytest.mark.parametrize(
