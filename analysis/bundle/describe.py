@@ -18,6 +18,7 @@ import json
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -171,7 +172,7 @@ class Ran:
 
 def ran(campaign: Path) -> Ran:
     """Return the contents of a campaign. A folder without a plan has no experiments."""
-    runs = _runs(campaign)
+    runs = list(runs_in(campaign).values())
     plan = read_record(campaign / "campaign.json")
     cells = plan.get("cells", [])
     seconds: dict[str, list[float]] = {}
@@ -212,13 +213,12 @@ def _run_ids(cells: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[str
     return found
 
 
-def _runs(campaign: Path) -> list[Run]:
-    found = []
+def runs_in(campaign: Path) -> dict[Path, Run]:
+    """Return the records of a campaign's attempts by their folders, without unreadable ones."""
+    found = {}
     for folder in run_folders(campaign):
-        try:
-            found.append(Run.model_validate_json((folder / "run.json").read_bytes()))
-        except (OSError, ValidationError):
-            continue
+        with suppress(OSError, ValidationError):
+            found[folder] = Run.model_validate_json((folder / "run.json").read_bytes())
     return found
 
 

@@ -30,6 +30,7 @@ from analysis.bundle.describe import (
     described,
     ran,
     read_record,
+    runs_in,
 )
 from analysis.bundle.private import Aliases, is_distinct, machines, parse, private_in
 from analysis.core.load import planned_runs, run_folders
@@ -234,17 +235,13 @@ def attempts_of(campaign: Path, left_out: Counter[str]) -> Attempts:
     result."""
     compared = read_record(campaign / "comparison.json").get("cells")
     planned = {str(cell["run_id"]) for cell in compared} if compared else planned_runs(campaign)
+    runs = runs_in(campaign)
+    held = {one: run for one, run in runs.items() if planned is None or one.parent.name in planned}
+    left_out["attempts at cells that the campaign no longer holds"] += len(runs) - len(held)
+    invalid = sum(1 for _ in run_folders(campaign)) - len(runs)
+    left_out["attempts without a valid run.json"] += invalid
     left_out["unfinished attempts"] += sum(1 for _ in campaign.glob("*/.attempt-*.partial"))
-    taken = {}
-    for folder in run_folders(campaign):
-        if planned is not None and folder.parent.name not in planned:
-            left_out["attempts at cells that the campaign no longer holds"] += 1
-            continue
-        try:
-            taken[folder] = Run.model_validate_json((folder / "run.json").read_bytes())
-        except (OSError, ValueError):
-            left_out["attempts without a valid run.json"] += 1
-    return taken
+    return held
 
 
 def _aliases(
