@@ -26,7 +26,6 @@ type Conn struct {
 	stop func() bool     // ends the watch over ctx
 
 	sending  sending
-	partial  bool // an answer now ends the connection: the request was not sent whole
 	response Response
 }
 
@@ -199,9 +198,9 @@ func (c *Conn) armRead() error {
 	return c.ctx.Err()
 }
 
-func (c *Conn) armWrite(patience time.Duration) error {
-	if patience > 0 {
-		if err := c.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+func (c *Conn) armWrite() error {
+	if c.options.Timeout > 0 {
+		if err := c.conn.SetWriteDeadline(time.Now().Add(c.options.Timeout)); err != nil {
 			return err
 		}
 	}

@@ -115,7 +115,7 @@ func (r *Response) readHeader() error {
 			return err
 		}
 	}
-	r.keep, r.Length = h.keep && !r.c.partial, h.length
+	r.keep, r.Length = h.keep, h.length
 	r.left, r.first = h.length, true
 	switch {
 	case r.Status == 101:

@@ -4,16 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"sync"
-	"time"
 )
 
 const (
 	// pieceSize is the size of one write of a request, in bytes: most small objects fit.
 	pieceSize = 128 << 10
-	// writeSlice is how long a write may block before checking for an early answer.
-	writeSlice = 200 * time.Millisecond
 	// chunkHead is the length of a chunk's size line with the maximum number of digits.
 	chunkHead = len("00000000\r\n")
 	chunkEnd  = len("\r\n0\r\n\r\n")
@@ -62,6 +60,10 @@ func (c *Conn) prepare(q *Request) (*sending, error) {
 	return s, nil
 }
 
+func (s *sending) short() error {
+	return fmt.Errorf("the body ended %d bytes before it should", s.left)
+}
+
 // fill reads as much of the body as fits after b, framed as it is sent.
 func (s *sending) fill(b []byte) ([]byte, error) {
 	if s.left < 0 {
@@ -72,7 +74,7 @@ func (s *sending) fill(b []byte) ([]byte, error) {
 	s.left -= int64(read)
 	s.whole = s.left == 0
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = fmt.Errorf("the body ended %d bytes before it should", s.left)
+		err = s.short()
 	}
 	return b[:len(b)+read], err
 }
@@ -99,32 +101,23 @@ func (s *sending) fillChunk(b []byte) ([]byte, error) {
 	return b, err
 }
 
-// send writes the request and reads the answer's header. If the server answers early, send stops
-// writing, and the connection ends with that answer.
+// send writes the request and reads the answer's header.
 func (c *Conn) send(s *sending) error {
 	for b := s.begin; ; {
-		if answered, err := c.write(b, s); err != nil {
+		if err := c.write(b, s); err != nil {
 			return c.salvage(s, err)
-		} else if answered {
-			return nil
 		}
 		if s.whole {
 			return c.receive()
 		}
-		if c.listening(s) {
-			if answered, err := c.overhear(); answered || err != nil {
-				return err
-			}
-		}
 		if memory := s.memory(); memory != nil {
-			s.whole = true
-			b = b[:0]
-			if answered, err := c.writeAll(memory, s); err != nil {
+			if _, err := memory.WriteTo(straight{c, s}); err != nil {
 				return c.salvage(s, err)
-			} else if answered {
-				return nil
 			}
-			continue
+			if s.left != 0 {
+				return &Error{BadBody, s.short()}
+			}
+			return c.receive()
 		}
 		var err error
 		if b, err = s.fill(s.piece[:0]); err != nil {
@@ -147,115 +140,48 @@ func (s *sending) memory() io.WriterTo {
 
 // straight passes a body's pieces on unchanged.
 type straight struct {
-	c        *Conn
-	s        *sending
-	answered bool
+	c *Conn
+	s *sending
 }
 
-var errAnswered = errors.New("the server has answered")
-
-func (w *straight) Write(b []byte) (int, error) {
-	var err error
-	if w.answered, err = w.c.write(b, w.s); err == nil && !w.answered && w.c.listening(w.s) {
-		w.answered, err = w.c.overhear()
-	}
-	if w.answered {
-		err = errAnswered
-	}
-	if err != nil {
+func (w straight) Write(b []byte) (int, error) {
+	if err := w.c.write(b, w.s); err != nil {
 		return 0, err
 	}
 	w.s.left -= int64(len(b))
 	return len(b), nil
 }
 
-func (c *Conn) writeAll(body io.WriterTo, s *sending) (bool, error) {
-	w := &straight{c: c, s: s}
-	_, err := body.WriteTo(w)
-	switch {
-	case w.answered:
-		return true, nil
-	case err == nil && s.left != 0:
-		return false, &Error{BadBody, fmt.Errorf("the body ended %d bytes before it should", s.left)}
-	}
-	return false, err
-}
-
-// listening returns true if an early answer can be detected during a request.
-func (c *Conn) listening(s *sending) bool {
-	return s.piece != nil && c.probe != nil && c.options.TLS == nil
-}
-
-// overhear reads an answer that arrived before the whole request was sent, if there is one.
-func (c *Conn) overhear() (bool, error) {
-	if c.probe.quiet() {
-		return false, nil
-	}
-	c.partial = true
-	defer func() { c.partial = false }()
+// write sends bytes; the server may take them slowly, but must take some within Timeout.
+func (c *Conn) write(b []byte, s *sending) error {
 	for {
-		if err := c.response.readHeader(); err != nil {
-			return false, c.failed(err)
-		}
-		if c.response.Status >= 200 {
-			return true, nil
-		}
-		if c.reader.Buffered() == 0 {
-			return false, nil
-		}
-	}
-}
-
-// write sends bytes. It returns true if the server answered before it took them all.
-func (c *Conn) write(b []byte, s *sending) (bool, error) {
-	slice, listening := c.options.Timeout, c.listening(s)
-	if listening && (slice == 0 || slice > writeSlice) {
-		slice = writeSlice
-	}
-	blocked := time.Duration(0)
-	for {
-		if err := c.armWrite(slice); err != nil {
-			return false, err
+		if err := c.armWrite(); err != nil {
+			return err
 		}
 		n, err := c.conn.Write(b)
 		s.sent += int64(n)
-		b = b[n:]
-		if err == nil {
-			return false, nil
-		}
-		if !listening || !isTimeout(err) || c.ctx.Err() != nil {
-			return false, err
-		}
-		if blocked += slice; n > 0 {
-			blocked = 0
-		}
-		if c.options.Timeout > 0 && blocked >= c.options.Timeout {
-			return false, err
-		}
-		if answered, err := c.overhear(); answered || err != nil {
-			return answered, err
+		if b = b[n:]; n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) || c.ctx.Err() != nil {
+			return err
 		}
 	}
 }
 
-// salvage reads an answer that the server sent before it closed the connection, such as a refusal
-// of a large body. Without an answer it returns the write's error.
+// salvage reads an answer that the server sent without taking the whole request, such as a refusal of
+// a large body. Without an answer it returns the write's error.
 func (c *Conn) salvage(s *sending, err error) error {
 	err = c.failed(err)
-	if s.sent == 0 || !isBroken(err) {
+	unheard := err.(*Error).Reason == Stalled && c.probe != nil && !c.probe.quiet()
+	if s.sent == 0 || !isBroken(err) && !unheard {
 		return err
 	}
-	c.partial = true
-	defer func() { c.partial = false }()
 	if c.receive() != nil {
 		return err
 	}
+	c.response.keep = false
+	if c.response.state == done {
+		c.disconnect()
+	}
 	return nil
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }
 
 // appendHead appends a request's header.
