@@ -75,7 +75,7 @@ func (p *Proxy) accept(fd int, from netip.AddrPort, server netip.AddrPort) {
 	p.sessions[s] = true
 	w.budget.connections++
 	p.counts.accepted++
-	if s.server, err = reactor.Dial(p.loop, server, netip.Addr{}, serverSide{s}); err != nil {
+	if s.server, err = reactor.Dial(p.loop, server, serverSide{s}); err != nil {
 		s.lose(fmt.Errorf("no connection to the server: %w", err))
 	}
 }

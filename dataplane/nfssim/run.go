@@ -18,7 +18,7 @@ const steps = 200
 type Opener func(w Workload) (traces.Trace, error)
 
 // FromFile opens a workload's trace from the scenario's path; malformed rows are left out.
-func FromFile(w Workload) (traces.Trace, error) { return traces.Open(w.Trace, false) }
+func FromFile(w Workload) (traces.Trace, error) { return traces.Open(w.Trace) }
 
 // Run simulates a scenario until every request has been answered. The same scenario and
 // traces give the same result. Run periodically calls `progress` with the completed share of the

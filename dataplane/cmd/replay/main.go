@@ -47,12 +47,11 @@ func main() {
 }
 
 // targetFlags name the file on the server.
-type targetFlags struct{ server, mount, local, export, file string }
+type targetFlags struct{ server, mount, export, file string }
 
 func (t *targetFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&t.server, "server", "", "`ADDRESS:PORT` of the NFS server")
 	flags.StringVar(&t.mount, "mount", "", "`ADDRESS:PORT` of its mount protocol; the same when left out")
-	flags.StringVar(&t.local, "local", "", "`ADDRESS` to come from")
 	flags.StringVar(&t.export, "export", "/", "`PATH` that the server exports")
 	flags.StringVar(&t.file, "file", "", "`NAME` of a file in it")
 }
@@ -67,11 +66,6 @@ func (t *targetFlags) target() (replay.Target, error) {
 	if t.mount != "" {
 		if out.Mount, err = netip.ParseAddrPort(t.mount); err != nil {
 			return out, command.Usagef("--mount is %q; write an address and a port such as 10.0.0.1:20048", t.mount)
-		}
-	}
-	if t.local != "" {
-		if out.Local, err = netip.ParseAddr(t.local); err != nil {
-			return out, command.Usagef("--local is %q; write an address such as 10.0.0.2", t.local)
 		}
 	}
 	if t.file == "" || strings.Contains(t.file, "/") || len(t.file) > nfs3.MaxName {
@@ -105,47 +99,30 @@ func prepare(ctx context.Context, args []string) error {
 
 // optionFlags are the flags that run and load share.
 type optionFlags struct {
-	connections        int
-	transfer, stable   string
-	slo, drain, length time.Duration
-	wait               time.Duration
-	log                string
-	seed               uint64
+	connections       int
+	slo, length, wait time.Duration
+	log               string
+	seed              uint64
 }
 
 func (o *optionFlags) register(flags *flag.FlagSet) {
 	flags.IntVar(&o.connections, "connections", 1, "`N` connections to the server")
-	flags.StringVar(&o.transfer, "transfer", "1MiB", "most `BYTES` of one READ or WRITE")
-	flags.StringVar(&o.stable, "stable", "file-sync", "`HOW` writes are made: file-sync, data-sync or unstable")
 	flags.DurationVar(&o.slo, "slo", 0, "`TIME` above which a request counts as a miss")
-	flags.DurationVar(&o.drain, "drain", time.Minute, "`TIME` without any reply after which it gives up")
 	flags.DurationVar(&o.wait, "wait", 0, "`TIME` after the last request at which it ends whatever has no reply")
 	flags.DurationVar(&o.length, "duration", 0, "`TIME` after which no more requests are sent")
 	flags.StringVar(&o.log, "log", "", "`FILE` for a line (ns, latency in ns, read or write, bytes) a request")
 	flags.Uint64Var(&o.seed, "seed", 1, "for offsets that the trace does not give")
 }
 
-var stabilities = map[string]uint32{"unstable": nfs3.Unstable, "data-sync": nfs3.DataSync,
-	"file-sync": nfs3.FileSync}
-
 func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
-	out := replay.Options{Server: t.Server, Local: t.Local, Connections: o.connections, Seed: o.seed,
-		SLO: o.slo, Drain: o.drain, Wait: o.wait, Duration: o.length, Speed: 1, Progress: command.NewProgress()}
-	transfer, err := units.Bytes(o.transfer)
-	stable, known := stabilities[o.stable]
+	out := replay.Options{Server: t.Server, Connections: o.connections, Seed: o.seed, Transfer: 1 << 20,
+		SLO: o.slo, Drain: time.Minute, Wait: o.wait, Duration: o.length, Progress: command.NewProgress()}
 	switch {
-	case err != nil:
-		return out, command.Usagef("--transfer: %w", err)
-	case transfer < 512 || transfer > 1<<20:
-		return out, command.Usagef("--transfer is %s; write a size from 512B to 1MiB", o.transfer)
-	case !known:
-		return out, command.Usagef("--stable is %q; there are file-sync, data-sync and unstable", o.stable)
 	case o.connections < 1 || o.connections > 1024:
 		return out, command.Usagef("--connections is %d; write 1 to 1024", o.connections)
-	case o.slo < 0 || o.drain <= 0 || o.length < 0 || o.wait < 0:
-		return out, command.Usagef("--slo, --drain, --wait and --duration are times that are not negative")
+	case o.slo < 0 || o.length < 0 || o.wait < 0:
+		return out, command.Usagef("--slo, --wait and --duration are times that are not negative")
 	}
-	out.Transfer, out.Stable = int(transfer), stable
 	return out, nil
 }
 
@@ -173,8 +150,6 @@ func run(ctx context.Context, args []string) error {
 	t.register(flags)
 	o.register(flags)
 	trace := flags.String("trace", "", "`FILE` in the format plain: ns,hex size,DiskRead|DiskWrite[,hex offset]")
-	strict := flags.Bool("strict", false, "refuse a trace with a malformed row")
-	speed := flags.Float64("speed", 1, "`FACTOR`: 2 is twice as fast as the trace")
 	start := flags.Float64("start-at", 0, "Unix `TIME` at which the first request is due; too late is an error")
 	closed := flags.Int("closed", 0, "keep `N` requests in flight whatever the trace's times are")
 	repeat := flags.Bool("repeat", false, "closed: begin again at the trace's end, for --duration")
@@ -191,18 +166,16 @@ func run(ctx context.Context, args []string) error {
 		return err
 	case *trace == "":
 		return command.Usagef("--trace is missing: name a trace's file")
-	case !(*speed > 0 && *speed <= 1e6):
-		return command.Usagef("--speed is %g; write a number above 0", *speed)
 	case *closed < 0 || *closed > 1<<16:
 		return command.Usagef("--closed is %d; write 1 to %d", *closed, 1<<16)
 	case *repeat && (*closed == 0 || o.length == 0):
 		return command.Usagef("--repeat needs --closed and --duration")
 	}
-	options.Speed, options.Closed, options.Repeat = *speed, *closed, *repeat
+	options.Closed, options.Repeat = *closed, *repeat
 	if *start > 0 {
 		options.Start = time.Unix(0, int64(*start*1e9))
 	}
-	opened, err := traces.Open(*trace, *strict)
+	opened, err := traces.Open(*trace)
 	if err != nil {
 		return command.Usage(err)
 	}

@@ -54,12 +54,8 @@ const (
 	MaxPath   = 1024
 )
 
-// Stability of a write.
-const (
-	Unstable = 0
-	DataSync = 1
-	FileSync = 2
-)
+// FileSync is the stability of a write that is durable when it is answered.
+const FileSync = 2
 
 // Status is a procedure's status; 0 is success.
 type Status uint32

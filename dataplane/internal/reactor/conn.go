@@ -57,9 +57,9 @@ func NewConn(l *Loop, fd int, events uint32, h Handler) (*Conn, error) {
 	return c, l.Add(fd, events, h)
 }
 
-// Dial begins to connect, from the local address if it is valid. When the connection becomes
-// writable, it is established or has failed (see Connected).
-func Dial(l *Loop, to netip.AddrPort, local netip.Addr, h Handler) (*Conn, error) {
+// Dial begins to connect. When the connection becomes writable, it is established or has failed (see
+// Connected).
+func Dial(l *Loop, to netip.AddrPort, h Handler) (*Conn, error) {
 	family := unix.AF_INET
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
@@ -67,12 +67,6 @@ func Dial(l *Loop, to netip.AddrPort, local netip.Addr, h Handler) (*Conn, error
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
-	}
-	if local.IsValid() {
-		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(local, 0))); err != nil {
-			_ = unix.Close(fd)
-			return nil, os.NewSyscallError("bind", err)
-		}
 	}
 	if err := unix.Connect(fd, sockaddr(to)); err != nil && err != unix.EINPROGRESS {
 		_ = unix.Close(fd)

@@ -123,7 +123,7 @@ func TestARefusedConnectionIsReported(t *testing.T) {
 	reported := make(chan error, 1)
 	within(l, func() {
 		var c *Conn
-		if c, err = Dial(l, at, netip.Addr{}, handlerFunc(func(uint32) {
+		if c, err = Dial(l, at, handlerFunc(func(uint32) {
 			reported <- c.Connected()
 			c.Close()
 		})); err != nil {

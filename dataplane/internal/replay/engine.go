@@ -91,7 +91,7 @@ func Run(ctx context.Context, o Options, trace traces.Trace) (Result, error) {
 	}
 	for range max(o.Connections, 1) {
 		c := &connection{engine: e, reader: sunrpc.Reader{Most: o.Transfer + 4096}}
-		if c.conn, err = reactor.Dial(loop, o.Server, o.Local, c); err != nil {
+		if c.conn, err = reactor.Dial(loop, o.Server, c); err != nil {
 			return e.result, fmt.Errorf("cannot connect to %s: %w", o.Server, err)
 		}
 		e.conns = append(e.conns, c)
@@ -131,7 +131,7 @@ func (e *engine) begin() {
 	}
 	e.began = true
 	e.result.Started = float64(time.Now().Add(e.start-e.loop.Now()).UnixNano()) / 1e9
-	length := e.scaled(e.trace.Length)
+	length := e.trace.Length
 	e.end = e.start + length + 1
 	if e.Duration > 0 {
 		e.end = e.start + e.Duration
@@ -308,13 +308,6 @@ const align = 4096
 // mostPending is how many bytes may wait for a connection; further requests wait as requests.
 const mostPending = 1 << 20
 
-func (e *engine) scaled(at time.Duration) time.Duration {
-	if e.Speed == 1 || e.Speed == 0 {
-		return at
-	}
-	return time.Duration(float64(at) / e.Speed)
-}
-
 // alarm issues due requests and ends the waiting for replies.
 func (e *engine) alarm() {
 	switch {
@@ -334,7 +327,7 @@ func (e *engine) alarm() {
 func (e *engine) issueDue() {
 	for {
 		next, more := e.feed.Peek()
-		due := e.start + e.scaled(next.At)
+		due := e.start + next.At
 		if !more || due >= e.end {
 			e.finish()
 			return
@@ -421,7 +414,7 @@ func (c *connection) send(r *request) {
 		out.Uint32(uint32(count))
 		data := e.data[:0]
 		if !r.Read {
-			out.Uint32(e.Stable)
+			out.Uint32(nfs3.FileSync)
 			out.Uint32(uint32(count))
 			data = e.data[:(count+3)&^3]
 		}
@@ -439,15 +432,12 @@ func (c *connection) send(r *request) {
 // Options describe how to replay a trace.
 type Options struct {
 	Server      netip.AddrPort
-	Local       netip.Addr // the source address, if valid
 	Connections int
 	Handle      []byte // of the file
 	FileSize    int64
-	Transfer    int // most bytes of one READ or WRITE; larger requests are several in parallel
-	Stable      uint32
+	Transfer    int    // most bytes of one READ or WRITE; larger requests are several in parallel
 	Seed        uint64 // of offsets that the trace does not give
 
-	Speed float64       // 2 is twice as fast as the trace
 	Start time.Time     // when the first request is due; zero for at once
 	SLO   time.Duration // counts misses; 0 for none
 	Drain time.Duration // how long to wait for replies after the last reply or arrival

@@ -19,7 +19,6 @@ import (
 type Target struct {
 	Server netip.AddrPort // NFS
 	Mount  netip.AddrPort // the mount protocol
-	Local  netip.Addr     // the source address, if valid
 	Export string
 	File   string // in the export's root
 }
@@ -28,7 +27,7 @@ func (t Target) String() string { return t.Export + "/" + t.File }
 
 // open connects and mounts.
 func (t Target) open() (c *nfsclient.Client, root []byte, err error) {
-	m, err := nfsclient.Dial(t.Mount.String(), t.Local)
+	m, err := nfsclient.Dial(t.Mount.String(), netip.Addr{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("the mount protocol: %w", err)
 	}
@@ -36,7 +35,7 @@ func (t Target) open() (c *nfsclient.Client, root []byte, err error) {
 	if root, err = m.Mount(t.Export); err != nil {
 		return nil, nil, err
 	}
-	c, err = nfsclient.Dial(t.Server.String(), t.Local)
+	c, err = nfsclient.Dial(t.Server.String(), netip.Addr{})
 	return c, root, err
 }
 

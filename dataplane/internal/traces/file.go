@@ -24,7 +24,7 @@ func errorOf(err error) error {
 }
 
 // file yields the rows of a file in file order with the file's times. An error is the last element.
-func file(path string, strict bool, report *Report) iter.Seq2[Request, error] {
+func file(path string, report *Report) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		opened, err := os.Open(path)
 		if err != nil {
@@ -40,7 +40,7 @@ func file(path string, strict bool, report *Report) iter.Seq2[Request, error] {
 				return
 			}
 		}
-		rows(in, strict, report)(yield)
+		rows(in, report)(yield)
 	}
 }
 

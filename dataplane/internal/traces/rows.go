@@ -15,7 +15,7 @@ const largestValue = 1 << 62
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
 // rows yields the requests of a text in its order. An error is the last element.
-func rows(in io.Reader, strict bool, report *Report) iter.Seq2[Request, error] {
+func rows(in io.Reader, report *Report) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		lines := bufio.NewScanner(in)
 		lines.Buffer(make([]byte, 64<<10), 1<<20)
@@ -41,13 +41,8 @@ func rows(in io.Reader, strict bool, report *Report) iter.Seq2[Request, error] {
 				}
 				continue
 			}
-			err = fmt.Errorf("line %d: %w", line, err)
-			if strict {
-				yield(r, err)
-				return
-			}
 			if report.Malformed++; report.Malformed == 1 {
-				report.First = err.Error()
+				report.First = fmt.Sprintf("line %d: %v", line, err)
 			}
 		}
 		if err := lines.Err(); err != nil {

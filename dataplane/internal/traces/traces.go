@@ -58,9 +58,8 @@ func Listed(requests []Request) Trace {
 }
 
 // Open reads a trace to its end, so that its mistakes are known before anything is sent. Its
-// requests are read again on demand. Malformed rows are left out and counted, or, with strict, an
-// error.
-func Open(path string, strict bool) (Trace, error) {
+// requests are read again on demand. Malformed rows are left out and counted.
+func Open(path string) (Trace, error) {
 	var t Trace
 	wrong := func(err error) (Trace, error) { return t, fmt.Errorf("trace %s: %w", path, err) }
 	if info, err := os.Stat(path); err != nil {
@@ -70,10 +69,10 @@ func Open(path string, strict bool) (Trace, error) {
 	}
 	// Most files are in order and need no buffer for sorting.
 	origin, sorted := time.Duration(-1), inOrder
-	err := t.scan(sorted(file(path, strict, &t.Report)), &origin)
+	err := t.scan(sorted(file(path, &t.Report)), &origin)
 	if errors.Is(err, errUnordered) {
 		t, origin, sorted = Trace{}, -1, ordered
-		err = t.scan(sorted(file(path, strict, &t.Report)), &origin)
+		err = t.scan(sorted(file(path, &t.Report)), &origin)
 	}
 	if err != nil {
 		return wrong(err)
@@ -84,7 +83,7 @@ func Open(path string, strict bool) (Trace, error) {
 	count := t.Requests
 	t.each = func(yield func(Request, error) bool) {
 		left := count
-		for r, err := range fromFirst(sorted(file(path, strict, new(Report))), &origin) {
+		for r, err := range fromFirst(sorted(file(path, new(Report))), &origin) {
 			if left--; (err == nil && left < 0) || errors.Is(err, errUnordered) {
 				err = errChanged
 			}

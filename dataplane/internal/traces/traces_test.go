@@ -42,8 +42,8 @@ func zipped(text string) string {
 
 func TestAByteOrderMarkIsNoPartOfTheFirstRow(t *testing.T) {
 	for _, content := range []string{"\xef\xbb\xbf5,10,DiskRead\n", zipped("\xef\xbb\xbf5,10,DISKREAD\n")} {
-		trace, err := Open(written(t, content), true)
-		if err != nil || trace.Requests != 1 {
+		trace, err := Open(written(t, content))
+		if err != nil || trace.Requests != 1 || trace.Report.Malformed != 0 {
 			t.Errorf("%q: %d requests, %v", content, trace.Requests, err)
 		}
 	}
@@ -53,7 +53,7 @@ func TestTracesAreRead(t *testing.T) {
 	const text = "5000,1000,DiskRead\n6000,0x200,DiskWrite,1f0000\nnonsense\n5500,10, Read ,0\n1,2\n"
 	for _, content := range []string{text, zipped(text)} {
 		path := written(t, content)
-		trace, err := Open(path, false)
+		trace, err := Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,19 +67,16 @@ func TestTracesAreRead(t *testing.T) {
 			!strings.HasPrefix(trace.Report.First, "line 3: ") {
 			t.Errorf("%+v", trace)
 		}
-		if _, err := Open(path, true); err == nil || !strings.Contains(err.Error(), "line 3: ") {
-			t.Errorf("strict: %v", err)
-		}
 	}
 	for content, want := range map[string]string{"": "no request in it", "\x1f\x8bx": "t.csv: "} {
-		if _, err := Open(written(t, content), false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open(written(t, content)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
-	if _, err := Open("no/such", false); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+	if _, err := Open("no/such"); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, err := Open(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "no file") {
+	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no file") {
 		t.Errorf("a folder: %v", err)
 	}
 }
@@ -161,7 +158,7 @@ func TestAFeedGivesEverythingAndThenTheError(t *testing.T) {
 func TestATraceThatChangesIsNoticed(t *testing.T) {
 	for _, later := range []string{"1,1,DiskRead\n", "1,1,DiskRead\n2,1,DiskRead\n3,1,DiskRead\n", "0,1,DiskRead\n1,1,DiskRead\n"} {
 		path := written(t, "1,1,DiskRead\n2,1,DiskRead\n")
-		trace, err := Open(path, false)
+		trace, err := Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +192,7 @@ func FuzzTrace(f *testing.F) {
 	f.Add("1,0xffffffffffffffff,DiskRead\n-1,1,read\n\n# x\n,,,\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		last := time.Duration(0)
-		for r, err := range ordered(rows(strings.NewReader(text), false, new(Report))) {
+		for r, err := range ordered(rows(strings.NewReader(text), new(Report))) {
 			if err != nil {
 				return
 			}
