@@ -181,11 +181,6 @@ func (d *Disk) inTop(off, end int64) bool {
 	return layer == d.top() && length == int(end-off)
 }
 
-// Sync makes all writes survive a machine crash (fdatasync of the top layer).
-func (d *Disk) Sync() error {
-	return unix.Fdatasync(int(d.files[d.top()].Fd()))
-}
-
 // Close closes the layers and releases their locks. There is nothing to write.
 func (d *Disk) Close() error {
 	var first error

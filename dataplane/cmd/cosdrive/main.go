@@ -16,11 +16,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"hotbed/dataplane/cosbench"
 	"hotbed/dataplane/cosbench/store"
@@ -28,9 +26,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	command.Exit("cosdrive", cosdrive(ctx, os.Args[1:], os.Stdout))
+	command.Main("cosdrive", func(ctx context.Context, args []string) error { return cosdrive(ctx, args, os.Stdout) })
 }
 
 func cosdrive(ctx context.Context, args []string, out io.Writer) error {

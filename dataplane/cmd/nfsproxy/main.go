@@ -13,21 +13,14 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
-	"syscall"
 
 	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/nfsproxy"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	err := run(ctx, os.Args[1:])
-	command.Exit("nfsproxy", err)
-}
+func main() { command.Main("nfsproxy", run) }
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("nfsproxy", flag.ContinueOnError)

@@ -309,7 +309,7 @@ func sideBySide(t *testing.T, disks, requests int) means {
 			Binary: os.Args[0],
 			Model: service.Model{PositioningMean: 4 * time.Millisecond, Bandwidth: 60e6,
 				Size: 4 << 30},
-			Load: 0.8, Requests: requests / disks, Seed: uint64(1 + i), Dir: t.TempDir(),
+			Load: 0.8, Requests: requests / disks, Seed: uint64(1 + i),
 		}
 		all.Go(func() { reports[i], errs[i] = queuedisk.Check(context.Background(), c) })
 	}

@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
@@ -34,21 +33,17 @@ const (
 	checkProcs = 16
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(),
-		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer stop()
-	run := serve
-	args := os.Args[1:]
-	procs := serveProcs
+func main() { command.Main("queuedisk", run, syscall.SIGHUP) }
+
+func run(ctx context.Context, args []string) error {
+	verb, procs := serve, serveProcs
 	if len(args) > 0 && args[0] == "check" {
-		run, args, procs = check, args[1:], checkProcs
+		verb, args, procs = check, args[1:], checkProcs
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(procs)
 	}
-	err := run(ctx, args)
-	command.Exit("queuedisk", err)
+	return verb(ctx, args)
 }
 
 // modelFlags are the flags that describe the disk.
@@ -91,7 +86,6 @@ func serve(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("queuedisk", flag.ContinueOnError)
 	var c queuedisk.Config
 	var m modelFlags
-	var fsync string
 	flags.Func("layer", "layer `FILE`, bottom to top; the last one is created when missing", func(file string) error {
 		c.Layers = append(c.Layers, file)
 		return nil
@@ -100,8 +94,6 @@ func serve(ctx context.Context, args []string) error {
 	flags.StringVar(&c.Mount, "mount", "", "empty `FOLDER` to mount on")
 	flags.StringVar(&c.Control, "control", "", "`PATH` of the control socket")
 	flags.StringVar(&c.PIDFile, "pid-file", "", "`FILE` that holds the process id while serving")
-	flags.StringVar(&fsync, "fsync", "skip",
-		"`MODE` of fsync: skip (a finished write is on the modelled disk) or pass (on to the host)")
 	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return err
 	}
@@ -114,10 +106,7 @@ func serve(ctx context.Context, args []string) error {
 		return command.Usagef("--layer is missing: name at least one layer file")
 	case c.Mount == "":
 		return command.Usagef("--mount is missing: name an empty folder")
-	case fsync != "skip" && fsync != "pass":
-		return command.Usagef("--fsync is %q, allowed are skip and pass", fsync)
 	}
-	c.Durable = fsync == "pass"
 	return queuedisk.Serve(ctx, c)
 }
 
@@ -130,7 +119,6 @@ func check(ctx context.Context, args []string) error {
 	flags.Float64Var(&c.Load, "load", 0.8, "offered load, `SHARE` of the disk's time")
 	flags.IntVar(&c.Requests, "requests", 12000, "`NUMBER` of reads")
 	flags.Uint64Var(&c.Seed, "seed", 1, "`SEED` of arrivals and offsets")
-	flags.StringVar(&c.Dir, "dir", "", "`FOLDER` for temporary files, the system's by default")
 	asJSON := flags.Bool("json", false, "print the report as JSON")
 	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return err

@@ -36,7 +36,6 @@ func TestBadInputIsOneSentenceAndExitTwo(t *testing.T) {
 		{with("--bandwidth", "60Mbit"), "is not a bandwidth"},
 		{with("--bandwidth", "0"), "the bandwidth is 0"},
 		{with("--size", "12G"), "is not a size"},
-		{with("--fsync", "maybe"), "allowed are skip and pass"},
 		{with("--nonsense"), "not defined"},
 		{with("extra"), `unexpected argument "extra"`},
 		{[]string{"check", "--load", "1"}, "--load is 1"},

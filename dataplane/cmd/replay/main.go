@@ -17,10 +17,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/signal"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"hotbed/dataplane/internal/command"
@@ -34,16 +32,13 @@ var verbs = map[string]func(context.Context, []string) error{"prepare": prepare,
 	"check": check}
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // the sending thread waits in system calls
-	err := command.Usagef("say what to do: prepare, run, load or check; `replay run --help` lists the flags of run")
-	if len(os.Args) > 1 {
-		if verb := verbs[os.Args[1]]; verb != nil {
-			err = verb(ctx, os.Args[2:])
+	command.Main("replay", func(ctx context.Context, args []string) error {
+		if len(args) > 0 && verbs[args[0]] != nil {
+			return verbs[args[0]](ctx, args[1:])
 		}
-	}
-	command.Exit("replay", err)
+		return command.Usagef("say what to do: prepare, run, load or check; `replay run --help` lists the flags of run")
+	})
 }
 
 // targetFlags name the file on the server.

@@ -15,7 +15,6 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"hotbed/dataplane/internal/command"
@@ -78,26 +77,20 @@ func run(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	used, peak := resources()
 	buffered := bufio.NewWriter(out)
 	if err := json.NewEncoder(buffered).Encode(answer{result,
-		cost{result.Events, used.Seconds(), time.Since(started).Seconds(), peak}}); err != nil {
+		cost{result.Events, command.ProcessorTime().Seconds(), time.Since(started).Seconds(), peak()}}); err != nil {
 		return err
 	}
 	return buffered.Flush()
 }
 
-// resources returns this process's CPU time and peak memory (MiB). Maxrss can include the parent's.
-func resources() (time.Duration, float64) {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0, 0
-	}
-	var peak float64
+// peak returns this process's peak memory (MiB). The kernel's rusage can include the parent's.
+func peak() (kilobytes float64) {
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		if _, after, found := strings.Cut(string(status), "VmHWM:"); found {
-			_, _ = fmt.Sscan(after, &peak)
+			_, _ = fmt.Sscan(after, &kilobytes)
 		}
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), peak / 1024
+	return kilobytes / 1024
 }

@@ -17,9 +17,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"hotbed/dataplane/internal/apps"
@@ -31,18 +29,15 @@ import (
 )
 
 var verbs = map[string]func(context.Context, []string) error{"write": write, "verify": verify, "probe": probe,
-	"status": status}
+	"status": status, "apps": applications, "process": process, "table": table}
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	err := command.Usagef("say what to do: write, verify, probe, status, apps or table; `twochoicebench write --help` lists the flags of write")
-	if len(os.Args) > 1 {
-		if verb := verbs[os.Args[1]]; verb != nil {
-			err = verb(ctx, os.Args[2:])
+	command.Main("twochoicebench", func(ctx context.Context, args []string) error {
+		if len(args) > 0 && verbs[args[0]] != nil {
+			return verbs[args[0]](ctx, args[1:])
 		}
-	}
-	command.Exit("twochoicebench", err)
+		return command.Usagef("say what to do: write, verify, probe, status, apps or table; `twochoicebench write --help` lists the flags of write")
+	})
 }
 
 // parse reads the flags and the cluster file.
@@ -261,10 +256,6 @@ func statusOf(ctx context.Context, c server.Cluster, p *server.Prober) ([]agentS
 		}
 	}
 	return out, nil
-}
-
-func init() {
-	verbs["apps"], verbs["process"], verbs["table"] = applications, process, table
 }
 
 // applications runs a plan: many applications in parallel, each client process a real process.

@@ -17,7 +17,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"syscall"
@@ -31,12 +30,7 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	err := run(ctx, os.Args[1:])
-	command.Exit("twochoiced", err)
-}
+func main() { command.Main("twochoiced", run) }
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("twochoiced", flag.ContinueOnError)

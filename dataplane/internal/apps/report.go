@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"hotbed/dataplane/internal/burst"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
@@ -79,17 +80,8 @@ func spread(took []time.Duration) Spread {
 		return s
 	}
 	slices.Sort(took)
-	var sum time.Duration
-	for _, t := range took {
-		sum += t
-	}
-	s.Mean, s.Max = sum.Seconds()/float64(s.N), took[s.N-1].Seconds()
-	for q, into := range map[float64]**float64{0.5: &s.P50, 0.9: &s.P90, 0.99: &s.P99} {
-		if at := int(q * float64(s.N)); s.N-at >= 10 {
-			v := took[at].Seconds()
-			*into = &v
-		}
-	}
+	s.Mean, s.Max = burst.Mean(took), took[s.N-1].Seconds()
+	s.P50, s.P90, s.P99 = burst.Quantile(took, 0.5), burst.Quantile(took, 0.9), burst.Quantile(took, 0.99)
 	return s
 }
 

@@ -281,7 +281,7 @@ func Summarize(r Result, servers int) Summary {
 	s.BytesPerSecond = float64(s.Bytes) / s.Seconds
 	slices.Sort(took)
 	for name, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99} {
-		s.Latency[name] = quantile(took, q)
+		s.Latency[name] = Quantile(took, q)
 	}
 	if n := len(took); n > 0 {
 		most := took[n-1].Seconds()
@@ -298,8 +298,8 @@ func Summarize(r Result, servers int) Summary {
 	return s
 }
 
-// quantile returns a quantile of sorted times, or nil with fewer than ten beyond it.
-func quantile(sorted []time.Duration, q float64) *float64 {
+// Quantile returns a quantile of sorted times, or nil with fewer than ten beyond it.
+func Quantile(sorted []time.Duration, q float64) *float64 {
 	at := int(q * float64(len(sorted)))
 	if len(sorted)-at < 10 {
 		return nil
@@ -380,11 +380,7 @@ func timed(ctx context.Context, probers []prober, servers, times int, size uint6
 		return out, first
 	}
 	slices.Sort(took)
-	var sum time.Duration
-	for _, t := range took {
-		sum += t
-	}
-	out.Probes, out.Mean = len(took), sum.Seconds()/float64(len(took))
-	out.P50, out.P99 = quantile(took, 0.5), quantile(took, 0.99)
+	out.Probes, out.Mean = len(took), Mean(took)
+	out.P50, out.P99 = Quantile(took, 0.5), Quantile(took, 0.99)
 	return out, nil
 }

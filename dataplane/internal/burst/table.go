@@ -194,8 +194,8 @@ func (t *tabling) sample(ctx context.Context) error {
 	creates := t.client.Steps(protocol.Register)
 	now := mark{len(creates), n, t.pieces}
 	row := TableRow{Writes: n, Entries: has.Entries, Creates: now.creates - t.last.creates,
-		Queries: now.queries - t.last.queries, Create: mean(creates[t.last.creates:]),
-		Query: mean(t.queries[t.last.queries:])}
+		Queries: now.queries - t.last.queries, Create: Mean(creates[t.last.creates:]),
+		Query: Mean(t.queries[t.last.queries:])}
 	row.Pieces = float64(now.pieces-t.last.pieces) / float64(row.Queries)
 	t.rows, t.last = append(t.rows, row), now
 	return nil
@@ -209,7 +209,8 @@ func (t *tabling) reported(took time.Duration) Tabled {
 	return out
 }
 
-func mean(took []time.Duration) float64 {
+// Mean returns the mean of times in seconds, 0 of none.
+func Mean(took []time.Duration) float64 {
 	var sum time.Duration
 	for _, t := range took {
 		sum += t
@@ -223,5 +224,5 @@ func sortedTail(took []time.Duration) (*float64, float64) {
 		return nil, 0
 	}
 	slices.Sort(took)
-	return quantile(took, 0.99), took[len(took)-1].Seconds()
+	return Quantile(took, 0.99), took[len(took)-1].Seconds()
 }

@@ -3,11 +3,13 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -24,10 +26,12 @@ func Usage(err error) error { return UsageError{err} }
 // Usagef formats a user's mistake.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Exit prints err, the error of the named program, and exits with its status. It returns if the
-// program succeeded or printed help.
-func Exit(name string, err error) {
-	if status := status(os.Stderr, name, err); status != 0 {
+// Main runs the named program. SIGTERM, SIGINT and the further signals end its context. If run
+// returns an error, Main prints it and exits with its status.
+func Main(name string, run func(ctx context.Context, args []string) error, further ...os.Signal) {
+	ctx, stop := signal.NotifyContext(context.Background(), append(further, syscall.SIGTERM, syscall.SIGINT)...)
+	defer stop()
+	if status := status(os.Stderr, name, run(ctx, os.Args[1:])); status != 0 {
 		os.Exit(status)
 	}
 }

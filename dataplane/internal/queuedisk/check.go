@@ -32,7 +32,6 @@ type CheckConfig struct {
 	Load     float64       // offered load, above 0 and below 1
 	Requests int
 	Seed     uint64
-	Dir      string // parent of the temporary folder, "" for the system's
 	Progress *command.Progress
 }
 
@@ -40,7 +39,7 @@ type CheckConfig struct {
 // the given load. It compares the mean wait in queue with Pollaczek-Khinchine. It removes
 // everything it created, also if ctx ends it.
 func Check(ctx context.Context, c CheckConfig) (report Report, err error) {
-	dir, err := os.MkdirTemp(c.Dir, "queuedisk-check-")
+	dir, err := os.MkdirTemp("", "queuedisk-check-")
 	if err != nil {
 		return report, err
 	}

@@ -47,9 +47,8 @@ var spliceTo = splice.MaxPipeSize() - 2*syscall.Getpagesize()
 // file is the disk: a fixed-size file that behaves like a block device.
 type file struct {
 	fs.Inode
-	disk    *layers.Disk
-	shaper  *Shaper
-	durable bool // pass fsync on to the host
+	disk   *layers.Disk
+	shaper *Shaper
 }
 
 var (
@@ -142,14 +141,9 @@ func (f *file) Write(_ context.Context, _ fs.FileHandle, data []byte, off int64)
 	return uint32(n), fs.OK
 }
 
-// Fsync does nothing by default. A write is answered once the modelled disk has it, and the layer's
-// page cache outlives this process. ENOSYS makes the kernel skip further calls.
-func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
-	if !f.durable {
-		return syscall.ENOSYS
-	}
-	return fs.ToErrno(f.disk.Sync())
-}
+// Fsync does nothing. A write is answered once the modelled disk has it, and the layer's page cache
+// outlives this process. ENOSYS makes the kernel skip further calls.
+func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return syscall.ENOSYS }
 
 func (f *file) Flush(context.Context, fs.FileHandle) syscall.Errno { return syscall.ENOSYS }
 
@@ -211,7 +205,6 @@ type Config struct {
 	Mount   string        // an empty folder
 	Control string        // path of the control socket, "" for none
 	PIDFile string        // written once the disk is usable, "" for none
-	Durable bool          // fsync reaches the host's disk
 }
 
 // ErrBusy means that the disk was still in use at its end.
@@ -245,7 +238,7 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	server, err := mount(c.Mount, top, &file{disk: disk, shaper: shaper, durable: c.Durable})
+	server, err := mount(c.Mount, top, &file{disk: disk, shaper: shaper})
 	if err != nil {
 		return fmt.Errorf("cannot mount on %s: %w", c.Mount, err)
 	}
