@@ -145,17 +145,6 @@ func TestLongTimesAreForever(t *testing.T) {
 	}
 }
 
-func BenchmarkExp(b *testing.B) {
-	s := NewStream(1, "bench")
-	var sum float64
-	for range b.N {
-		sum += s.Exp()
-	}
-	if sum < 0 {
-		b.Fatal(sum)
-	}
-}
-
 func TestLogNormalFactors(t *testing.T) {
 	for _, cv := range []float64{0, 0.1, 1, 2} {
 		l, err := NewLogNormal(cv)

@@ -27,6 +27,7 @@ import (
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/tests/memnfs"
+	"hotbed/dataplane/tests/process"
 )
 
 // asProxy makes the test program a proxy with the given descriptor limit. asOffender makes it an
@@ -42,8 +43,7 @@ func TestMain(m *testing.M) {
 		flood(os.Args[1], connections, floods[name].bytes, floods[name].again)
 	}
 	if text := os.Getenv(asProxy); text != "" {
-		n, _ := strconv.ParseUint(text, 10, 64)
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+		if err := process.Limit(text); err != nil {
 			panic(err)
 		}
 		main()
@@ -184,15 +184,8 @@ func (f *flooded) descriptors() int {
 
 // peak returns the proxy's peak memory in bytes.
 func (f *flooded) peak() int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.pid))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	kilobytes, err := strconv.Atoi(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(string(text))[1])
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return kilobytes << 10
+	f.t.Helper()
+	return process.Peak(f.t, f.pid)
 }
 
 // readdir returns a call that allows a reply of any size.
@@ -266,16 +259,9 @@ func flood(to string, connections int, send []byte, again bool) {
 // is shared.
 func (f *flooded) flood(name string, connections int) {
 	f.t.Helper()
-	command := exec.Command(os.Args[0], f.nfs, strconv.Itoa(connections))
-	command.Env = append(os.Environ(), asOffender+"="+name)
-	if err := command.Start(); err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-	})
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, command.Process.Pid, 19); err != nil {
+	var p process.Process
+	p.Start(f.t, []string{asOffender + "=" + name}, f.nfs, strconv.Itoa(connections))
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, p.Command.Process.Pid, 19); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/process"
 	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
@@ -39,12 +40,12 @@ type processes struct {
 	t      *testing.T
 	path   string
 	folder string
-	agents []servertest.Process
+	agents []process.Process
 }
 
 func startProcesses(t *testing.T, n int, change func(*server.Cluster)) *processes {
 	t.Helper()
-	p := &processes{t: t, folder: t.TempDir(), agents: make([]servertest.Process, n)}
+	p := &processes{t: t, folder: t.TempDir(), agents: make([]process.Process, n)}
 	p.Cluster, p.path = servertest.Configure(t, n, change)
 	for i := range p.agents {
 		p.start(i)

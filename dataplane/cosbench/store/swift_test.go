@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,24 +191,25 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// counting returns a proxy of a Swift that counts requests.
+func counting(t *testing.T, swift *httptest.Server, count *atomic.Int64) *httptest.Server {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		count.Add(1)
+		swift.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy
+}
+
 // TestProxiesTakeTurns also kills a proxy: its requests fail first, then the others get all.
 func TestProxiesTakeTurns(t *testing.T) {
 	server := newFakeSwift(t)
 	var addresses []string
 	counts := make([]atomic.Int64, 3)
-	proxies := make([]*http.Server, len(counts))
+	proxies := make([]*httptest.Server, len(counts))
 	for i := range counts {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addresses = append(addresses, listener.Addr().String())
-		proxies[i] = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			counts[i].Add(1)
-			server.Config.Handler.ServeHTTP(w, r)
-		})}
-		go func() { _ = proxies[i].Serve(listener) }()
-		defer func() { _ = proxies[i].Close() }()
+		proxies[i] = counting(t, server.Server, &counts[i])
+		addresses = append(addresses, proxies[i].Listener.Addr().String())
 	}
 	s := opened(t, "swift", "proxies="+strings.Join(addresses, ", "), swiftSession(t, server)).(*swift)
 	do := func(n int) (failed int) {
@@ -228,14 +230,14 @@ func TestProxiesTakeTurns(t *testing.T) {
 	if failed := do(30); failed > 0 || got() != [3]int64{10, 10, 10} {
 		t.Errorf("%d failed; requests: %v", failed, got())
 	}
-	_ = proxies[1].Close()
+	proxies[1].Close()
 	// One failure when its connection is found closed, and then none for a while.
 	failed, n := do(30), got()
 	if failed < 1 || n[1] != 10 || n[0]+n[2] < 40 {
 		t.Errorf("%d failed; requests: %v", failed, n)
 	}
-	_ = proxies[0].Close()
-	_ = proxies[2].Close()
+	proxies[0].Close()
+	proxies[2].Close()
 	for range 6 {
 		hasKind(t, s.CreateContainer(t.Context(), "c"), Refused, "refused")
 	}
@@ -247,17 +249,7 @@ func TestProxiesOfAFile(t *testing.T) {
 	counts := make([]atomic.Int64, 2)
 	var urls []string
 	for i := range counts {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		urls = append(urls, "http://"+listener.Addr().String())
-		proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			counts[i].Add(1)
-			server.Config.Handler.ServeHTTP(w, r)
-		})}
-		go func() { _ = proxy.Serve(listener) }()
-		defer func() { _ = proxy.Close() }()
+		urls = append(urls, counting(t, server.Server, &counts[i]).URL)
 	}
 	path := filepath.Join(t.TempDir(), "tenant.json")
 	list := func(proxies ...string) {

@@ -4,7 +4,7 @@
 // out what object stores do not use: pipelining, upgrades, HEAD, redirections, compression,
 // trailers (read and dropped), continued header lines (refused).
 //
-// docs/cosbench.md compares its cost with net/http.
+// BenchmarkRequest compares its cost with that of net/http.
 package http1
 
 import (

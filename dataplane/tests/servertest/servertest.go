@@ -1,14 +1,11 @@
-// Package servertest starts clusters of object servers' agents on loopback for tests: in the test's
-// process, or as processes that a test can kill.
+// Package servertest starts clusters of object servers' agents on loopback, in the test's process.
 package servertest
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -112,32 +109,3 @@ func Client(t testing.TB, c server.Cluster) *server.Client {
 
 // Unmaintained switches off the maintainer, so redirects stay in place.
 func Unmaintained(c *server.Cluster) { c.Maintainer.Off = true }
-
-// Process is a copy of the test program that serves as an agent; its TestMain obeys the environment.
-type Process struct {
-	Log     bytes.Buffer
-	Command *exec.Cmd
-}
-
-// Start starts the process, which is killed with the test.
-func (p *Process) Start(t testing.TB, environment []string, args ...string) {
-	t.Helper()
-	p.Command = exec.Command(os.Args[0], args...)
-	p.Command.Env = append(os.Environ(), environment...)
-	p.Command.Stderr = &p.Log
-	if err := p.Command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		p.Kill()
-		if t.Failed() {
-			t.Logf("an agent said:\n%s", p.Log.String())
-		}
-	})
-}
-
-// Kill ends the process as kill -9 does.
-func (p *Process) Kill() {
-	_ = p.Command.Process.Kill()
-	_ = p.Command.Wait()
-}

@@ -87,9 +87,17 @@ func (p *place) dead() {
 
 func (p *place) must(op protocol.DiskOp) []byte {
 	p.t.Helper()
-	done := p.disk.Do(op)
+	return Must(p.t, p.disk, op)
+}
+
+// Must carries out an operation, which must succeed, and returns what was read.
+func Must(t *testing.T, d interface {
+	Do(op protocol.DiskOp) protocol.DiskDone
+}, op protocol.DiskOp) []byte {
+	t.Helper()
+	done := d.Do(op)
 	if done.Err != nil {
-		p.t.Fatal(done.Err)
+		t.Fatal(done.Err)
 	}
 	return done.Data
 }
@@ -102,16 +110,19 @@ func bytesOf(n int) []byte {
 	return out
 }
 
-var name = protocol.WriteID{Client: 0xabc, Seq: 17}
+// Name is the write of the tests' fragment.
+var Name = protocol.WriteID{Client: 0xabc, Seq: 17}
 
 const object = "run/5"
 
-func put(w protocol.WriteID, data []byte) protocol.DiskOp {
+// Put writes a fragment of an object's bytes from 1000 on.
+func Put(w protocol.WriteID, data []byte) protocol.DiskOp {
 	return protocol.DiskOp{Kind: protocol.PutFragment, Object: object, Write: w, Node: 2, From: 1000,
 		To: 1000 + uint64(len(data)), Data: data}
 }
 
-func get(w protocol.WriteID, from, to int) protocol.DiskOp {
+// Get reads bytes of that fragment, counted from its start.
+func Get(w protocol.WriteID, from, to int) protocol.DiskOp {
 	return protocol.DiskOp{Kind: protocol.GetFragment, Object: object, Write: w, From: 1000 + uint64(from),
 		To: 1000 + uint64(to)}
 }
@@ -121,12 +132,12 @@ func drop(w protocol.WriteID) protocol.DiskOp {
 }
 
 func parts(t *testing.T, p *place) {
-	if done := p.disk.Do(get(name, 0, 1)); !errors.Is(done.Err, protocol.ErrGone) {
+	if done := p.disk.Do(Get(Name, 0, 1)); !errors.Is(done.Err, protocol.ErrGone) {
 		t.Fatalf("a fragment that never was: %v", done.Err)
 	}
 	for _, n := range []int{1, 100, 65535, 65536, 65537, 200_000} {
 		data := bytesOf(n)
-		p.must(put(name, data))
+		p.must(Put(Name, data))
 		for i := range 12 {
 			from := rand.IntN(n)
 			to := from + 1 + rand.IntN(n-from)
@@ -136,16 +147,16 @@ func parts(t *testing.T, p *place) {
 			if i == 6 {
 				p.dead() // then only the stored state is known
 			}
-			if got := p.must(get(name, from, to)); !bytes.Equal(got, data[from:to]) {
+			if got := p.must(Get(Name, from, to)); !bytes.Equal(got, data[from:to]) {
 				t.Fatalf("%d bytes: %d to %d differ", n, from, to)
 			}
 		}
-		if done := p.disk.Do(get(name, n-1, n+1)); !errors.Is(done.Err, protocol.ErrDamaged) {
+		if done := p.disk.Do(Get(Name, n-1, n+1)); !errors.Is(done.Err, protocol.ErrDamaged) {
 			t.Fatalf("beyond a fragment: %v", done.Err)
 		}
-		p.must(drop(name))
-		p.must(drop(name))
-		if done := p.disk.Do(get(name, 0, 1)); !errors.Is(done.Err, protocol.ErrGone) {
+		p.must(drop(Name))
+		p.must(drop(Name))
+		if done := p.disk.Do(Get(Name, 0, 1)); !errors.Is(done.Err, protocol.ErrGone) {
 			t.Fatalf("a dropped fragment: %v", done.Err)
 		}
 	}
@@ -153,11 +164,11 @@ func parts(t *testing.T, p *place) {
 
 func again(t *testing.T, p *place) {
 	data := bytesOf(70_000)
-	p.must(put(name, data))
-	p.must(put(name, data))
+	p.must(Put(Name, data))
+	p.must(Put(Name, data))
 	p.dead()
-	p.must(put(name, data))
-	if !bytes.Equal(p.must(get(name, 0, len(data))), data) {
+	p.must(Put(Name, data))
+	if !bytes.Equal(p.must(Get(Name, 0, len(data))), data) {
 		t.Error("it is not what was written")
 	}
 	p.closed()
@@ -169,8 +180,8 @@ func again(t *testing.T, p *place) {
 var records = []protocol.Record{
 	{Change: twochoice.Record{Kind: twochoice.Redirected, Object: object, Range: twochoice.Range{Start: 1, End: 9},
 		Receipt: 1, Time: 5, Location: twochoice.Location{Server: 1, Fragment: 1}},
-		Note: protocol.Note{Kind: protocol.OfWrite, Write: name, Second: 3}},
-	{Note: protocol.Note{Kind: protocol.OfFence, Write: name}},
+		Note: protocol.Note{Kind: protocol.OfWrite, Write: Name, Second: 3}},
+	{Note: protocol.Note{Kind: protocol.OfFence, Write: Name}},
 	{Change: twochoice.Record{Object: object}, Note: protocol.Note{Kind: protocol.ObjectIs, Value: 9, Sums: "any"}},
 	{Change: twochoice.Record{Receipt: 8, Time: 6}, Note: protocol.Note{Kind: protocol.LastIs}},
 }
@@ -190,7 +201,7 @@ func found(t *testing.T, p *place) {
 	if len(p.found.Records) != 0 || len(p.found.Fragments) != 0 {
 		t.Fatalf("an empty place has %+v", p.found)
 	}
-	p.must(put(name, []byte("bytes")))
+	p.must(Put(Name, []byte("bytes")))
 	p.must(logged(records[:1]...))
 	p.dead()
 	p.holds(records[:1])
@@ -198,7 +209,7 @@ func found(t *testing.T, p *place) {
 	for _, again := range []func(){p.dead, p.closed, p.dead} {
 		again()
 		p.holds(records)
-		want := protocol.Fragment{Object: object, Write: name, Node: 2, From: 1000, To: 1005}
+		want := protocol.Fragment{Object: object, Write: Name, Node: 2, From: 1000, To: 1005}
 		if len(p.found.Fragments) != 1 || p.found.Fragments[0] != want {
 			t.Fatalf("fragments %+v", p.found.Fragments)
 		}
@@ -274,9 +285,9 @@ func many(t *testing.T, p *place) {
 		all.Go(func() {
 			for j := range 4 {
 				w := protocol.WriteID{Client: uint64(i + 1), Seq: uint64(j + 1)}
-				done := p.disk.Do(put(w, data[i:]))
+				done := p.disk.Do(Put(w, data[i:]))
 				if done.Err == nil {
-					done = p.disk.Do(get(w, j, 90_000))
+					done = p.disk.Do(Get(w, j, 90_000))
 					if done.Err == nil && !bytes.Equal(done.Data, data[i+j:i+90_000]) {
 						done.Err = fmt.Errorf("%v differs", w)
 					}

@@ -31,26 +31,6 @@ func TestAPoolKeepsTheContract(t *testing.T) {
 	})
 }
 
-func must(t *testing.T, d *filestore.Disk, op protocol.DiskOp) []byte {
-	t.Helper()
-	done := d.Do(op)
-	if done.Err != nil {
-		t.Fatal(done.Err)
-	}
-	return done.Data
-}
-
-var name = protocol.WriteID{Client: 0xabc, Seq: 17}
-
-func put(data []byte) protocol.DiskOp {
-	return protocol.DiskOp{Kind: protocol.PutFragment, Object: "run/5", Write: name, Node: 2, From: 1000,
-		To: 1000 + uint64(len(data)), Data: data}
-}
-
-func get(from, to uint64) protocol.DiskOp {
-	return protocol.DiskOp{Kind: protocol.GetFragment, Object: "run/5", Write: name, From: from, To: to}
-}
-
 func opened(t *testing.T, pool Pool) *filestore.Disk {
 	t.Helper()
 	d, _, err := OpenDisk(pool, 3, 1)
@@ -64,7 +44,7 @@ func TestDamagedNamesOfTheLogAreRefused(t *testing.T) {
 	pool := mempool.New()
 	d := opened(t, pool)
 	for i := range uint64(5) {
-		must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
+		storetest.Must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
 			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
 	}
 	names := pool.Objects[namesName]
@@ -96,14 +76,14 @@ func TestAPoolOfSomebodyElseIsLeftAlone(t *testing.T) {
 func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 	pool := mempool.New()
 	d := opened(t, pool)
-	must(t, d, put([]byte("bytes")))
+	storetest.Must(t, d, storetest.Put(storetest.Name, []byte("bytes")))
 	var long []protocol.Record // three chunks of the log
 	for i := range 40_000 {
 		object := twochoice.Object(fmt.Sprintf("%0250d", i))
 		long = append(long, protocol.Record{Change: twochoice.Record{Object: object},
 			Note: protocol.Note{Kind: protocol.ObjectIs, Value: 1}})
 	}
-	must(t, d, protocol.DiskOp{Kind: protocol.CompactLog, Records: long})
+	storetest.Must(t, d, protocol.DiskOp{Kind: protocol.CompactLog, Records: long})
 	pieces := 0
 	for pool.Objects[chunkName(2, uint64(pieces))] != nil {
 		pieces++
@@ -142,8 +122,8 @@ func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 func TestWhatACrashLeftOfARewriteIsRemoved(t *testing.T) {
 	pool := mempool.New()
 	d := opened(t, pool)
-	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
-		{Note: protocol.Note{Kind: protocol.OfFence, Write: name}}}})
+	storetest.Must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
+		{Note: protocol.Note{Kind: protocol.OfFence, Write: storetest.Name}}}})
 	pool.Objects[chunkName(7, 0)], pool.Objects[chunkName(7, 1)] = []byte("half"), []byte("half")
 	_, found, err := OpenDisk(pool, 3, 1)
 	if err != nil || len(found.Records) != 1 {
@@ -159,10 +139,10 @@ func TestWhatACrashLeftOfARewriteIsRemoved(t *testing.T) {
 func TestAFullPoolIsReportedAndLosesNothing(t *testing.T) {
 	pool := mempool.New()
 	d := opened(t, pool)
-	record := protocol.Record{Note: protocol.Note{Kind: protocol.OfFence, Write: name}}
-	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
+	record := protocol.Record{Note: protocol.Note{Kind: protocol.OfFence, Write: storetest.Name}}
+	storetest.Must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
 	pool.Full = true
-	for _, op := range []protocol.DiskOp{put([]byte("x")),
+	for _, op := range []protocol.DiskOp{storetest.Put(storetest.Name, []byte("x")),
 		{Kind: protocol.WriteBase, Object: "o", To: 1, Data: []byte("x")},
 		{Kind: protocol.WriteLog, Records: []protocol.Record{record}},
 		{Kind: protocol.CompactLog, Records: []protocol.Record{record}}} {
@@ -171,7 +151,7 @@ func TestAFullPoolIsReportedAndLosesNothing(t *testing.T) {
 		}
 	}
 	pool.Full = false
-	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
+	storetest.Must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
 	_, found, err := OpenDisk(pool, 3, 1)
 	if err != nil || len(found.Records) != 2 || len(found.Fragments) != 0 {
 		t.Errorf("%+v, %v", found, err)
@@ -181,13 +161,13 @@ func TestAFullPoolIsReportedAndLosesNothing(t *testing.T) {
 func TestAWholeFragmentIsReadInOneOperation(t *testing.T) {
 	pool := mempool.New()
 	d := opened(t, pool)
-	must(t, d, put(make([]byte, 300_000)))
+	storetest.Must(t, d, storetest.Put(storetest.Name, make([]byte, 300_000)))
 	pool.Reads = 0
-	must(t, d, get(1000, 301_000))
+	storetest.Must(t, d, storetest.Get(storetest.Name, 0, 300_000))
 	if pool.Reads != 1 {
 		t.Errorf("it took %d reads", pool.Reads)
 	}
-	must(t, d, get(200_000, 200_001))
+	storetest.Must(t, d, storetest.Get(storetest.Name, 199_000, 199_001))
 	if pool.Reads != 3 {
 		t.Errorf("a part in its middle took %d reads", pool.Reads-1)
 	}
@@ -212,9 +192,9 @@ func (r *removing) Read(name string, b []byte, offset uint64) (int, error) {
 func TestAFragmentThatIsDroppedWhileItIsReadIsGone(t *testing.T) {
 	pool := &removing{Pool: mempool.New()}
 	d := opened(t, pool)
-	must(t, d, put(make([]byte, 500_000)))
+	storetest.Must(t, d, storetest.Put(storetest.Name, make([]byte, 500_000)))
 	pool.after = 1
-	if done := d.Do(get(400_000, 400_001)); !errors.Is(done.Err, protocol.ErrGone) {
+	if done := d.Do(storetest.Get(storetest.Name, 399_000, 399_001)); !errors.Is(done.Err, protocol.ErrGone) {
 		t.Error(done.Err)
 	}
 }

@@ -325,7 +325,6 @@ func TestATornTailIsCutOff(t *testing.T) {
 	}
 }
 
-// Any damage to any one sector loses nothing, and is repaired.
 // unreadable is a disk on which every read fails.
 type unreadable struct{ *simdisk.Disk }
 
@@ -350,6 +349,7 @@ func TestADiskThatCannotBeReadIsNoTornTail(t *testing.T) {
 	}
 }
 
+// Any damage to any one sector loses nothing, and is repaired.
 func TestADamagedSectorIsRepaired(t *testing.T) {
 	for _, rewritten := range []bool{false, true} {
 		log, contents, starts := written(t, rewritten)

@@ -8,14 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/process"
 	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
@@ -28,8 +27,7 @@ const asAgent = "TWOCHOICE_TEST_DESCRIPTORS"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(asAgent); text != "" {
-		n, _ := strconv.ParseUint(text, 10, 64)
-		err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n})
+		err := process.Limit(text)
 		if err == nil {
 			err = serveFolder(os.Args[1])
 		}
@@ -80,7 +78,7 @@ func (s stalling) Do(op protocol.DiskOp) protocol.DiskDone {
 // agentProcess is an agent in its own process.
 type agentProcess struct {
 	server.Cluster
-	servertest.Process
+	process.Process
 	t         *testing.T
 	folder    string
 	memoryMax int // as in the role's units
@@ -118,15 +116,7 @@ func (a *agentProcess) resume() {
 // peak returns the agent's peak memory in bytes.
 func (a *agentProcess) peak() int {
 	a.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.Command.Process.Pid))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	kilobytes, err := strconv.Atoi(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(string(text))[1])
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return kilobytes << 10
+	return process.Peak(a.t, a.Command.Process.Pid)
 }
 
 // peer returns a client with the key for any misuse. It reads only the agent's welcome.

@@ -1,0 +1,68 @@
+// Package process runs the test program as a second process, which a test can flood and kill. The
+// program's TestMain obeys the environment.
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+// Process is a copy of the test program.
+type Process struct {
+	Log     bytes.Buffer
+	Command *exec.Cmd
+}
+
+// Start starts the process, which is killed with the test.
+func (p *Process) Start(t testing.TB, environment []string, args ...string) {
+	t.Helper()
+	p.Command = exec.Command(os.Args[0], args...)
+	p.Command.Env = append(os.Environ(), environment...)
+	p.Command.Stderr = &p.Log
+	if err := p.Command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("a process said:\n%s", p.Log.String())
+		}
+	})
+}
+
+// Kill ends the process as kill -9 does.
+func (p *Process) Kill() {
+	_ = p.Command.Process.Kill()
+	_ = p.Command.Wait()
+}
+
+// Limit gives this process as many descriptors as the text says.
+func Limit(descriptors string) error {
+	n, err := strconv.ParseUint(descriptors, 10, 64)
+	if err != nil {
+		return err
+	}
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n})
+}
+
+var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// Peak returns a process's peak memory in bytes.
+func Peak(t testing.TB, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kilobytes, err := strconv.Atoi(peak.FindStringSubmatch(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}
