@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from campaigns.grounds.sim import SIMULATIONS
+from campaigns.papers.dlr.kind import KIND
 from testbed.sites.contract import Testbed
 
 HERE = Path(__file__).parent
@@ -26,6 +29,13 @@ def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTBED_FAKE_TRACE", str(tmp_path / "trace"))
     for name in ("FAULT", "CEPH", "CODE", "CONTROLLERS", "LACKS", "LEASE"):
         monkeypatch.delenv(f"HOTBED_FAKE_{name}", raising=False)
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let cells of the ground `fake` run in this process, for tests of results alone: a process for
+    each takes half a second."""
+    monkeypatch.setitem(KIND.grounds, "fake", replace(KIND.grounds["fake"], same=SIMULATIONS))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ import pytest
 from campaigns.comparison import Ask, Compared, compare, plan
 from campaigns.engine.display import Progress
 from campaigns.engine.store import RunStore
-from campaigns.grounds.sim import SIMULATIONS
 from campaigns.new_controller import new_controller
-from campaigns.papers.dlr.kind import KIND
 from controllers.registry import available
 from schemas.errors import UserError
 from tests.errors import raises
@@ -24,6 +21,7 @@ OF_MICROSTORES = {  # no Ceph store can run them
     *("mos", "mos-at-once", "mos-pp", "mos-pp-resource", "mos-pp-learning", "static-microstores"),
 }
 BUILT_IN = set(available()) - OF_MICROSTORES
+pytestmark = pytest.mark.usefixtures("in_process")
 QUICK: dict[str, Any] = {"duration_s": 5, "interval_s": 1}
 
 
@@ -42,13 +40,6 @@ def ask(tmp_path: Path, **changes: Any) -> Ask:
 
 def go(tmp_path: Path, **changes: Any) -> Compared:
     return compare(ask(tmp_path, **changes), progress=Progress())
-
-
-@pytest.fixture(autouse=True)
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run cells of the fake ground in this process, as simulated cells run."""
-    fake = replace(KIND.grounds["fake"], same=SIMULATIONS)
-    monkeypatch.setitem(KIND.grounds, "fake", fake)
 
 
 @pytest.fixture

@@ -238,6 +238,7 @@ def test_an_attempt_fails_whose_code_changed(copy, campaign_file, tmp_path, monk
     assert found.run_id not in {run.run_id for run in done}
 
 
+@pytest.mark.usefixtures("in_process")
 def test_cells_of_a_controller_that_changed_fail_alone(campaign_file, tmp_path, monkeypatch):
     policy = tmp_path / "mine" / "policy.py"
     policy.parent.mkdir()
@@ -246,7 +247,7 @@ def test_cells_of_a_controller_that_changed_fail_alone(campaign_file, tmp_path, 
     path = campaign_file(grids=two_cells("default", "mine"), retries=0)
     faulty(monkeypatch, "controller", policy, ADDED)
     request = Request(str(path), artifacts=tmp_path / "artifacts", controllers_dir=policy.parent)
-    result = session.run(request, progress=Progress(), command=QUICK_CELL)
+    result = session.run(request, progress=Progress(), in_process=True)
     runs = list(RunStore(tmp_path / "artifacts" / "tiny").runs())
     assert result.gave_up is None
     assert {(run.parameters["controller"], run.status) for run in runs} == {
@@ -255,6 +256,7 @@ def test_cells_of_a_controller_that_changed_fail_alone(campaign_file, tmp_path, 
     }
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize(("code", "status"), [("0" * 64, "failed"), (None, "done")])
 def test_a_journal_of_other_code_fails_the_attempt(
     campaign_file, tmp_path, monkeypatch, code, status
@@ -265,7 +267,7 @@ def test_a_journal_of_other_code_fails_the_attempt(
     faulty(monkeypatch, "collect", "journal.jsonl", json.dumps(header) + "\n")
     path = campaign_file(grids=ONE_CELL, retries=0)
     request = Request(str(path), artifacts=tmp_path / "artifacts")
-    session.run(request, progress=Progress(), command=QUICK_CELL)
+    session.run(request, progress=Progress(), in_process=True)
     (found,) = RunStore(tmp_path / "artifacts" / "tiny").runs()
     assert found.status == status
     assert (found.reason or CHANGED).startswith(CHANGED)

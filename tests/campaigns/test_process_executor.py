@@ -31,9 +31,13 @@ ENGINE = [sys.executable, str(Path(__file__).with_name("engine_process.py"))]
 LONG = {"duration_s": 300, "interval_s": 0.01}
 
 
+IN_PROCESS = pytest.mark.usefixtures("in_process")
+
+
 def go(path: Path, **request: Any) -> CampaignResult:
+    """Run a campaign: its cells in processes, or in this one for tests that are `IN_PROCESS`."""
     asked = Request(str(path), artifacts=path.parent / "artifacts", **request)
-    return run(asked, progress=Progress(), command=QUICK_CELL)
+    return run(asked, progress=Progress(), command=QUICK_CELL, in_process=True)
 
 
 def runs(path: Path) -> list[Run]:
@@ -72,6 +76,7 @@ def test_a_run_is_a_folder_that_explains_itself(campaign_file):
     ]
 
 
+@IN_PROCESS
 def test_no_cell_begins_on_a_testbed_with_a_fault_by_hand(campaign_file, tmp_path):
     path = campaign_file(grids=ONE_CELL)
     fault = Fault("osd", "osd0", {}, time.time())
@@ -85,6 +90,7 @@ def test_no_cell_begins_on_a_testbed_with_a_fault_by_hand(campaign_file, tmp_pat
     assert go(path).ok
 
 
+@IN_PROCESS
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_run_with_a_fault_by_hand_is_spoiled(campaign_file, tmp_path, killed):
     """The fault begins and ends while the cell runs, which an engine that is killed adopts."""
@@ -117,6 +123,7 @@ def test_a_failing_cell_says_why_and_stops_what_it_started(campaign_file, monkey
     assert events(path) == ["campaign-started", "started", "failed", "campaign-ended"]
 
 
+@IN_PROCESS
 def test_a_spoiled_cell_is_redone(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL)
     fault = {"load": {"steal": 0.05}, "once": str(path.parent / "once")}
@@ -128,6 +135,7 @@ def test_a_spoiled_cell_is_redone(campaign_file, monkeypatch):
     assert "stolen" in (first.reason or "")
 
 
+@IN_PROCESS
 def test_a_store_left_changed_fails_the_cell(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL, retries=0)
     fault = {"left": "osd.3 has primary affinity 0.1"}
@@ -194,6 +202,7 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(campaign_file, monkeypatch
     assert trace(path)[-3:] == ["recorder stop", "controller stop", "disturbance stop"]
 
 
+@IN_PROCESS
 def test_a_changed_store_version_reruns_and_the_same_one_does_not(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL)
     assert (go(path).ran, go(path).ran) == (1, 0)

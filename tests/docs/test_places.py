@@ -24,6 +24,12 @@ def _tracked() -> set[Path]:
     return files | {folder for file in files for folder in file.parents}
 
 
+@cache
+def _anchors() -> dict[str, set[str]]:
+    """Return the heading names of every page."""
+    return {page.name: page.anchors() for page in pages()}
+
+
 def _target(page: Page, link: str) -> tuple[str, str]:
     """Return page and anchor of a link's target."""
     file, _, anchor = link.partition("#")
@@ -33,12 +39,11 @@ def _target(page: Page, link: str) -> tuple[str, str]:
 
 @PAGES
 def test_every_link_leads_somewhere(page: Page) -> None:
-    anchors = {one.name: one.anchors() for one in pages()}
     for line, link in page.links():
         there, anchor = _target(page, link)
         assert Path(there) in _tracked(), f"line {line}: {link}"
         if anchor:
-            assert anchor in anchors[there], f"line {line}: {link} has no such heading"
+            assert anchor in _anchors()[there], f"line {line}: {link} has no such heading"
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:

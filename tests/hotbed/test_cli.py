@@ -86,7 +86,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(place, words, capsys):
 
 
 def test_a_full_standard_output_is_one_sentence():
-    words = [sys.executable, "-m", "hotbed.cli", "doctor", "--json"]
+    words = [sys.executable, "-m", "hotbed.cli", "list", "controllers", "--json"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
@@ -183,7 +183,7 @@ def test_a_table_is_not_cut_when_piped_and_text_is_printed_as_it_is(capsys):
 
 
 def test_a_closed_pipe_is_no_traceback():
-    words = [sys.executable, "-m", "hotbed.cli", "doctor", "--json"]
+    words = [sys.executable, "-m", "hotbed.cli", "list", "controllers", "--json"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()

@@ -21,7 +21,7 @@ from campaigns.engine.display import CampaignResult, Progress, suitable
 from hotbed import cli, completion, exit_codes, logs, output
 from hotbed.progress import progress
 from hotbed.verbs.run import next_of
-from tests.campaigns.tiny_kinds import URSA
+from tests.campaigns.tiny_kinds import TWOCHOICE
 from tests.hotbed.runner import run
 
 ROOT = Path(__file__).parents[2]
@@ -90,18 +90,23 @@ def test_a_campaign_s_row(capsys):
     assert "did you mean ursa?" in run(capsys, "list", "figures", "usra")[2]
 
 
-def test_a_run_ends_with_the_next_command_and_is_listed(tmp_path, monkeypatch, capsys):
+@pytest.mark.slow  # starts a worker
+def test_a_run_ends_with_the_next_command_and_is_listed(tmp_path, capsys):
     file, art = tmp_path / "u.yaml", tmp_path / "a b"
-    file.write_text(yaml.safe_dump(URSA))
+    grid = {**TWOCHOICE["grids"][0], "vary": {"scheduler": ["fixed"]}, "repetitions": 1}
+    file.write_text(yaml.safe_dump({**TWOCHOICE, "grids": [grid]}))
     code, out, err = run(capsys, "-q", "run", file, "--artifacts", art)
-    report = art / URSA["name"] / "report.html"
+    report = art / TWOCHOICE["name"] / "report.html"
     assert (code, err) == (0, "")
-    said = f"Next: hotbed report {URSA['name']} --artifacts '{art}'\nReport: {report}\n"
+    said = f"Next: hotbed report {TWOCHOICE['name']} --artifacts '{art}'\nReport: {report}\n"
     assert out == said
     _, out, _ = run(capsys, "list", "runs", "--artifacts", art, "--json")
     (row,) = json.loads(out)
     assert row["done"] == row["cells"] > 0
-    assert (row["campaign"], row["ground"], row["report"]) == (URSA["name"], "sim", "")
+    assert (row["campaign"], row["ground"], row["report"]) == (TWOCHOICE["name"], "sim", "")
+
+
+def test_a_failed_run_is_to_be_repeated(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["hotbed", "run", "x"])
     failed = CampaignResult("x", 2, 0, 1, missing=(("cell", "why"),))
     assert next_of(failed, Path("artifacts"))["next"] == "hotbed run x"
@@ -130,12 +135,9 @@ def completed(words: str) -> list[str]:
     return made.stdout.split()
 
 
-def test_a_shell_completes_verbs_and_names(tmp_path, monkeypatch):
+def test_a_shell_completes_verbs_and_names():
     assert completed("hotbed ver") == ["verify"]
     assert completed("hotbed run dlr-quick --figure 6") == ["6a", "6b", "6c"]
-    assert completed("hotbed compare --controllers dlr,oracle") == ["dlr,oracle", "dlr,oracle-move"]
-    monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "none"))
-    assert completed("hotbed status x") == []
 
 
 def test_names_that_are_completed(site, monkeypatch, tmp_path):
@@ -145,6 +147,7 @@ def test_names_that_are_completed(site, monkeypatch, tmp_path):
     assert completion.reports("my") == ["my-own"]
     assert set(SHORT_NAMES) <= set(completion.reports(""))
     assert "ursa-quick" in completion.campaigns("ursa-q")
+    assert completion.controllers("dlr,oracle") == ["dlr,oracle", "dlr,oracle-move"]
     monkeypatch.setattr(site, "names", lambda: ["small", "large"])
     assert completion.testbeds("") == ["large", "small"]
     monkeypatch.setattr(site, "names", lambda: 1 / 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +34,22 @@ from analysis.papers.dlr.scale import (
 )
 from analysis.papers.dlr.statements import STATEMENTS
 from schemas.claim import ClaimResult
-from tests.analysis.synthetic import evidence_of, write_campaign, write_run
+from tests.analysis.synthetic import write_campaign, write_run
 from tests.drawing import texts_by_figure, texts_of
 
 pytestmark = pytest.mark.timeout(600)  # drawing imports large libraries, slowly on a busy machine
 
 Cell = dict[str, Any]
+write_quick = partial(write_run, with_samples=False)
 
 
 class JudgedCampaign(dict[str, ClaimResult]):
-    """Results of a campaign's claims by id, each computed when it is read."""
+    """Results of the claims on one or more campaigns by id, each computed when it is read."""
 
-    def __init__(self, campaign: Path) -> None:
+    def __init__(self, *campaigns: Path) -> None:
         super().__init__()
-        self._evidence = evidence_of(campaign)
+        runs = [run for campaign in campaigns for run in load_campaign(campaign).runs]
+        self._evidence = Evidence(tabulate(runs), runs)
 
     def __missing__(self, name: str) -> ClaimResult:
         (claim,) = (claim for claim in (*CLAIMS, *STATEMENTS) if claim.id == name)
@@ -90,7 +93,7 @@ def test_the_96_percent_of_section_5_are_the_quotient_of_latencies(tmp_path: Pat
     for block in range(3):
         for controller, throughput in (("dlr", 200.0), ("reweight", 100.0 + block)):
             cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
-            write_run(tmp_path / "dlr-quick", cell, block, throughput)
+            write_quick(tmp_path / "dlr-quick", cell, block, throughput)
     measured = JudgedCampaign(tmp_path / "dlr-quick")["dlr-reweight-latency"].measured
     assert measured == pytest.approx(0.98, abs=0.01)
 
@@ -100,7 +103,7 @@ def test_inert_cells_support_no_claim(tmp_path: Path) -> None:
         for controller in ("dlr", "reweight"):
             cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
             inert = controller == "reweight"
-            write_run(tmp_path / "dlr-quick", cell, block, 150.0 + block, inert=inert)
+            write_quick(tmp_path / "dlr-quick", cell, block, 150.0 + block, inert=inert)
     result = JudgedCampaign(tmp_path / "dlr-quick")["dlr-reweight-throughput"]
     assert result.effect == "not run"
     assert "all 3 cells of the baseline were inert" in str(result.note)
@@ -113,7 +116,7 @@ def test_inert_runs_are_in_no_comparison_of_gains(tmp_path: Path) -> None:
         for controller, speed in (("default", 100.0), ("dlr", 120.0 + block), ("dlr-pg", 130.0)):
             cell = {"op": op, "scenario": scenario, "controller": controller}
             inert = scenario == "interference" and controller != "default"
-            write_run(tmp_path / "dlr-full", cell, block, speed, inert=inert, with_samples=False)
+            write_quick(tmp_path / "dlr-full", cell, block, speed, inert=inert)
     results = JudgedCampaign(tmp_path / "dlr-full")
     for name in ("dlr-gains-less-interference-seq", "dlr-pg-beats-dlr"):
         assert results[name].effect == "not run", name
@@ -133,13 +136,12 @@ def write_shapes(folder: Path, gains: dict[tuple[float, int], float], ground: st
                 cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
                 # Every shape is a campaign of its own; here, blocks tell them apart.
                 shape = shape_of(positioning_s, count)
-                write_run(
+                write_quick(
                     campaign,
                     cell,
                     10 * number + block,
                     100.0 * factor,
                     ground=ground,
-                    with_samples=False,
                     calibration=shape,
                 )
     return campaign
@@ -193,14 +195,14 @@ def test_reweight_is_compared_on_filestore_where_it_ran(tmp_path: Path) -> None:
                 cell = {"op": "seq", "scenario": scenario, "controller": controller}
                 found = {} if store is None else {"objectstore": store}
                 value_of = value + 0.1 * block * (controller == "dlr")
-                write_run(campaign, cell, block, value_of, with_samples=False, calibration=found)
-    runs = [run for store in stores for run in load_campaign(tmp_path / f"dlr-{store}").runs]
-    evidence = Evidence(tabulate(runs), runs)
-    by_id = {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
-    beaten = by_id["dlr-beats-reweight-heterogeneity-seq"]
-    assert beaten.measured == pytest.approx(1.0, abs=0.01)
-    assert by_id["dlr-reweight-throughput"].measured == pytest.approx(1.0, abs=0.01)
-    assert by_id["dlr-heterogeneity-seq-throughput"].measured == pytest.approx(0.2, abs=0.01)
+                write_quick(campaign, cell, block, value_of, calibration=found)
+    results = JudgedCampaign(*(tmp_path / f"dlr-{store}" for store in stores))
+    for name, value in {
+        "dlr-beats-reweight-heterogeneity-seq": 1.0,
+        "dlr-reweight-throughput": 1.0,
+        "dlr-heterogeneity-seq-throughput": 0.2,
+    }.items():
+        assert results[name].measured == pytest.approx(value, abs=0.01), name
 
 
 @pytest.mark.parametrize(("reweight", "worse"), [(70.0, "confirmed"), (95.0, "contradicted")])
@@ -216,7 +218,7 @@ def test_the_statements_of_section_5_d_are_claims(
         for controller, speed in speeds[scenario].items():
             cell = {"op": "seq", "scenario": scenario, "controller": controller}
             varied = speed + 0.2 * block * (controller != "reweight")
-            write_run(tmp_path / "dlr-full", cell, block, varied)
+            write_quick(tmp_path / "dlr-full", cell, block, varied)
     results = JudgedCampaign(tmp_path / "dlr-full")
     lost = results["reweight-worse-seq-throughput"].measured
     assert lost == pytest.approx(reweight / 100 - 1, abs=0.02)
@@ -256,7 +258,7 @@ def write_statement(campaign: Path, name: str, good: bool, block: int) -> None:
     cell: Cell = {"op": "seq", "scenario": scenario, "controller": "dlr"}
     speed = 100.0 + block
     if name.startswith("affinity"):
-        folder = write_run(campaign, cell, block, speed, with_samples=False)
+        folder = write_quick(campaign, cell, block, speed)
         affinities(scenario, good, block).to_parquet(folder / "samples.parquet")
     elif name.startswith(("gain-in-time", "dlr-up-to")):
         factor = 1.5 if good else 0.6
@@ -267,20 +269,20 @@ def write_statement(campaign: Path, name: str, good: bool, block: int) -> None:
         for size, sense_s in ((2**18, 0.02), (2**24, 0.021 if good else 0.08)):
             journal = {"sense_s": sense_s * (1 + 0.01 * block * (size > 2**20))}
             sized = cell | {"object_size": size}
-            write_run(campaign, sized, block, speed, controller=journal)
+            write_quick(campaign, sized, block, speed, controller=journal)
     elif name.startswith("iowait"):
         loss = 25.0 if good else -5.0
         for step, mix in enumerate("ABCDE"):
             mixed = cell | {"scenario": "mix", "mix": mix, "controller": "default"}
             pressures = {"osd0": 5.0 + 20 * step}
-            write_run(campaign, mixed, block, 110 + block - loss * step, pressures=pressures)
+            write_quick(campaign, mixed, block, 110 + block - loss * step, pressures=pressures)
     elif name.startswith("threshold"):
         for theta, value in ((0.1, 1.0), (0.2, 1.2 if good else 0.8)):
             swept = cell | {"op": name.split("-")[-1], "controller_parameters": {"theta_i": theta}}
-            write_run(campaign, swept, block, speed * value + 0.1 * block)
+            write_quick(campaign, swept, block, speed * value + 0.1 * block)
     else:
         journal = {"bytes_moved": 1e6 if good else 0.0}
-        write_run(campaign, cell | {"controller": "reweight"}, block, speed, controller=journal)
+        write_quick(campaign, cell | {"controller": "reweight"}, block, speed, controller=journal)
 
 
 @pytest.mark.parametrize("effect", ["confirmed", "contradicted"])
@@ -304,7 +306,7 @@ def test_runs_decide_each_further_statement(tmp_path: Path, name: str, effect: s
 
 
 def test_statements_that_no_cell_shows_are_not_run(tmp_path: Path) -> None:
-    results = JudgedCampaign(write_campaign(tmp_path))
+    results = JudgedCampaign(write_campaign(tmp_path, with_samples=False))
     for name in ("dlr-moves-no-data", "reads-from-primary", "interval-short-noisy"):
         assert results[name].effect == "not run" and results[name].unreachable is None
     assert results["ranking-small-services"].unreachable is not None
@@ -316,8 +318,8 @@ def test_a_shortened_cell_does_not_get_into_another_figure(tmp_path: Path) -> No
     for block in range(3):
         for controller, long, short in (("default", 100.0, 50.0), ("dlr", 150.0 + block, 40.0)):
             cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
-            write_run(campaign, cell, block, long)
-            write_run(campaign, cell | {"duration_s": 90}, block, short)
+            write_quick(campaign, cell, block, long)
+            write_quick(campaign, cell | {"duration_s": 90}, block, short)
     result = JudgedCampaign(campaign)["dlr-heterogeneity-seq-throughput"]
     assert result.measured == pytest.approx(0.51, abs=0.01)
     assert result.n == 3
@@ -332,9 +334,9 @@ def test_a_controller_beats_dlr_over_all_reads(tmp_path: Path) -> None:
             cell = {"op": op, "scenario": scenario}
             gain = gains.get((op, scenario), 1.1 + 0.01 * block)
             level = 100.0 * (1 + block)
-            write_run(campaign, cell | {"controller": "dlr"}, block, level)
+            write_quick(campaign, cell | {"controller": "dlr"}, block, level)
             if (block, op, scenario) != (3, "rand", "interference"):
-                write_run(campaign, cell | {"controller": "dlr-pg"}, block, level * gain)
+                write_quick(campaign, cell | {"controller": "dlr-pg"}, block, level * gain)
     results = JudgedCampaign(campaign)
     result = results["dlr-pg-beats-dlr"]
     middle = (1.4 * 0.8) ** 0.25 * (1.10 * 1.11 * 1.12) ** (1 / 6) - 1
@@ -351,7 +353,7 @@ def test_a_slower_block_does_not_hide_the_effect_of_load(tmp_path: Path) -> None
             cell = {"op": "seq", "scenario": "mix", "mix": mix, "controller": "default"}
             # the slowest block has the least pressure
             pressures = {f"osd{n}": 10.0 + 15 * step + 5 * block for n in range(4)}
-            write_run(campaign, cell, block, level * (1 - 0.05 * step), pressures=pressures)
+            write_quick(campaign, cell, block, level * (1 - 0.05 * step), pressures=pressures)
     found = JudgedCampaign(campaign)["mean-pressure-hurts"]
     assert found.effect == "confirmed"
     assert found.measured is not None
@@ -394,9 +396,7 @@ def write_scale(artifacts: Path, cells: list[tuple[Cell, int, float]], *, inert:
         if key not in written:
             written.add(key)
             is_inert = cell["controller"] == inert
-            write_run(
-                campaign, cell, block, value, ground="sim", inert=is_inert, with_samples=False
-            )
+            write_quick(campaign, cell, block, value, ground="sim", inert=is_inert)
     body = {"campaign": {"paper": "dlr-scale", "ground": "sim"}}
     (campaign / "campaign.json").write_text(json.dumps(body))
     return campaign

@@ -79,6 +79,12 @@ def judged(claims: tuple[Claim, ...], evidence: Evidence) -> dict[str, ClaimResu
     return {claim.id: evaluate(claim, evidence) for claim in claims}
 
 
+def judge(claims: tuple[Claim, ...], evidence: Evidence, name: str) -> ClaimResult:
+    """Return one evaluated claim."""
+    (claim,) = (claim for claim in claims if claim.id == name)
+    return evaluate(claim, evidence)
+
+
 def test_every_number_of_section_5_1_is_a_claim() -> None:
     stated = {c.id: c.paper_value for c in PLANNER.claims if c.paper_value is not None}
     ours = {f"{name}-hotbed" for name in STATED}
@@ -167,7 +173,7 @@ def test_statements_on_plans_can_be_confirmed_and_contradicted(
             for (size, method, cell), value in ((smaller, first * noise), (larger, second)):
                 wanted = {"kind": "s2" if size in ("10-100", "30-900", "100-100K") else "s1"} | cell
                 write_plan(campaign, size, method, block, cell=wanted, **same | {column: value})
-        effects.append(judged(PLANNER.claims, planner(campaign))[f"ursa-{name}"].effect)
+        effects.append(judge(PLANNER.claims, planner(campaign), f"ursa-{name}").effect)
     assert effects == ["confirmed", "contradicted"]
 
 
@@ -187,7 +193,7 @@ def test_statements_on_equal_plans_can_be_contradicted(
         write_plan(campaign, size, method, block, **values)
         if size == "50-50K":
             write_plan(campaign, size, method, block, cell={"divide": "none"}, cost=1.0)
-    assert judged(PLANNER.claims, planner(campaign))[f"ursa-{name}"].effect == "contradicted"
+    assert judge(PLANNER.claims, planner(campaign), f"ursa-{name}").effect == "contradicted"
 
 
 def test_a_plan_is_compared_with_plans_for_the_same_instance_alone(tmp_path: Path) -> None:
@@ -210,7 +216,7 @@ def test_a_single_instance_counts_only_if_there_is_nothing_else(tmp_path: Path) 
             for block in range(blocks):
                 write_plan(tmp_path / campaign, size, "alp", block, cost=1.0)
                 write_plan(tmp_path / campaign, size, "htoc", block, cost=50.0 / blocks**2)
-        return judged(PLANNER_CLAIMS, planner(tmp_path / campaign))["ursa-htoc-cost-most"]
+        return judge(PLANNER_CLAIMS, planner(tmp_path / campaign), "ursa-htoc-cost-most")
 
     alone, several = htoc("ursa-a", {SIZES[0]: 1}), htoc("ursa-b", {SIZES[0]: 1, SIZES[1]: 2})
     assert (alone.measured, alone.n, alone.effect) == (pytest.approx(50.0), 1, "inconclusive")
@@ -305,7 +311,7 @@ def test_section_5_2_stability_needs_every_run(
     folder = tmp_path / "ursa-live-stable"
     for block in range(6):
         write_open(folder, controller, block, settled_s=None if block < unsettled else 40.0)
-    assert judged(LIVE.claims, live(folder))[f"ursa-live-{name}"].effect == verdict
+    assert judge(LIVE.claims, live(folder), f"ursa-live-{name}").effect == verdict
 
 
 @pytest.mark.parametrize(("first_s", "verdict"), [(0.5, "confirmed"), (50.0, "contradicted")])
@@ -314,7 +320,7 @@ def test_section_5_2_response_times_rise_before_the_call(
 ) -> None:
     for block in range(6):
         write_open(tmp_path / "ursa-live-x", "ursa", block, first_s=first_s * (1 + 0.01 * block))
-    found = judged(LIVE.claims, live(tmp_path / "ursa-live-x"))["ursa-live-rise"]
+    found = judge(LIVE.claims, live(tmp_path / "ursa-live-x"), "ursa-live-rise")
     assert (found.effect, found.n) == (verdict, 6)
     assert found.measured == pytest.approx(5 / first_s, rel=0.05)
 
@@ -336,8 +342,8 @@ def test_section_5_2_gains_are_compared_between_stores(
             for store, settled_s in ((less, 60.0), (more, 60.0 * gain)):
                 write_open(folder, "ursa", block, settled_s=20.0 + block, **store)
                 write_open(folder, "htoc", block, settled_s=settled_s, **store)
-        results = judged((*LIVE.claims, *SIMULATED.claims), live(folder))
-        effects.append(results[f"ursa-live-{name}"].effect)
+        every = (*LIVE.claims, *SIMULATED.claims)
+        effects.append(judge(every, live(folder), f"ursa-live-{name}").effect)
     assert effects == ["confirmed", "contradicted"]
 
 

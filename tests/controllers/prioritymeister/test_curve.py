@@ -56,7 +56,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 128, 5000])
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 2000])
 def test_tangents_and_hulls_have_the_same_windows(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(n)
     bursts = random.exponential(1.0, n) * np.where(random.random(n) < 0.05, 50, 0.02)
@@ -67,7 +67,7 @@ def test_tangents_and_hulls_have_the_same_windows(n: int, monkeypatch: pytest.Mo
     builder = CurveBuilder()
     for low in range(0, n, 700):
         builder.add(times[low : low + 700], work[low : low + 700])
-    rates = np.append(0.0, np.geomspace(1e-4, 1e5, 200))
+    rates = np.append(0.0, np.geomspace(1e-4, 1e5, 50))
     np.testing.assert_allclose(builder.curve().burst(rates), found.burst(rates), rtol=1e-12)
     expected = [by_accumulation(times, work, rate) for rate in rates]
     np.testing.assert_allclose(found.burst(rates), expected, rtol=1e-9)
