@@ -293,10 +293,16 @@ def _commit(folder: Path) -> None:
     ],
 )
 def test_a_changed_value_is_found(tamper: Callable[[Path], None], file: str, root: Path) -> None:
+    shutil.rmtree(root / "ursa" / "1")
     tamper(root / "ursa" / "3")
+    (found,) = checked(root).values()
+    assert {one.file for one in found.differences} == {file}
+
+
+def test_a_change_is_of_its_figure_alone(root: Path) -> None:
+    _claim(root / "ursa" / "3")
     found = checked(root)
-    assert {one.file for one in found["3"].differences} == {file}
-    assert not found["1"].differences
+    assert found["3"].differences and not found["1"].differences
 
 
 @pytest.mark.parametrize("text", ["{", "{}"])

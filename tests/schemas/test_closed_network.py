@@ -48,7 +48,7 @@ def test_a_disks_rate_and_queue_are_inverse(station, in_flight, queue):
 
 
 @given(st.data(), STATIONS, IN_FLIGHT, THINK)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_no_shares_pass_the_best(data, stations, in_flight, think_s):
     bound = best_shares(stations, in_flight, think_s)
     assert sum(bound.shares) == pytest.approx(1)

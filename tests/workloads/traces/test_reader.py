@@ -267,7 +267,7 @@ def test_what_is_saved_is_loaded(
     st.sampled_from(["skip", "stop"]),
     st.booleans(),
 )
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_bytes_break_a_loader(
     tmp_path: Path, content: bytes, form: str, on_error: str, packed: bool
 ) -> None:
