@@ -75,6 +75,9 @@ def open_firewall(peers: list[str]) -> None:
             zone = ("--quiet", "--permanent", "--zone=trusted")
             run("firewall-cmd", *zone, f"--add-source={address}")
         run("firewall-cmd", "--quiet", "--reload")
+    if shutil.which("ufw") and "Status: active" in run("ufw", "status"):
+        for address in peers:
+            run("ufw", "allow", "from", address)
 
 
 # -- disks --------------------------------------------------------------------------------------
