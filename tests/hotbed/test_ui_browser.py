@@ -183,14 +183,6 @@ def test_strangers_texts_stay_texts(browser: Browser, tmp_path: Path) -> None:
             assert "\x1b" not in page.evaluate(TEXTS), name
 
 
-def test_a_thousand_runs_are_listed(browser: Browser, tmp_path: Path) -> None:
-    runs(tmp_path, 1000)
-    with served(tmp_path) as address, window(browser, address) as page:
-        go(page, "runs")
-        expect(page.get_by_text("1001 of 1001 attempts")).to_be_visible()
-        expect(page.locator(".tabulator-row").first).to_be_visible()
-
-
 def test_nothing_is_wider_than_the_window(browser: Browser, address: str) -> None:
     with window(browser, address) as page:
         for name in PAGES:
