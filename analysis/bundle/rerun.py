@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -221,7 +222,10 @@ def _content(file: Path) -> bytes:
     """Return a run's file, or its table in one form: a bundle's tables were written anew."""
     if not file.is_file():
         return b""
-    return pd.read_parquet(file).to_parquet() if file.suffix == ".parquet" else file.read_bytes()
+    if file.suffix == ".parquet":
+        with suppress(OSError, ValueError):  # a damaged table is compared as it is
+            return pd.read_parquet(file).to_parquet()
+    return file.read_bytes()
 
 
 def _results(loaded: LoadedRun) -> dict[str, Any]:

@@ -66,15 +66,16 @@ def test_a_copy_is_identical_and_is_no_run_again(tmp_path):
 
 def test_simulated_results_agree_to_the_last_digit(tmp_path):
     bundled, again = copied(tmp_path)
-    summary, other = sorted(again.glob("*/attempt-1/summary.json"))[:2]
+    summary, other, third = sorted(again.glob("*/attempt-1/summary.json"))[:3]
     body = json.loads(summary.read_text())
     body["whole"][0]["throughput_mb_s"] *= 1 + 2**-50
     summary.write_text(json.dumps(body))
     other.with_name("journal.jsonl").write_text('{"header": true, "other": 1}\n')
+    third.with_name("requests.parquet").write_bytes(b"damaged")
     made = compare(bundled, again, exact=True)
-    assert (made.matched, made.identical, made.ok) == (6, 4, False)
+    assert (made.matched, made.identical, made.ok) == (6, 3, False)
     places = {one.file.rpartition(" ")[2]: one for one in made.differing}
-    assert places.keys() == {"summary.json", "journal.jsonl"}
+    assert places.keys() == {"summary.json", "journal.jsonl", "requests.parquet"}
     assert places["summary.json"].derived == "last digits differ"
     assert summary.parent.parent.name in places["summary.json"].file
     assert compare(bundled, again, exact=False).ok
