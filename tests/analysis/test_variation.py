@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +97,7 @@ def test_a_component_of_zero_stays_at_zero():
     changes = {"controller x hot set": 0.0, "cell in block": 0.0}
     rows = simulated(5, **changes)
     assert by_mean_squares(rows)["controller x hot set"] < 0
-    group = components_of(rows, {}, draws=20)
+    group = components_of(rows, {}, draws=2)
     assert variances(group)["controller x hot set"] < 1e-6
     assert group.floor is not None
     assert group.floor.sd < 1e-3
@@ -165,7 +166,13 @@ def campaign(artifacts: Path, runs: pd.DataFrame, **more: object) -> None:
         )
 
 
-def test_a_campaigns_groups_are_written_next_to_its_runs(tmp_path):
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Let the bootstrap draw twice, where a test is not about its interval."""
+    monkeypatch.setattr("analysis.variation.components_of", partial(components_of, draws=2))
+
+
+def test_a_campaigns_groups_are_written_next_to_its_runs(tmp_path, few_draws):
     runs = simulated(3)
     campaign(tmp_path, runs[runs["hot_set"] < 2], duration_s=100)
     campaign(tmp_path, runs[runs["block"] == 0], duration_s=200)
@@ -189,7 +196,7 @@ def test_what_cannot_be_separated_is_refused(tmp_path):
         separate(tmp_path, "dlr-mine", "throughput_mb_s")
 
 
-def test_the_command_prints_every_source(tmp_path, capsys):
+def test_the_command_prints_every_source(tmp_path, capsys, few_draws):
     campaign(tmp_path, simulated(3))
     words = ("variation", "dlr-mine", "--metric", "speedy", "--artifacts", tmp_path)
     code, text, _ = run(capsys, *words)
