@@ -189,8 +189,8 @@ class FakeServices:
         how = self._fault["how"]
         if how == "raise":
             raise HotbedError(f"the fake step {name} failed as asked.")
-        if how == "hang":
-            time.sleep(3600)
+        while how == "hang":
+            time.sleep(0.1)  # a signal that comes just before a long sleep would wait for its end
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "write":
