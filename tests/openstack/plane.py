@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -66,7 +67,7 @@ class ControlPlane:
         self._listeners = {name: _listener(_ADDRESS) for name in PORTED}
         ports = {name: each.getsockname()[1] for name, each in self._listeners.items()}
         self._database = Database(self._parts, self.processes, self.folder / "db")
-        spare = _spare_ports(_ADDRESS)
+        spare = _spare_ports()
         folder = self.folder / "mq"
         self._broker = Broker(self._parts, self.processes, folder, _ADDRESS, spare)
         self.place = Place(self.folder, self._parts.venv, _ADDRESS, ports, self._broker.url)
@@ -229,7 +230,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _own_address() -> str:
-    """Return an unused loopback address; free ports on it stay free."""
+    """Return an unused loopback address."""
     return f"127.{secrets.choice(range(64, 255))}.{secrets.randbelow(256)}.1"
 
 
@@ -243,11 +244,10 @@ def _listener(address: str) -> socket.socket:
     return listener
 
 
-def _spare_ports(address: str) -> tuple[int, int, int]:
-    held = [_listener(address) for _ in range(3)]
-    first, second, third = (each.getsockname()[1] for each in held)
-    for each in held:
-        each.close()
+def _spare_ports() -> tuple[int, int, int]:
+    """Return ports that no system gives out: one of those may be taken, on all addresses, between
+    the choice and the broker's start."""
+    first, second, third = random.sample(range(20_000, 30_000), 3)
     return first, second, third
 
 
