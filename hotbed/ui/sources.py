@@ -41,8 +41,8 @@ HISTORY = 600
 AGAIN_S = 3.0
 """Wait before a testbed that did not answer is asked again."""
 OVERVIEW_S = 10.0
-"""Wait between two looks at health and units, which cost more than a sample, unless samples show
-another fault, lost node or running controller."""
+"""Longest wait between two looks at health and units, which cost more than a sample. If a fault, a
+lost node or a running controller comes or goes, the next look is at once."""
 SCAN_S = 0.7
 """Wait between two looks at the artifacts folder: pages are at most two seconds behind."""
 _TICK_NS = 10**8

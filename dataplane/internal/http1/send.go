@@ -170,7 +170,8 @@ func (c *Conn) write(b []byte, s *sending) error {
 // a large body. Without an answer it returns the write's error.
 func (c *Conn) salvage(s *sending, err error) error {
 	err = c.failed(err)
-	unheard := err.(*Error).Reason == Stalled && c.probe != nil && !c.probe.quiet()
+	var known *Error // a body may have wrapped it
+	unheard := errors.As(err, &known) && known.Reason == Stalled && c.probe != nil && !c.probe.quiet()
 	if s.sent == 0 || !isBroken(err) && !unheard {
 		return err
 	}
