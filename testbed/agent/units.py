@@ -80,9 +80,12 @@ unit={UNIT_PREFIX}$1.service dir={UNITS}/$1
 [ -d "$dir" ] || exit {_UNKNOWN}
 """
 
-# The output is forgotten once it is sent. If the connection is gone, it stays.
-_FETCH = """
-cd "$dir" || exit 77
+# The output is forgotten once it is sent. If the connection is gone, it stays. One reader takes the
+# folder: after Ctrl-C a unit is stopped while the reading that waited for it may be under way.
+_FETCH = f"""
+trap '' PIPE
+taken=$dir.$$
+mv -T "$dir" "$taken" 2>/dev/null && cd "$taken" || exit {_UNKNOWN}
 for file in started ended exit times; do
     printf '%s %s\\n' "$file" "$(cat "$file" 2>/dev/null | tr '\\n' ' ')"
 done
@@ -91,7 +94,9 @@ for file in stdout stderr; do
     printf '%s %s\\n' "$file" "$(wc -c < "$file")"
 done
 echo
-cat stdout stderr && rm -rf "$dir"
+cat stdout stderr && rm -rf "$taken" && exit 0
+mv -T "$taken" "$dir"
+exit 1
 """
 
 _LIST = (

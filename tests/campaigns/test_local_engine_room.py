@@ -124,7 +124,8 @@ def test_a_campaign_on_a_real_cluster_survives_a_killed_engine(
     resumed = room(argv)
     said, _ = resumed.communicate(timeout=300)
     assert resumed.returncode == 0, said[-4000:]
-    assert {run.status for run in folders(path).values()} <= {"done", "interrupted"}
+    ended = {(run.status, run.reason) for run in folders(path).values()}
+    assert {status for status, _ in ended} <= {"done", "interrupted"}, ended
     result = go(path, deployed, own)
     assert result.ok, result.sentence
     assert (result.already_done, result.ran) == (1, 1)
