@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -165,8 +164,8 @@ def test_bundle_is_the_same_bytes_and_runs_by_itself(tmp_path):
     assert bundle.write(tmp_path / "b.tar") == first
     assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
     there = tmp_path / "opt"
-    with tarfile.open(tmp_path / "a.tar") as archive:
-        archive.extractall(there, filter="data")
+    there.mkdir()
+    subprocess.run(["tar", "-xf", tmp_path / "a.tar", "-C", there], check=True)
     assert (there / "BUNDLE").read_text().strip() == first
     # -S: no site-packages, as on an admin node with only the distribution's python3.
     code = "import importlib; from testbed.agent.verbs import VERBS; " + (
