@@ -58,7 +58,8 @@ test-go: setup ## the data plane's tests, those of concurrent packages also with
 	cd dataplane && ../tools/go test -p 4 -race -skip TestAnAgentStaysWithinItsMemory $(CONCURRENT)
 
 test-slow: setup ## tests without root or testbed that take longer
-	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "slow and not local and not openstack and not soak"
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "slow and not local and not openstack and not soak" \
+	    --durations=25 --durations-min=5
 
 test-local: setup ## tests on a testbed on this machine (root)
 	cd dataplane && $(if $(SUDO),../$(SUDO)) env HOTBED_LOCAL=1 ../tools/go test -count=1 ./cmd/queuedisk
