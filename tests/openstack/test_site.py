@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests_mock
 
 from schemas.errors import UserError
 from testbed.sites.chameleon import ChameleonSite
-from testbed.sites.contract import State
 from testbed.spec import TestbedSpec
 from tests.errors import raises
 from tests.openstack import belongings
@@ -85,41 +82,6 @@ def test_a_testbed_is_one_lease_with_all_of_it_and_goes_without_a_trace(
     belongings.wipe(neighbour)
 
 
-def test_a_lease_is_prolonged_in_place(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
-    site, spec = a_site(tmp_path), a_spec()
-    site.provision(spec)
-    (before,) = belongings.leases(student)
-
-    status = site.extend(spec.name, 3600.0)
-
-    (after,) = belongings.leases(student)
-    assert after["id"] == before["id"]
-    assert after["end_date"] > before["end_date"]
-    assert status.state is State.READY
-    assert site.status(spec.name).ends_at_s == status.ends_at_s
-    site.release(spec.name)
-    assert not belongings.belongings(student)
-
-
-def test_a_lease_that_has_ended_is_followed_by_another(
-    plane: ControlPlane, student: Rest, tmp_path: Path
-) -> None:
-    site, spec = a_site(tmp_path), a_spec()
-    site.provision(spec)
-    ended = belongings.end_lease(student)
-    belongings.wait_for_the_end(student)
-
-    assert site.status(spec.name).state is State.FAILED
-    site.provision(spec)
-
-    live = [each["id"] for each in belongings.leases(student) if each["status"] == "ACTIVE"]
-    assert len(live) == 1 and live[0] != ended
-    assert len(belongings.servers(student)) == 2
-    assert len(belongings.belongings(student).floating_ips) == 1
-    site.release(spec.name)
-    assert not belongings.belongings(student)
-
-
 def test_virtual_machines_are_leased_by_their_flavor(
     plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,19 +121,6 @@ def test_two_filters_and_a_type_fit_exactly_one_host(
     assert taken == {wanted["hypervisor_hostname"]}
     site.release(spec.name)
     assert not belongings.belongings(student)
-
-
-def test_the_address_of_the_site_is_looked_up(
-    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OS_AUTH_URL")
-    monkeypatch.delenv("OS_REGION_NAME")
-    web = plane.proxy.url("identity").removesuffix(":5000")
-    with requests_mock.Mocker(real_http=True) as http:
-        http.get(re.compile("/sites.json$"), json={"items": [{"name": REGIONS[0], "web": web}]})
-        cost = a_site(tmp_path).plan(a_spec())
-    assert "free now" in cost.detail
-    assert cost.node_hours == 4.0
 
 
 def by_application_credential(

@@ -15,6 +15,7 @@ from testbed.sites.chameleon.cloud import BlazarLease, CallFault, CloudError, Re
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
+from tests.testbed.plain_specs import plain_spec
 from tests.testbed.sites.fake_cloud import ME, FakeCloud
 from tests.testbed.sites.fake_shells import FakeShells, made_up_key
 from tests.testbed.sites.manual_clock import ManualClock
@@ -26,20 +27,10 @@ BARE: dict[str, Any] = {"site": "CHI@UC", "project": "CHI-1", "node_type": "comp
 VIRTUAL: dict[str, Any] = {"site": "KVM@TACC", "project": "CHI-1"}
 
 
-def spec_of(options: dict[str, Any], *, osds: int = 2) -> TestbedSpec:
-    """Return the spec of an admin node and `osds` nodes with a disk."""
+def spec_of(options: dict[str, Any]) -> TestbedSpec:
+    """Return the spec of an admin node and two nodes with a disk."""
     disk = {"size": "10GiB", "scratch": "3GiB"}
-    return TestbedSpec.model_validate(
-        {
-            "name": "small",
-            "site": {"kind": "chameleon", "options": options},
-            "store": None,
-            "groups": [
-                {"name": "admin", "roles": ["admin", "client"]},
-                {"name": "osd", "count": osds, "roles": ["osd"], "disk": disk},
-            ],
-        }
-    )
+    return plain_spec(disk=disk, site={"kind": "chameleon", "options": options})
 
 
 class World:

@@ -31,6 +31,8 @@ from testbed.sites.clock import Clock
 ME = TokenIdentity("user-me", "project-mine", "me", "CHI-1")
 NO_HOST = "No valid host was found."
 """Nova's message for a server that was never placed."""
+FAULT = "Deploying failed."
+"""Nova's message for a server that failed on its machine."""
 FLAVORS = tuple(
     SimpleNamespace(id=key, name=name, vcpus=cpus, ram=gib * 1024, disk=disk)
     for key, name, cpus, gib, disk in (
@@ -115,8 +117,6 @@ class FakeCloud:
     trip: Trip = lambda number, name, when: None
     calls: list[str] = field(default_factory=list)
     outcomes: dict[str, list[str]] = field(default_factory=dict)  # node -> status of each attempt
-    fault: str = "Deploying failed."  # Nova's message for servers that end in ERROR
-    lease_reason: str | None = None  # reason for which a starting lease ends in ERROR
     others: list[Booking] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -146,10 +146,7 @@ class FakeCloud:
         now = self.clock.now()
         for lease_id, lease in list(self._leases.items()):
             if lease.status == "PENDING" and now >= lease.start_s + self.lease_s:
-                status = "ACTIVE" if self.lease_reason is None else "ERROR"
-                self._leases[lease_id] = replace(
-                    lease, status=status, reason=self.lease_reason or ""
-                )
+                self._leases[lease_id] = replace(lease, status="ACTIVE")
             if self._leases[lease_id].status == "ACTIVE" and now >= lease.end_s:
                 self._leases[lease_id] = replace(lease, status="TERMINATED")
                 self._end_servers(lease)
@@ -157,7 +154,7 @@ class FakeCloud:
             if kept.gone_s is not None and now >= kept.gone_s:
                 del self._servers[server_id]
             elif kept.server.status == "BUILD" and now >= kept.ready_s:
-                fault = kept.server.fault or ("" if kept.outcome == "ACTIVE" else self.fault)
+                fault = kept.server.fault or ("" if kept.outcome == "ACTIVE" else FAULT)
                 kept.server = replace(kept.server, status=kept.outcome, fault=fault)
 
     def _end_servers(self, lease: BlazarLease) -> None:

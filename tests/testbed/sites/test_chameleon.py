@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -21,8 +18,6 @@ from tests.testbed.sites.conformance import SiteConformance
 from tests.testbed.sites.fake_cloud import FakeCloud, hosts
 
 __all__ = ["world"]
-
-FORBIDDEN = CloudError("Policy forbids it.", CallFault.REFUSED, status=403)
 
 
 class Conforming(SiteConformance):
@@ -46,43 +41,6 @@ class TestVirtualMachines(Conforming):
 # -- faults, the site's messages and reactions -----------------------------------------------------
 
 
-def test_next_free_leases_that_time_and_is_pending_until_then(world):
-    now = world.clock.now()
-    busy = [Booking(h["id"], now, now + 5 * HOUR_S) for h in world.cloud.machines]
-    world.cloud.others = busy[:10]
-    with raises(SiteError, "2 of 12", "24 h", "next-free") as error:
-        world.site().provision(spec_of(BARE))
-    assert error.value.retry_after_s == pytest.approx(5 * HOUR_S + 60)
-    assert "free from" in world.site().plan(spec_of(BARE)).detail
-    assert not world.cloud.live_leases()
-    world.cloud.others = busy
-    spec = spec_of({**BARE, "lease": {"start": "next-free"}})
-    with raises(SiteError, "hotbed up") as error:
-        world.site().provision(spec)
-    assert error.value.retry_after_s == pytest.approx(5 * HOUR_S + 60, abs=60)
-    status = world.site().status("small")
-    assert status.state is State.PENDING
-    assert status.ends_at_s == pytest.approx(now + 29 * HOUR_S + 60, abs=60)
-    world.clock.sleep(error.value.retry_after_s or 0.0)
-    assert world.site().provision(spec).nodes
-    assert len(world.cloud.live_leases()) == 1
-
-
-def test_a_site_that_hides_its_hosts(world):
-    """Whole machines are requested now, then later as virtual ones are."""
-    world.fail("hosts", FORBIDDEN)
-    assert "does not show what is free" in world.site().plan(spec_of(BARE)).detail
-    assert "type" not in world.site().provision(spec_of(BARE)).nodes[0].facts
-    world.site().release("small")
-    now = world.clock.now()
-    world.cloud.others = [Booking(h["id"], now, now + 5 * HOUR_S) for h in world.cloud.machines]
-    with raises(SiteError, "next-free"):
-        world.site().provision(spec_of(BARE))
-    with raises(SiteError, "starts at") as error:
-        world.site().provision(spec_of({**BARE, "lease": {"start": "next-free"}}))
-    assert error.value.retry_after_s == pytest.approx(5 * HOUR_S, abs=180)
-
-
 def test_groups_of_several_types(world):
     types = {"admin": "compute_skylake", "osd": "storage"}
     spec = spec_of({**BARE, "node_type": types})
@@ -96,28 +54,6 @@ def test_groups_of_several_types(world):
     assert sorted(each.amount for each in lease.reservations) == [1, 2]
 
 
-def test_a_quota(world):
-    """Nova may accept one of several simultaneous requests too many, which then fails."""
-    world.cloud.outcomes = {"osd1": ["ERROR"]}
-    world.cloud.fault = "Quota exceeded for instances: Requested 1, but already used 2 of 2"
-    with raises(SiteError, "quota is used up") as error:
-        world.site().provision(spec_of(BARE))
-    assert error.value.retry_after_s is None
-    assert world.cloud.calls.count("create_server") == 3  # a retry would not help
-    world.site().release("small")
-    assert world.cloud.left() == []
-
-
-def test_a_server_that_fails_twice_gives_novas_words(world):
-    world.cloud.outcomes = {"osd1": ["ERROR", "ERROR", "ERROR"]}
-    world.cloud.fault = "The disk is broken."
-    with raises(SiteError, "-osd1", "The disk is broken"):
-        world.site().provision(spec_of(BARE))
-    assert world.site().status("small").state is State.BUILDING
-    world.site().release("small")
-    assert world.cloud.left() == []
-
-
 @pytest.mark.parametrize("options", [BARE, VIRTUAL])
 def test_a_failed_server_has_its_machine_until_it_is_gone(world, options):
     """The lease holds exactly as many machines as needed."""
@@ -127,14 +63,6 @@ def test_a_failed_server_has_its_machine_until_it_is_gone(world, options):
     assert world.cloud.calls.count("create_server") == 4
     (failed,) = [e for e in world.records.entries("small") if e["entry"] == "failed"]
     assert failed["reason"] == "Deploying failed"
-
-
-def test_a_failed_server_that_stays_ends_the_wait(world):
-    world.cloud.outcomes = {"osd1": ["ERROR"]}
-    world.cloud.delete_s = 1e6
-    with raises(SiteError, "1 of 3", "-osd1"):
-        world.site().provision(spec_of(BARE))
-    assert world.cloud.calls.count("create_server") == 3
 
 
 def test_credentials_that_are_missing_or_refused(world):
@@ -150,23 +78,6 @@ def test_credentials_that_are_missing_or_refused(world):
     with raises(UserError, "authentication", do="openrc"):
         world.site().provision(spec_of(BARE))
     assert world.site().names() == []
-
-
-def test_nine_servers_are_asked_for_at_once_and_watched_by_one_look_every_five_seconds(world):
-    """Each request waits until all nine are in flight; sequential requests would never end."""
-    together = threading.Barrier(9, timeout=20)
-    create, begun = world.cloud.create_server, world.clock.now()
-
-    def created(body: Mapping[str, Any]) -> str:
-        together.wait()
-        return create(body)
-
-    world.cloud.create_server = created  # type: ignore[method-assign]
-    assert len(world.site().provision(spec_of(BARE, osds=8)).nodes) == 9
-    took = world.clock.now() - begun
-    assert took < world.cloud.lease_s + world.cloud.build_s + 60
-    looks = [name for name in world.cloud.calls if name in ("servers", "lease")]
-    assert len(looks) <= took / 5 + 4
 
 
 def test_a_server_that_somebody_stopped_is_reported_at_once(world):

@@ -11,7 +11,6 @@ import pytest
 from schemas.errors import UserError
 from testbed.sites.chameleon.cloud import (
     BlazarLease,
-    Booking,
     CallFault,
     CloudError,
     Reservation,
@@ -34,7 +33,7 @@ from tests.testbed.sites.chameleon_world import (
     spec_of,
     world,
 )
-from tests.testbed.sites.fake_cloud import ME, Died, hosts
+from tests.testbed.sites.fake_cloud import ME, Died
 
 __all__ = ["world"]
 
@@ -97,17 +96,11 @@ def ours_ended(world: World) -> None:
     world.cloud.end_lease(live_ids(world)[0])
 
 
-def ours_was_refused(world: World) -> None:
-    world.fail("create_lease", FULL)
-    with pytest.raises(SiteError):
-        world.site().provision(spec_of(NAMED))
-
-
 def ours_got_no_answer(world: World) -> None:
     requested(world, NAMED)
 
 
-@pytest.mark.parametrize("before", [None, ours_ended, ours_was_refused, ours_got_no_answer])
+@pytest.mark.parametrize("before", [None, ours_ended, ours_got_no_answer])
 def test_a_lease_made_by_hand_is_used_and_stays(world, before):
     if before is not None:
         before(world)
@@ -141,15 +134,6 @@ def test_leases_made_by_hand_that_do_not_serve_are_refused(world, leases, said):
         world.cloud.add_lease(lease_of(world, identity, **fields))
     with raises(UserError, said):
         world.site().provision(spec_of(NAMED))
-
-
-@pytest.mark.parametrize("name", ["mine", "x" * 80])
-def test_the_name_of_a_new_lease_has_the_testbeds_tag(world, name):
-    world.site().provision(spec_of({**BARE, "lease": {"name": name}}))
-    (lease,) = world.cloud.live_leases()
-    assert lease.name.endswith("-" + (world.records.read("small") or {})["tag"])
-    assert lease.name.startswith(name[:71])
-    assert len(lease.name) <= 80
 
 
 @pytest.mark.parametrize(("options", "other"), [(BARE, OTHER_USER), (NAMED, OTHER_PROJECT)])
@@ -296,48 +280,6 @@ def test_without_a_lease_that_may_appear_nobody_waits(world, before):
 
 
 # -- ERROR, the end, more time ------------------------------------------------------------------
-
-
-def test_a_lease_that_broke_while_nobody_waited_is_reported_and_deleted(world):
-    """It would keep its machines from us: here only three exist."""
-    world.cloud.machines = hosts({"compute_skylake": 3})
-    now = world.clock.now()
-    world.cloud.others = [Booking(h["id"], now, now + 5 * HOUR_S) for h in world.cloud.machines]
-    spec = spec_of({**BARE, "lease": {"start": "next-free"}})
-    with raises(SiteError, "starts at"):
-        world.site().provision(spec)
-    world.cloud.lease_reason = "the event start_lease ended in ERROR"
-    world.clock.sleep(6 * HOUR_S)
-    assert "(ERROR)" in world.site().status("small").detail
-    with raises(SiteError, "start_lease") as error:
-        world.site().provision(spec)
-    assert error.value.retry_after_s is not None
-    assert not any(thing.startswith("lease") for thing in world.cloud.left())
-    world.cloud.lease_reason = None
-    assert world.site().provision(spec).nodes
-
-
-def test_a_lease_that_prolonging_broke_is_reported_as_such(world):
-    world.site().provision(spec_of(BARE))
-
-    def trip(number: int, name: str, when: str) -> None:
-        if name == "prolong_lease" and when == "after":
-            (lease,) = world.cloud.live_leases()
-            world.cloud._leases[lease.id] = replace(lease, status="ERROR")
-            raise CloudError("Internal Server Error", CallFault.PASSING, status=500)
-
-    world.cloud.trip = trip
-    with raises(SiteError, "(ERROR)", "`hotbed up`"):
-        world.site().extend("small", HOUR_S)
-    world.heal()
-    status = world.site().status("small")
-    assert status.state is State.FAILED
-    assert "(ERROR)" in status.detail
-    with raises(SiteError, "(ERROR)"):
-        world.site().provision(spec_of(BARE))
-    assert world.site().provision(spec_of(BARE)).nodes
-    world.site().release("small")
-    assert world.cloud.left() == []
 
 
 @pytest.mark.parametrize("early", [True, False])

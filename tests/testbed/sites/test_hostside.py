@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import itertools
-import json
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -278,24 +275,6 @@ def test_a_module_is_found_without_loading_it(tmp_path, files, modprobe, found):
 
     machine = hostside.HostMachine(tmp_path, run)
     assert hostside.survey(machine, {})["modules"]["xfs"] is found
-
-
-def test_the_program_needs_the_standard_library_only():
-    for request, found in (
-        ({"do": "connect", "targets": {}}, {"ok": True, "result": {}}),
-        (
-            {"do": "wipe", "device": "/dev/nothing", "id": "nobody's", "seen": {}},
-            {"ok": False, "error": "is not held by this testbed, and nothing on it is wiped"},
-        ),
-    ):
-        # Run without site-packages and outside the repository.
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-", json.dumps(request)],
-            input=inspect.getsource(hostside).encode(),
-            capture_output=True,
-            check=True,
-        )
-        assert json.loads(done.stdout) == found
 
 
 # -- load: a cluster's containers are in their engine's control groups -----------------------------
