@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 import threading
 
 import pytest
 
 from schemas.errors import RemoteError, UserError
 from testbed.agent.contract import AgentConfig
-from testbed.agent.monitor import (
-    Monitor,
-    ProcessChannel,
-    probe_program,
-    probe_settings,
-)
+from testbed.agent.monitor import Monitor, ProcessChannel
 from testbed.agent.sense import NodeSensor, OsdSensor, check_iowait
 from tests.errors import raises
 from tests.testbed.agent.channels import Site, counters, node
@@ -156,23 +148,3 @@ def test_osd_sensor_reads_the_osds_own_group():
     assert sensor.pressure() == {0: pytest.approx(10)}
     with pytest.raises(UserError):
         OsdSensor(AgentConfig("t", "ceph", nodes), Monitor(nodes, Site({"a": counters}).open))
-
-
-def test_the_probe_itself_answers_on_this_machine(tmp_path):
-    pressure = tmp_path / "io.pressure"
-    pressure.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0 total=5\n")
-    here = node("here")
-    program = [sys.executable, "-u", "-c", probe_program()]
-    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    channel = ProcessChannel(process)
-    settings = json.loads(probe_settings(here)) | {"pressure_file": str(pressure)}
-    channel.send(json.dumps(settings).encode() + b"\n")
-    monitor = Monitor([here], lambda _: channel)
-    assert monitor.start(20.0) == {}
-    found = monitor.counters()["here"]
-    assert found.pressure_us == 77
-    assert found.cpus == os.cpu_count()
-    assert found.cpu_us > 0
-    assert monitor.read(20.0).nodes["here"].io_pressure == 0
-    monitor.close()
-    assert process.poll() is not None

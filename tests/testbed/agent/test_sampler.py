@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 import time
@@ -12,10 +11,10 @@ import pytest
 
 from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent import __main__ as dispatch
-from testbed.agent import clean, health, recorder, sampler, selftest, top
+from testbed.agent import clean, health, recorder, sampler, top
 from testbed.agent.contract import AgentConfig
 from testbed.agent.monitor import Monitor
-from testbed.agent.sampler import NodeSample, Sampler, StoreSampler
+from testbed.agent.sampler import Sampler, StoreSampler
 from testbed.stores.ceph import CephStore, Connection
 from tests.errors import raises
 from tests.testbed.agent.channels import Site, counters, node
@@ -261,61 +260,3 @@ def test_a_store_that_does_not_come_to_rest_says_what_is_amiss(raw, store, spoil
     spoil(raw)
     with raises(StoreError, words):
         health.until_clean(named, 0.3)
-
-
-def test_selftest_leaves_the_store_as_found(raw, store, monkeypatch):
-    raw.osd(2)["primary_affinity"] = 0.5
-    raw.mon_osd_pg_upmap("2.3", list(reversed(raw.maps["2.3"])))
-    sensed = CephStore(Connection(raw), _Sensor(), pools=["bench"])
-    before = sensed.save()
-    monkeypatch.setattr(selftest, "open_store", lambda config, signal: sensed)
-    found = selftest.selftest(CONFIG, {})
-    assert found["restored"]
-    assert sensed.save() == before
-    assert found["pgs"] == 16
-    assert found["affinity"]["changed"] > 0
-    assert found["swap"]["changed"] == 16
-    assert found["swap"]["moved"] == 0
-    assert found["restore"]["changes"] > 0
-
-
-class _Sensor:
-    signal = "io_pressure"
-
-    def __init__(self) -> None:
-        self.lost: dict[str, str] = {}
-
-    def pressure(self) -> dict[int, float]:
-        return {0: 12.0}
-
-    def close(self) -> None: ...
-
-
-class Samples:
-    """Sampler of one value."""
-
-    closed = False
-
-    def sample(self) -> NodeSample:
-        return NodeSample(time.time(), {"osd0": {"pressure": 1.0}})
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_it_records_until_sigterm(tmp_path, monkeypatch):
-    sampling = Samples()
-    monkeypatch.setattr(recorder, "FOLDER", tmp_path)
-    monkeypatch.setattr(recorder, "load_config", lambda: AgentConfig("t", "ceph", ()))
-    monkeypatch.setattr(recorder, "open_sampler", lambda config: sampling)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    killer = threading.Timer(0.35, os.kill, (os.getpid(), signal.SIGTERM))
-    killer.start()
-    try:
-        assert recorder.main(["a", "0.1"]) == 0
-    finally:
-        killer.join()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert 2 <= len(recorder.samples_of((tmp_path / "a.jsonl").read_text())) <= 4
-    assert sampling.closed

@@ -93,22 +93,13 @@ def test_poisson_arrivals_have_the_rate_and_the_spread_of_poisson():
     [
         ({"rates": {}}, "one PG or more"),
         ({"rates": {"1.0": 0.0}}, "every PG has rate 0"),
-        ({"rates": {"1.0": -1.0}}, "PG 1.0 must get 0 to 1e6"),
         ({"rates": {"1.0": float("nan")}}, "PG 1.0 must get"),
-        ({"rates": {"x": 1.0}}, "'x' is no PG id"),
         ({"rates": {"1.0\n": 1.0}}, "is no PG id"),
-        ({"rates": {"1.0": "fast"}}, "PG 1.0"),
-        ({"rates": [1]}, "rates must map PG ids"),
         ({"duration_s": 0}, "duration_s"),
-        ({"object_bytes": 0}, "object_bytes"),
         ({"object_bytes": "4k"}, "object_bytes"),
         ({"arrivals": "bursty"}, "'poisson'"),
         ({"max_in_flight": 10**6}, "at most 262144 here"),
-        ({"objects_per_pg": 0}, "objects_per_pg: 0"),
-        ({"drain_s": -1}, "drain_s: -1"),
-        ({"pool": ""}, "must name a pool"),
         ({"rate": 3}, "'rate'"),
-        ({"prefill": 1}, "prefill must be of type"),
     ],
 )
 def test_a_wrong_plan_is_reported_in_a_sentence(change, said):
