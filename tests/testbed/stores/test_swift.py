@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +22,7 @@ from testbed.stores.microstores import (
     Resources,
     SetResources,
 )
-from testbed.stores.swift import accesslog, confs, sensing, services
+from testbed.stores.swift import accesslog, confs, sensing
 from testbed.stores.swift.bring import put_layout
 from testbed.stores.swift.changes import Changes
 from testbed.stores.swift.cluster import (
@@ -50,29 +47,6 @@ def of(seen: Microstores, name: str) -> Microstore:
 
 
 # --- a layout's effect on nodes ------------------------------------------------------------------
-
-
-def test_every_microstore_has_its_own_servers_and_tenants_their_proxies():
-    changes, state = Changes(CONFIG, cluster()), initial(cluster())
-    wanted = changes.wanted(state, "s0")
-    assert [one["port"] for one in wanted["storage"]] == [6200, 6210]
-    assert "proxy" not in wanted
-    proxy = changes.wanted(state, "p1")["proxy"]
-    assert proxy["microstore"] == "large"
-    assert proxy["memcaches"] == ["10.0.0.1:11211", "10.0.0.2:11211"]
-    assert changes.shares(state)["s1"]["shares"] == {"small": 0.2, "large": 0.2}
-    assert changes.shares(state)["p0"] == {
-        "op": "shares",
-        "network": 25e6,
-        "shares": {"proxy": 0.4},
-    }
-    both = changes.endpoints(initial(cluster(), "default"))["admin"]["tenants"]["a"]
-    assert both["proxies"] == ["http://10.0.0.1:8080", "http://10.0.0.2:8080"]
-    one = changes.endpoints(initial(cluster()))["admin"]["tenants"]["b"]
-    assert one["proxies"] == ["http://10.0.0.2:8080"]
-    assert one["auth_url"] == "http://10.0.0.2:8080/auth/v1.0"
-    with raises(UserError, "'mos'"):
-        initial(cluster(), "mos")
 
 
 def test_nodes_enforce_scaled_cores_and_controllers_see_nominal_ones(tmp_path):
@@ -306,33 +280,6 @@ def test_a_daemon_that_started_anew_counts_from_nothing():
 # --- rings and files -----------------------------------------------------------------------------
 
 
-def test_a_ring_that_is_not_whole_is_never_put_into_place(tmp_path, monkeypatch):
-    monkeypatch.setattr(services, "rings_folder", lambda store: str(tmp_path / store))
-    whole = gzip.compress(b"R1NG" + bytes(range(256)) * 40)
-    (tmp_path / "small").mkdir()
-    (tmp_path / "small" / ".object.ring.gz.new").write_bytes(whole[:50])
-
-    def put(data: bytes, sent: bytes | None = None) -> list[str]:
-        digest = hashlib.sha256(sent or data).hexdigest()
-        rings = dict.fromkeys(confs.KINDS, base64.b64encode(data).decode())
-        return services.put_rings("small", rings, dict.fromkeys(confs.KINDS, digest))
-
-    assert len(put(whole)) == 3
-    assert put(whole) == []
-    for data, sent, said in (
-        (whole[:-20], None, "is cut off or damaged"),
-        (whole[:-20], whole, "is not what was sent"),
-        (gzip.compress(b"nothing"), None, "is no ring"),
-        (b"", b"x", "is not what was sent"),
-    ):
-        with raises(StoreError, said):
-            put(data, sent)
-    assert (tmp_path / "small" / "object.ring.gz").read_bytes() == whole
-    assert sorted(path.name for path in (tmp_path / "small").iterdir()) == [
-        *("account.ring.gz", "container.ring.gz", "object.ring.gz"),
-    ]
-
-
 def test_an_effect_counts_requests_meanwhile(tmp_path):
     store, nodes = opened(tmp_path)
     sums = accesslog.Sums()
@@ -395,29 +342,6 @@ def with_machines(
     rings = {name: dict.fromkeys(confs.KINDS, "") for name in ("small", "large")}
     monkeypatch.setattr(store.changes, "build_rings", lambda *_: {"rings": rings})
     return store, nodes
-
-
-def test_machines_that_nobody_has_are_in_the_pool(tmp_path, monkeypatch):
-    store, nodes = with_machines(tmp_path, monkeypatch)
-    seen = store.seen(store.state(), {})
-    assert [(one.name, one.microstore) for one in seen.machines] == [
-        *(("p0", "small"), ("p1", "large"), ("p2", "")),
-    ]
-    assert "proxy" not in store.changes.configure(store.state())["p2"]["wanted"]
-    [effect] = store.act([AssignMachine("p2", "small")])
-    assert effect.ok, effect
-    assert store.state().proxies_of("small") == ("p0", "p2")
-    assert nodes.asked[-1]["admin"]["tenants"]["a"]["proxies"] == [
-        *("http://10.0.0.1:8080", "http://10.0.0.9:8080"),
-    ]
-    assert {"op": "shares", "shares": {"proxy": 0.2}, "network": 12.5e6} in [
-        requests.get("p2") for requests in nodes.asked
-    ]
-    put_layout(store, "static")
-    assert store.state().proxies["p2"] == ""
-    assert store.act([AssignMachine("p0", ""), AssignMachine("p1", "")])[1].ok
-    put_layout(store)  # no proxy exists that could set its processes
-    assert set(store.state().proxies.values()) == {""}
 
 
 def test_a_machine_leaves_its_tenants_before_it_serves_others(tmp_path, monkeypatch):

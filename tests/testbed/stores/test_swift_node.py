@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
 import socket
@@ -21,11 +20,12 @@ from testbed.stores.swift import node as daemon
 from testbed.stores.swift.bring import put_layout
 from testbed.stores.swift.changes import Changes
 from testbed.stores.swift.cluster import cluster_from_json, initial
-from testbed.stores.swift.confs import DEVICES, VENV, Wanted, storage_conf
+from testbed.stores.swift.confs import DEVICES, VENV, Wanted
 from testbed.stores.swift.node import SwiftNode
 from testbed.stores.swift.storage import ALL, Passes, StorageChanges
 from testbed.stores.swift.store import SwiftStore
 from tests.errors import raises
+from tests.testbed.sites.manual_clock import ManualClock
 from tests.testbed.stores.swift_fakes import CONFIG, DATA, SECRETS, FakeNodes, cluster, opened
 
 PROXY = services.PROXY
@@ -181,19 +181,6 @@ def test_clients_that_stay_or_do_not_read_stop_no_other(served):
 # -- removal of an empty storage node from the rings -----------------------------------------------
 
 
-@pytest.mark.parametrize("daemon", ALL)
-def test_every_daemon_of_a_pass_has_its_section(daemon):
-    kind = daemon.partition("-")[0]
-    conf = configparser.RawConfigParser()
-    conf.read_string(
-        storage_conf({"microstore": "small", "address": "10.0.0.1", "port": 6200}, kind)
-    )
-    assert daemon in conf
-    assert conf[f"app:{kind}-server"].get("replication_concurrency_per_device") == (
-        "4" if kind == "object" else None
-    )
-
-
 NOTHING = {"objects": 0, "containers": 0, "accounts": 0, "async_pending": 0}
 
 
@@ -291,18 +278,9 @@ class Leaving(Passes):
 Built = list[tuple[list[str], list[tuple[str, str]]]]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now, self.slept = 100.0, 0.0
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.slept += seconds
-
-
 def changes(
     tmp_path: Path, leaving: Leaving, pass_s: float = 10.0
-) -> tuple[StorageChanges, Clock, Built]:
+) -> tuple[StorageChanges, ManualClock, Built]:
     """Return three storage nodes of two disks each; their rings are recorded, not built."""
     data = DATA | {
         "microstores": {
@@ -313,8 +291,8 @@ def changes(
     third = AgentNode("s2", "10.0.0.9", ("storage",), "iowait")
     config = AgentConfig("t", "swift", (*CONFIG.nodes, third))
     store = SwiftStore(config, cluster_from_json(data), FakeNodes(), tmp_path / "state.json")
-    clock, built = Clock(), Built()
-    found = StorageChanges(store, clock=lambda: clock.now, sleep=clock.sleep)
+    clock, built = ManualClock(100.0), Built()
+    found = StorageChanges(store, clock=clock.now, sleep=clock.sleep)
     found._passes = leaving
     leaving.on_pass = lambda: clock.sleep(pass_s)
 
@@ -349,13 +327,13 @@ def test_an_empty_node_is_looked_at_again_when_all_must_know_the_rings(tmp_path)
     whole = leaving.held
 
     def held(node: str, disks: Sequence[str]) -> dict[str, int]:
-        if len(leaving.ran) == 1 and clock.now >= 116.0:
+        if len(leaving.ran) == 1 and clock.now() >= 116.0:
             return NOTHING | {"async_pending": 2}
         return whole(node, disks)
 
     leaving.held = held  # type: ignore[method-assign]
     found.empty("small", "s1", ["d0", "d1"])
-    assert clock.slept == pytest.approx(17.0)
+    assert sum(clock.slept) == pytest.approx(17.0)
     assert [daemons for *_, daemons in leaving.ran] == [("object-replicator",), ("object-updater",)]
 
 
@@ -374,7 +352,7 @@ def test_removal_ends_in_its_time_even_if_there_is_progress(tmp_path):
     leaving = Leaving([{"objects": 1000 - count} for count in range(900)])
     found, clock, _ = changes(tmp_path, leaving, pass_s=100.0)
     assert not found.remove("s1").ok
-    assert clock.now == pytest.approx(600.0)
+    assert clock.now() == pytest.approx(600.0)
 
 
 def test_single_disks_leave_alike_and_unknown_ones_are_refused(tmp_path):

@@ -154,12 +154,8 @@ LUMINOUS = {"client": {"group": {"features": "0x1ffd", "release": "luminous", "n
     ("versions", "features"),
     [
         ({"overall": {"ceph version Development (no_version) squid (dev)": 9}}, {"client": []}),
-        ({"overall": {"16.2.15": 9}}, {"client": []}),
-        ({"overall": {}}, {"client": []}),
         ({"overall": None}, {"client": []}),
-        ("no JSON", {"client": []}),
         ({"overall": {"ceph version 12.2.13 (584a20e) luminous (stable)": 9}}, LUMINOUS),
-        ({"overall": {"ceph version 16.2.15 (618f44) pacific (stable)": 9}}, {"client": [{}]}),
         ({"overall": {"ceph version 16.2.15 (618f44) pacific (stable)": 9}}, "no JSON"),
     ],
 )

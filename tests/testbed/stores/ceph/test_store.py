@@ -251,33 +251,6 @@ def test_pacific_refuses_the_acts_of_today(store, raw):
     assert raw.config == {}
 
 
-def test_modes_of_the_balancer_are_set_and_put_back(tentacle, raw):
-    saved = tentacle.save()
-    for mode in ("upmap-read", "read"):
-        (effect,) = tentacle.act([SetBalancer(mode)])
-        assert effect.ok
-        assert raw.balancer == {"mode": mode, "active": True}
-    tentacle.restore(saved)
-    assert raw.balancer == {"mode": "upmap", "active": True}
-
-
-def test_options_are_set_seen_by_osds_and_put_back(tentacle, raw):
-    raw.config["client", "rados_replica_read_policy"] = "balance"
-    raw.config["osd", "debug_osd"] = "5"
-    saved, config = tentacle.save(), dict(raw.config)
-    acts = [
-        SetOption("osd_mclock_profile", "high_client_ops"),
-        SetOption("rados_replica_read_policy", "localize"),
-        SetOption("crush_location", "host=n1 root=default"),
-    ]
-    assert all(effect.ok for effect in tentacle.act(acts))
-    assert raw.config["osd", "osd_mclock_profile"] == "high_client_ops"
-    assert raw.config["client", "crush_location"] == "host=n1 root=default"
-    assert len(tentacle.restore(json.loads(json.dumps(saved)))) == 3
-    assert raw.config == config
-    assert tentacle.restore(saved) == []
-
-
 def test_an_option_that_ceph_conf_overrides_is_not_ok(reef, raw, monkeypatch):
     monkeypatch.setattr("testbed.stores.ceph.steps.OPTION_TIMEOUT_S", 0.1)
     raw.overrides["osd_mclock_profile"] = "balanced"
@@ -367,13 +340,6 @@ def test_senses_latency_and_read_balance(reef, raw):
     assert observation_from_json(json.loads(json.dumps(observation_to_json(found)))) == found
 
 
-def test_upmap_is_refused_where_old_clients_are_allowed(raw):
-    raw.dump["require_min_compat_client"] = "jewel"
-    store = CephStore(Connection(raw), pools=["bench"])
-    (effect,) = store.act([SwapPrimary("2.0", 1)])
-    assert "does not offer pg-upmap" in effect.message
-
-
 def test_a_call_that_hangs_is_given_up():
     hung, ended = threading.Event(), threading.Event()
 
@@ -403,10 +369,14 @@ AFFINITY = st.builds(
 SWAP = st.builds(SwapPrimary, st.sampled_from(PGIDS), st.integers(0, 2))
 CLEAR = st.builds(ClearUpmap, st.sampled_from(PGIDS))
 MOVE = st.builds(MoveReplica, st.sampled_from(PGIDS), st.integers(0, 2), st.integers(0, 2))
-BALANCER = st.builds(SetBalancer, st.sampled_from(["upmap", "read", "none"]))
+BALANCER = st.builds(SetBalancer, st.sampled_from(["upmap", "read", "upmap-read", "none"]))
 PRIMARY = st.builds(SetUpmapPrimary, st.sampled_from(PGIDS), st.integers(0, 2))
-OPTION = st.builds(
-    SetOption, st.just("osd_mclock_profile"), st.sampled_from(["balanced", "high_client_ops"])
+OPTION = st.sampled_from(
+    [
+        *(SetOption("osd_mclock_profile", value) for value in ("balanced", "high_client_ops")),
+        *(SetOption("rados_replica_read_policy", value) for value in ("balance", "localize")),
+        SetOption("crush_location", "host=n1 root=default"),
+    ]
 )
 REWEIGHT = st.just(ReweightByUtilization())
 ACTIONS = st.lists(
@@ -422,9 +392,10 @@ def test_restore_puts_back_what_save_saw(before, after, release):
     if release:
         raw.upgrade(release)
     raw.reweight = recorded("reweight.json")
+    raw.config["osd", "debug_osd"] = "5"
     store = CephStore(Connection(raw), pools=["bench"])
     store.act(before)
-    saved, seen = store.save(), store.sense(ALL)
+    saved, seen, config = store.save(), store.sense(ALL), dict(raw.config)
     store.act(after)
     raw.dump["pg_upmap_items"].append(  # as left by the balancer
         {"pgid": PGIDS[3], "mappings": [{"from": 0, "to": 2}]}
@@ -434,7 +405,7 @@ def test_restore_puts_back_what_save_saw(before, after, release):
     assert all(effect.ok for effect in effects)
     again = store.sense(ALL)
     assert (again.osds, again.pgs) == (seen.osds, seen.pgs)
-    assert store.save() == saved
+    assert (store.save(), raw.config) == (saved, config)
     assert store.restore(saved) == []
 
 

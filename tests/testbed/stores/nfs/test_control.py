@@ -6,7 +6,6 @@ import http.server
 import json
 import socket
 import socketserver
-import struct
 import threading
 from typing import Any, ClassVar
 
@@ -93,37 +92,6 @@ def test_a_proxy_that_does_not_answer_is_reported(tmp_path):
         address = f"127.0.0.1:{closed.getsockname()[1]}"
         with raises(StoreError, "0 s"):
             control.until(lambda: control.null_call(address, 100003), timeout_s=0.0)
-
-
-@pytest.fixture
-def rpc():
-    """Provide an RPC server that records the calls and serves only program 100003."""
-    calls: list[bytes] = []
-
-    class Answer(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            call = self.request.recv(4096)
-            calls.append(call)
-            xid, program = call[4:8], struct.unpack(">I", call[16:20])[0]
-            state = 0 if program == 100003 else 1
-            reply = xid + struct.pack(">5I", 1, 0, 0, 0, state)
-            self.request.sendall(struct.pack(">I", 0x80000000 | len(reply)) + reply)
-
-    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"127.0.0.1:{server.server_address[1]}", calls
-        server.shutdown()
-
-
-def test_a_null_call_is_what_the_rfc_says(rpc):
-    address, calls = rpc
-    control.null_call(address, 100003)
-    words = struct.unpack(">11I", calls[0])
-    assert words[0] == 0x80000000 | 40
-    assert words[2:] == (0, 2, 100003, 3, 0, 0, 0, 0, 0)
-    with raises(ConnectionError, "100005"):
-        control.null_call(address, 100005)
-    control.answers([address])
 
 
 def test_a_profile_changes_nothing_if_it_is_there_or_refused(tmp_path, monkeypatch):

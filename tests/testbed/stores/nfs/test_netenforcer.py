@@ -162,19 +162,6 @@ def test_what_did_not_come_into_force_is_reported_and_taken_away(kernel, keep):
     assert (kernel.root, kernel.table, keep.exists()) == (TBF, False, False)
 
 
-@pytest.mark.parametrize(
-    ("host", "said"),
-    [
-        ({}, "network parameters"),
-        ({"rate": 1, "flows": [{"workload": "a", "stage": "s"}]}, "'level' is missing"),
-        ({"rate": 1, "flows": 3}, "not iterable"),
-    ],
-)
-def test_parameters_that_are_none_are_reported(kernel, keep, host, said):
-    with raises(UserError, said):
-        netenforcer.apply(host, kernel, keep)
-
-
 def test_all_flows_must_leave_by_one_device(kernel):
     def run(*argv: str, **_: Any) -> str:
         return json.dumps([{"dev": "eth1" if argv[-1] == "10.1.0.2" else "eth0"}])
@@ -182,26 +169,6 @@ def test_all_flows_must_leave_by_one_device(kernel):
     assert netenforcer.device_to({"10.1.0.1/32"}, run) == "eth0"
     with raises(UserError, "eth0", "eth1"):
         netenforcer.device_to({"10.1.0.1/32", "10.1.0.2/32"}, run)
-
-
-def test_readback_is_what_read_uses(root):
-    """The four outputs are from readback's commands, in readback's order."""
-    data, asked = root / "tests/data/netenforcer", list[str]()
-    answers = {
-        "tc -j qdisc show": (data / "qdiscs.json").read_text(),
-        "tc class show": (data / "classes.txt").read_text(),
-        "tc filter show": (data / "filters.txt").read_text(),
-        "nft -j list table": (data / "table.json").read_text(),
-    }
-
-    def run(*argv: str, **_: Any) -> str:
-        line = " ".join(argv)
-        asked.append(line)
-        return next(text for start, text in answers.items() if line.startswith(start))
-
-    wanted = shaping.wanted(json.loads((data / "host.json").read_text()), 25e6)
-    assert readback.differences(wanted, netenforcer.read("eth0", run)) == []
-    assert len(asked) == 4
 
 
 # -- translation to commands -----------------------------------------------------------------------
@@ -226,45 +193,6 @@ def flow(**changes: Any) -> dict[str, Any]:
 
 def host(*flows: dict[str, Any], rate: float = LINK) -> dict[str, Any]:
     return {"queue": "c0->switch", "rate": rate, "flows": list(flows)}
-
-
-def test_the_commands_of_a_flow_with_three_buckets():
-    state = shaping.wanted(host(flow()), LINK)
-    leaf, borrow = "burst 1538", "ceil 200000000bit cburst 25000"
-    assert shaping.tc_commands(state, "eth0") == [
-        "qdisc replace dev eth0 root handle 1: htb default 2",
-        "class add dev eth0 parent 1: classid 1:1 htb rate 200000000bit burst 25000 "
-        "ceil 200000000bit cburst 25000 prio 0 quantum 1538",
-        f"class add dev eth0 parent 1:1 classid 1:2 htb rate 8000bit {leaf} {borrow} prio 7 "
-        "quantum 1538",
-        "qdisc add dev eth0 parent 1:2 handle 2: bfifo limit 16777216",
-        f"class add dev eth0 parent 1:1 classid 1:3 htb rate 10000000bit burst 6152 {borrow} "
-        "prio 7 quantum 1538",
-        "qdisc add dev eth0 parent 1:3 handle 3: bfifo limit 16777216",
-        # Level 2 is HTB's priority 1; the slowest buckets are outermost.
-        f"class add dev eth0 parent 1:1 classid 1:100 htb rate 8000bit {leaf} {borrow} prio 1 "
-        "quantum 1538",
-        "qdisc add dev eth0 parent 1:100 handle 1000: htb default 1",
-        "class add dev eth0 parent 1000: classid 1000:1 htb rate 800000bit burst 1000000 "
-        "ceil 2000000bit cburst 200000 prio 0 quantum 1538",
-        "qdisc add dev eth0 parent 1000:1 handle 1001: htb default 1",
-        "class add dev eth0 parent 1001: classid 1001:1 htb rate 8000000bit burst 40000 "
-        "ceil 8000000bit cburst 40000 prio 0 quantum 1538",
-        "qdisc add dev eth0 parent 1001:1 handle 1002: bfifo limit 16777216",
-        "filter add dev eth0 parent 1: protocol arp prio 5 u32 match u32 0x00000000 0x00000000 "
-        "at 0 flowid 1:3",
-        "filter add dev eth0 parent 1: protocol ip prio 10 u32 match u32 0x00060000 0x00ff0000 "
-        "at 8 match u32 0x00000016 0x0000ffff at 20 flowid 1:3",
-        "filter add dev eth0 parent 1: protocol ip prio 10 u32 match u32 0x00060000 0x00ff0000 "
-        "at 8 match u32 0x00160000 0xffff0000 at 20 flowid 1:3",
-        "filter add dev eth0 parent 1: protocol ip prio 20 u32 match u32 0x0a010002 0xffffffff "
-        "at 12 match u32 0x0a010001 0xffffffff at 16 flowid 1:100",
-    ]
-    assert shaping.nft_commands(state) == (
-        "table ip hotbed\ndelete table ip hotbed\ntable ip hotbed {\n"
-        "  chain classify {\n    type filter hook postrouting priority mangle; policy accept;\n"
-        "    ip saddr 10.1.0.2/32 ip daddr 10.1.0.1/32 counter ip dscp set 48\n  }\n}\n"
-    )
 
 
 @pytest.mark.parametrize(

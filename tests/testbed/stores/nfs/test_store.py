@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.ssh import Completed
 from testbed.stores.nfs.store import NfsStore
 from tests.errors import raises
+from tests.testbed.sites.fake_shells import PlayedShell, ended
 
 CONFIG = AgentConfig(
     "t",
@@ -27,7 +27,7 @@ CONFIG = AgentConfig(
 FLOWS = {"rate": 1e6, "flows": [{"workload": "web"}]}
 
 
-class Node:
+class Node(PlayedShell):
     """Shell that records commands; `answers` by the first words of a python verb or script."""
 
     def __init__(self, node: str) -> None:
@@ -36,19 +36,14 @@ class Node:
         self.files: dict[str, bytes] = {}
         self.answers: dict[str, tuple[int, str, str]] = {}
 
-    def run(self, argv, *, input=None, timeout_s=60.0, check=True):
-        self.ran.append((list(argv), input or b""))
+    def answer(self, argv: list[str], input: bytes | None) -> Completed:
+        self.ran.append((argv, input or b""))
         key = " ".join(argv[3:]) if len(argv) > 3 else argv[2]
-        for start, (code, out, err) in self.answers.items():
-            if key.startswith(start):
-                return Completed(tuple(argv), code, out.encode(), err.encode())
-        return Completed(tuple(argv), 0, b"{}", b"")
+        found = (answer for start, answer in self.answers.items() if key.startswith(start))
+        return ended(argv, *next(found, (0, "{}", "")))
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
         self.files[path] = data
-
-    def popen(self, argv: Sequence[str]) -> Any:
-        raise NotImplementedError
 
 
 @pytest.fixture
@@ -109,13 +104,3 @@ def test_a_hosts_network_is_its_units_matter_and_may_fail(nodes):
     effect = make(nodes).act([network("c0", FLOWS)])[0]
     assert (effect.ok, effect.message) == (False, "host c0: device eth0: no.")
     assert nodes["c0"].ran[-1][0][2].endswith("rm -f /etc/hotbed/netenforcer.json")
-
-
-def test_every_host_is_checked_also_those_that_enforce_nothing(nodes):
-    for node in nodes.values():
-        node.answers["netenforcer check"] = (0, '{"differences": []}', "")
-    nodes["c0"].answers["netenforcer check"] = (0, '{"differences": ["x is missing"]}', "")
-    found = make(nodes).check({"c0": FLOWS})
-    assert found == {"admin": [], "s0": [], "s1": [], "c0": ["x is missing"]}
-    assert json.loads(nodes["c0"].ran[0][1]) == FLOWS
-    assert nodes["admin"].ran[0][1] == b"null"
