@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,22 +30,14 @@ from testbed.faults import (
     refuse_faults,
 )
 from testbed.sites.contract import Node, Site
-from testbed.spec import TestbedSpec
 from testbed.ssh import Completed
 from tests.papers.live_fakes import RecordingAgent
 from tests.testbed.fake_site import FakeSite
+from tests.testbed.plain_specs import CEPH_ROLES, plain_spec
+from tests.testbed.sites.fake_shells import PlayedShell, ended
 
 CUT = Fault("link", "osd1", {"cut": True}, 1e9)
-SPEC = TestbedSpec.model_validate(
-    {
-        "name": "small",
-        "store": {"kind": "ceph", "pools": []},
-        "groups": [
-            {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
-            {"name": "osd", "count": 2, "roles": ["osd"], "disk": {}},
-        ],
-    }
-)
+SPEC = plain_spec(admin=CEPH_ROLES, store={"pools": []})
 
 
 class Daemons:
@@ -66,24 +58,24 @@ class Daemons:
         return OneShell(self, node.name)
 
 
-class OneShell:
+class OneShell(PlayedShell):
     def __init__(self, daemons: Daemons, node: str) -> None:
         self.daemons, self.node = daemons, node
 
-    def run(self, argv: Sequence[str], **_: object) -> Completed:
+    def answer(self, argv: list[str], input: bytes | None) -> str | Completed:
         daemons, (_, _, script, _, *words) = self.daemons, argv
         if daemons.off(self.node) or daemons.fails in (self.node, "all"):
             raise RemoteError(f"node {self.node} cannot be reached", retry=True)
-        daemons.ran.append(list(argv))
+        daemons.ran.append(argv)
         running = daemons.running[self.node]
         if "list-units" in script:
             found = [unit for unit in sorted(running) if f"-{words[0]}@" in unit]
-            return Completed(tuple(argv), 0, "\n".join(found).encode(), b"")
+            return "\n".join(found)
         if "systemctl kill" in script:
             running -= set(words)
         elif "systemctl start" in script:
             running |= set(words)
-        return Completed(tuple(argv), daemons.code, b"", b"no such device")
+        return ended(argv, daemons.code, err="no such device")
 
 
 class Disturber(RecordingAgent):
@@ -175,29 +167,6 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, text: str):
     with pytest.raises(UserError) as caught:
         in_force(tmp_path)
     assert str(tmp_path / RECORD) in caught.value.where
-
-
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        (CUT, "the link of node osd1 is cut"),
-        (Fault("link", "a", {"rate": 1e7, "loss": 0.01}, 0), "10 Mbit/s, a loss of 1 %"),
-        (Fault("disk", "a", {"slow": 4.0, "error": True}, 0), "4 times as slow and fails every"),
-        (Fault("osd", "a", {}, 0), "OSD of node a is killed"),
-        (Fault("mon", "a", {}, 0), "monitor of node a is killed"),
-        (Fault("node", "a", {}, 0), "node a is stopped"),
-        (Fault("load", "a", {"load": "background", "share": 0.5}, 0), "background load of 50 %"),
-    ],
-)
-def test_a_fault_in_words(fault: Fault, words: str):
-    assert words in fault.what()
-    assert fault.what() in fault.sentence()
-
-
-def test_an_overdue_fault_says_so():
-    fault = Fault("osd", "a", {}, 1e9, 1e9 + 60)
-    assert "overdue" not in fault.sentence(1e9 + 59)
-    assert "overdue" in fault.sentence(1e9 + 61)
 
 
 # -- made and undone ---------------------------------------------------------------------------

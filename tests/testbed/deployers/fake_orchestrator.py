@@ -157,13 +157,3 @@ def daemon(kind: str, host: str, *, running: bool) -> dict[str, object]:
         "last_refresh": "2026-01-01T00:00:00.000000Z",
     }
     return row | ({"version": "20.2.0"} if running else {})
-
-
-def stepped_clock() -> dict[str, Any]:
-    """Return a clock that moves only during sleep."""
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    return {"now": lambda: now[0], "sleep": sleep}

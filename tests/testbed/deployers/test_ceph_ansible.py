@@ -199,13 +199,3 @@ def test_its_validate_role_accepts_the_variables_and_finds_what_is_wrong(tmp_pat
     made["all"]["hosts"]["admin"]["public_network"] = "10.9.0.0/24"
     with raises(RefusedError, "admin does not have any ipv4 address on 10.9.0.0/24"):
         validate(ansible, bed, made)
-
-
-@needs_sources
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_validate_role_for_reef_accepts_machines_without_osds(tmp_path):
-    spec = spec_with(RAW)
-    bed = bed_of(spec, tmp_path / "bed")
-    validate(tool_of(bed, spec), bed, ceph_ansible.inventory(bed, spec))
-    assert recap(bed) == {"admin": (0, 0), "gate": (0, 0)}

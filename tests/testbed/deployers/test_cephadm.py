@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import subprocess
 from dataclasses import replace
 
@@ -12,16 +10,11 @@ import pytest
 from testbed.deploy import cephadm
 from testbed.deploy.cephadm import CephadmCluster, CephadmCommand
 from testbed.deploy.playbook import DeployError
-from testbed.sites.contract import silent
+from testbed.sites.contract import Testbed, silent
 from tests.errors import raises
 from tests.testbed.deployers.beds import bed_of, spec_with
-from tests.testbed.deployers.fake_orchestrator import (
-    FSID,
-    KEY,
-    FakeMachines,
-    daemon,
-    stepped_clock,
-)
+from tests.testbed.deployers.fake_orchestrator import FSID, KEY, FakeMachines
+from tests.testbed.sites.manual_clock import ManualClock
 
 SPEC = spec_with("cephadm")
 IMAGE = "example.org/ceph/ceph:v20"
@@ -53,9 +46,15 @@ def machines():
     return FakeMachines(TOOL)
 
 
+def started(bed: Testbed, machines: FakeMachines) -> CephadmCluster:
+    """Return the cluster as a new process would open it, with a clock that only sleeping moves."""
+    clock = ManualClock(0.0)
+    return CephadmCluster(bed, TOOL, machines.run, now=clock.now, sleep=clock.sleep)
+
+
 @pytest.fixture
 def cluster(bed, machines):
-    return CephadmCluster(bed, TOOL, machines.run, **stepped_clock())
+    return started(bed, machines)
 
 
 # --- specifications ------------------------------------------------------------------------------
@@ -88,17 +87,6 @@ def test_ceph_itself_accepts_every_specification(bed):
 
 
 # --- command lines -------------------------------------------------------------------------------
-
-
-def test_bootstrap_brings_nothing_that_would_disturb_a_measurement():
-    argv = TOOL.bootstrap("10.1.0.10", "admin", "/root/x.conf")
-    assert argv[:4] == [cephadm.PROGRAM, "--image", IMAGE, "bootstrap"]
-    pairs = dict(itertools.pairwise(argv))
-    assert pairs["--fsid"] == FSID
-    assert pairs["--mon-ip"] == "10.1.0.10" and pairs["--mon-id"] == "admin"
-    assert {"--skip-dashboard", "--skip-monitoring-stack", "--orphan-initial-daemons"} <= set(argv)
-    docker = CephadmCommand(FSID, engine="docker")  # with the release's own image
-    assert docker.command("ls") == [cephadm.PROGRAM, "--docker", "ls"]
 
 
 def test_keys_are_let_in_once_and_forgotten(tmp_path):
@@ -160,6 +148,8 @@ def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(bed, cluster, m
     assert machines.serves
     assert machines.files == {cephadm.CONFIG: b"[osd]\nosd_max_scrubs = 0\n"}
     assert "--ssh-config" not in machines.bootstrapped
+    # Nothing that would disturb a measurement.
+    assert {"--skip-dashboard", "--skip-monitoring-stack"} <= set(machines.bootstrapped)
     assert {node: keys for node, keys in machines.keys.items() if keys == [KEY]} == machines.keys
     assert set(machines.keys) == {node.name for node in bed.nodes}
     assert [host["hostname"] for host in machines.hosts] == [node.name for node in bed.nodes]
@@ -176,7 +166,7 @@ def test_hosts_with_sshd_at_another_port_are_reached_there(bed, machines):
     """For example in a lab or behind address translation; cephadm itself uses only port 22."""
     nodes = [replace(n, ssh_port=2222) if n.name == "osd1" else n for n in bed.nodes]
     moved = replace(bed, nodes=tuple(nodes))
-    CephadmCluster(moved, TOOL, machines.run, **stepped_clock()).bring("tentacle", SETTINGS, silent)
+    started(moved, machines).bring("tentacle", SETTINGS, silent)
     path = machines.bootstrapped[machines.bootstrapped.index("--ssh-config") + 1]
     text = machines.files[path].decode()
     assert text.startswith("Host 10.1.0.12\n  Port 2222\nHost *\n")  # the first that fits wins
@@ -257,33 +247,5 @@ def test_a_removal_needs_no_cluster_that_answers_and_no_monitors(bed, cluster, m
     machines.log.clear()
     machines.programs = {"osd1"}
     left = replace(bed, nodes=(bed.node("osd1"),))
-    assert CephadmCluster(left, TOOL, machines.run, **stepped_clock()).remove(silent) == []
+    assert started(left, machines).remove(silent) == []
     assert whats(machines) == ["test -f", "rm-cluster", "sh -c"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "answer"),
-    [
-        *(("status", ""), ("status", "{}"), ("status", "[1]")),
-        *(("host ls", "{"), ("host ls", "[1]"), ("host ls", '[{"status": "Offline"}]')),
-        ("host ls", "No hosts"),
-    ],
-)
-def test_an_answer_of_another_form_is_an_error(cluster, machines, monkeypatch, asked, answer):
-    """The hosts are read after a time-out."""
-    ceph = machines._ceph
-    monkeypatch.setattr(
-        machines, "_ceph", lambda what, input: answer if asked in what else ceph(what, input)
-    )
-    machines.broken.add("osd1")
-    with raises(DeployError, "2 of 3" if answer == "No hosts" else "unknown form"):
-        cluster.bring("tentacle", SETTINGS, silent)
-
-
-def test_a_daemon_without_a_known_state_is_waited_for(cluster, machines, monkeypatch):
-    """Empty fields are left out, or null."""
-    nothing = dict.fromkeys(("status", "status_desc", "version", "hostname"))
-    row = daemon("mon", "admin", running=True) | nothing
-    monkeypatch.setattr(machines, "_ps", lambda: json.dumps([row]))
-    with raises(DeployError, "no mon runs on admin"):
-        cluster.bring("tentacle", SETTINGS, silent)

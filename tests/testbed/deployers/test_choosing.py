@@ -43,6 +43,7 @@ from testbed.ssh import Completed
 from tests.errors import raises
 from tests.testbed.deployers.beds import GROUPS, RAW, bed_of, spec_with
 from tests.testbed.sites.fake_hosts import FakeHosts
+from tests.testbed.sites.fake_shells import PlayedShell, ended
 from tests.testbed.sites.inventory_support import OPTIONS, ceph_spec, files, hosts
 
 __all__ = ["hosts"]
@@ -215,18 +216,18 @@ def test_a_machines_ceph_conf_names_its_cluster(tmp_path, monkeypatch):
         "osd2": "",
     }
 
-    class Shell:
+    class NodesShell(PlayedShell):
         def __init__(self, node: Node) -> None:
-            self.node = node
+            self.node = node.name
 
-        def run(self, argv: list[str], **_: object) -> Completed:
+        def answer(self, argv: list[str], input: bytes | None) -> Completed:
             assert argv == ["sudo", "-n", "cat", "/etc/ceph/ceph.conf"]
-            if self.node.name not in confs:
+            if self.node not in confs:
                 raise RemoteError("node gate cannot be reached by ssh", retry=True)
-            text = confs[self.node.name]
-            return Completed(tuple(argv), int(not text), text.encode(), b"")
+            text = confs[self.node]
+            return ended(argv, int(not text), text)
 
-    monkeypatch.setattr(ceph_ansible, "shell_to", lambda bed, node: Shell(node))
+    monkeypatch.setattr(ceph_ansible, "shell_to", lambda bed, node: NodesShell(node))
     assert ceph_ansible.nodes_with_its_conf(bed) == {"admin", "osd0"}
 
 

@@ -20,17 +20,23 @@ def made_up_key(path: Path, comment: str) -> None:
     path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAAC3Nz {comment}\n")
 
 
+def ended(argv: Sequence[str], code: int = 0, out: str = "", err: str = "") -> Completed:
+    """Return a command's end with this exit code and output."""
+    return Completed(tuple(argv), code, out.encode(), err.encode())
+
+
 class PlayedShell:
     """See `testbed.ssh.Shell`; only `answer` is played."""
 
     node: str
 
-    def answer(self, argv: list[str], input: bytes | None) -> str:
-        """Return what a command prints."""
+    def answer(self, argv: list[str], input: bytes | None) -> str | Completed:
+        """Return what a command prints, or how it ends if that is not with 0."""
         raise NotImplementedError
 
     def run(self, argv: Sequence[str], *, input: bytes | None = None, **_: object) -> Completed:
-        return Completed(tuple(argv), 0, self.answer(list(argv), input).encode(), b"")
+        found = self.answer(list(argv), input)
+        return found if isinstance(found, Completed) else ended(argv, out=found)
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
         raise NotImplementedError
