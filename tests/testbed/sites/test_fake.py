@@ -6,19 +6,8 @@ import pytest
 
 from testbed.spec import TestbedSpec
 from tests.testbed.fake_site import FakeSite
+from tests.testbed.plain_specs import plain_spec
 from tests.testbed.sites.conformance import SiteConformance
-
-SPEC = TestbedSpec.model_validate(
-    {
-        "name": "small",
-        "store": None,
-        "groups": [
-            {"name": "admin", "roles": ["admin", "client"]},
-            {"name": "osd", "count": 2, "roles": ["osd"], "disk": {}},
-        ],
-    }
-)
-
 
 class TestFakeSite(SiteConformance):
     @pytest.fixture
@@ -27,4 +16,4 @@ class TestFakeSite(SiteConformance):
 
     @pytest.fixture
     def spec(self) -> TestbedSpec:
-        return SPEC
+        return plain_spec()

@@ -12,9 +12,8 @@ import yaml
 
 from testbed.checks import CheckResult
 from testbed.doctor import lacking
-from testbed.sites.inventory.fitness import clock_finding, modules_of
+from testbed.sites.inventory.fitness import clock_finding
 from testbed.spec import TestbedSpec
-from tests.testbed.deployers.beds import RAW
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
     SPEC,
@@ -25,7 +24,6 @@ from tests.testbed.sites.inventory_support import (
     run,
     spec_file,
 )
-from tests.testbed.test_ports import CEPH, SWIFT, spec_of
 
 __all__ = ["hosts", "spec_file"]
 
@@ -199,27 +197,6 @@ def test_a_person_is_asked_once_before_up_wipes(spec_file, hosts, monkeypatch, c
 
 
 # -- kernel features -------------------------------------------------------------------------------
-
-
-def test_what_each_store_needs():
-    ceph = (("m", 1, "mon mgr"), ("o", 2, "osd"))
-    swift = spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage"))
-    needs = {
-        "own": modules_of(spec_of(CEPH, *ceph), ["osd"]),
-        "lvm": modules_of(spec_of({**CEPH, "deployer": {"kind": "ceph-ansible"}}, *ceph), ["osd"]),
-        "raw": modules_of(spec_of({**CEPH, "deployer": RAW}, *ceph), ["osd"]),
-        "nfs": modules_of(spec_of({"kind": "nfs"}, ("n", 1, "nfs")), ["client"]),
-        "storage": modules_of(swift, ["storage"]),
-        "proxy": modules_of(swift, ["proxy"]),
-    }
-    assert {name: list(found) for name, found in needs.items()} == {
-        "own": [],
-        "lvm": ["dm_mod"],
-        "raw": [],
-        "nfs": ["nf_tables", "sch_htb", "cls_u32"],
-        "storage": ["xfs", "nf_tables"],
-        "proxy": ["sch_tbf", "nf_tables"],
-    }
 
 
 def test_a_kernel_without_device_mapper_is_found(tmp_path, hosts):

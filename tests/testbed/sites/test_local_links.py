@@ -132,24 +132,6 @@ def test_a_congestion_control_that_namespaces_may_not_use_is_refused(tmp_path, m
     assert LocalSite(places=PLACES).plan(TestbedSpec.model_validate(RACKED)).nodes == 4
 
 
-def test_the_commands_of_a_port_with_two_levels():
-    lines = priority.commands("p", 1e8, 2)
-    least, all_of_it = "rate 8kbit burst 1538", "ceil 100000000bit cburst 12500"
-    assert lines[:3] == [
-        "qdisc add dev p root handle 1: htb default 3",
-        "class add dev p parent 1: classid 1:100 htb rate 100000000bit burst 12500 "
-        "cburst 12500 quantum 1538",
-        f"class add dev p parent 1:100 classid 1:1 htb {least} {all_of_it} prio 0 quantum 1538",
-    ]
-    classes = [line for line in lines if line.startswith("class")]
-    assert [line.split("prio ")[1].split()[0] for line in classes[1:]] == ["0", "1", "2", "3"]
-    assert "rate 5000000bit" in classes[-1]  # ssh's class
-    assert lines[-2:] == [
-        "filter add dev p parent 1: protocol ip prio 20 u32 match ip dsfield 0xe0 0xfc flowid 1:1",
-        "filter add dev p parent 1: protocol ip prio 20 u32 match ip dsfield 0xc0 0xfc flowid 1:2",
-    ]
-
-
 # -- real links ------------------------------------------------------------------------------------
 
 

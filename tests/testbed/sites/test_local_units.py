@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -389,20 +388,6 @@ def furnish(container: Container, tmp_path: Path) -> Callable[[str], None]:
 @pytest.fixture
 def authorized(container: Container) -> Path:
     return container.root / "root" / ".ssh" / "authorized_keys"
-
-
-def test_a_plain_root_gets_its_name_and_keys(container, furnish, authorized):
-    furnish(LOGIN)
-    etc = container.root / "etc"
-    assert (etc / "hostname").read_text() == "osd0\n"
-    assert (etc / "hosts").read_text() == "127.0.0.1 localhost\n"
-    assert len((etc / "machine-id").read_text()) == 33
-    key = etc / "ssh" / "ssh_host_ed25519_key"
-    assert (key.read_text(), key.with_suffix(".pub").read_text()) == ("private\n", "public\n")
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (key, authorized)}
-    assert set(modes.values()) == {0o600}
-    assert stat.S_IMODE(authorized.parent.stat().st_mode) == 0o700
-    assert [path.name for path in container.root.rglob("*.hotbed")] == []
 
 
 def test_a_restarted_node_keeps_what_a_deployment_wrote_to_its_hosts(container, furnish):
