@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,27 +15,18 @@ from schemas.errors import UserError
 from testbed import reach
 from testbed.agent.contract import AgentConfig
 from testbed.deploy import playbook
-from testbed.deploy.roles import LOG, DeployError, RefusedError, deploy, save_spec, spec_of
+from testbed.deploy.roles import LOG, DeployError, deploy, save_spec, spec_of
 from testbed.sites.contract import Testbed
-from testbed.spec import TestbedSpec
 from tests.errors import raises
+from tests.testbed.plain_specs import CEPH_ROLES, plain_spec
 
-SPEC = TestbedSpec.model_validate(
-    {
-        "name": "t",
-        "groups": [
-            {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
-            {"name": "osd", "count": 2, "roles": ["osd"], "disk": {}},
-        ],
-    }
-)
+SPEC = plain_spec("t", admin=CEPH_ROLES, store={})
 INVENTORY = {
     "all": {
         "hosts": {"osd0": {}, "osd1": {}},
         "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
     }
 }
-Play = Callable[..., dict[str, int]]
 
 
 def task(name: str, *argv: str, **more: object) -> dict[str, Any]:
@@ -139,18 +125,6 @@ def test_a_failure_is_a_sentence_with_the_way_to_the_log(play, bed):
 
 
 @pytest.mark.slow
-def test_what_validate_refuses_is_the_users_mistake(play):
-    judge = {
-        "name": "Fail on errors found",
-        "ansible.builtin.assert": {"that": "false", "fail_msg": "The OSD device is mounted."},
-    }
-    with pytest.raises(RefusedError) as error:
-        play(judge, role="validate")
-    assert str(error.value) == "The OSD device is mounted."
-    assert isinstance(error.value, UserError)
-
-
-@pytest.mark.slow
 def test_nothing_goes_to_the_users_home(play, tmp_path, monkeypatch):
     home = tmp_path / "home"
     home.mkdir()
@@ -160,50 +134,6 @@ def test_nothing_goes_to_the_users_home(play, tmp_path, monkeypatch):
     # Only Ansible's folder on the managed machine, here this one, may remain.
     assert {path.name for path in home.iterdir()} <= {".ansible"}
     assert {path.name for path in (home / ".ansible").glob("*")} <= {"tmp"}
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_ansible_and_its_commands(tmp_path, root):
-    books = tmp_path / "playbooks"
-    books.mkdir()
-    tasks = [task("Sleep", "sleep", "61.25")]
-    body = {"name": "A play", "hosts": "all", "gather_facts": False, "tasks": tasks}
-    (books / "x.yml").write_text(yaml.safe_dump([body]))
-    code = f"""
-from pathlib import Path
-import schemas.locks
-from dataclasses import replace
-from testbed.deploy.playbook import play
-from testbed.deploy.roles import OURS
-from testbed.sites.contract import Testbed
-ours = replace(OURS, root=Path({str(books)!r}))
-say = lambda phase, share: print(phase, flush=True)
-folder = Path({str(tmp_path)!r})
-schemas.locks.RUN = folder / "run"
-(folder / "ansible").mkdir()
-bed = Testbed("t", "s", (), folder / "k", folder / "kh", folder, "h")
-play(bed, folder / "ansible", "x.yml", {INVENTORY!r}, say, ansible=ours)
-"""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=root,
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.strip() == "Sleep":
-            break
-    time.sleep(1)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=40)  # long before the sleep ends by itself
-    assert "KeyboardInterrupt" in errors
-    for pattern in (str(tmp_path), "sleep 61.25"):
-        left = subprocess.run(
-            ["pgrep", "-af", pattern], capture_output=True, text=True, check=False
-        )
-        assert left.stdout == ""
 
 
 class Shaper:

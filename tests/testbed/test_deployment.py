@@ -185,72 +185,25 @@ def test_a_failed_step_freezes_nothing_and_the_store_serves_again(
     assert site.snapshots("t") == ()
 
 
-def test_gateways_end_before_the_osds_that_they_need(testbed, monkeypatch):
-    """A radosgw without OSDs waits until it is killed after 90 s."""
-    asked: list[str] = []
-
-    def everywhere(testbed: Testbed, role: str, argv: list[str]) -> None:
-        asked.append(f"{argv[1]} {role}")
-
-    monkeypatch.setattr(lifecycle, "_everywhere", everywhere)
-    monkeypatch.setattr(lifecycle, "wait_healthy", lambda testbed: 0.0)
-    lifecycle.stop_store(testbed)
-    stopped = [one for one in asked if one.startswith("stop ")]
-    assert list(dict.fromkeys(stopped)) == ["stop rgw", "stop osd", "stop mgr", "stop mon"]
-    asked.clear()
-    lifecycle.start_store(testbed)
-    started = [one for one in asked if one.startswith("start ")]
-    assert started == ["start mon", "start mgr", "start osd", "start rgw"]
-
-
-class Stopped(Asked):
-    """Agent of a Ceph with a controller or without, whose OSDs start one after another."""
-
-    def __init__(self, running: str | None, *down: int) -> None:
-        self.running, self.down = running, list(down)
-
-    def call(self, verb: str, payload: object = None, *, timeout_s: float = 60.0) -> Any:
-        if verb == "control-status":
-            return {"running": self.running}
-        rows = [{"osd": osd, "node": f"osd{osd}"} for osd in self.down]
-        self.down = self.down[:-1] if len(self.down) > 1 else self.down
-        return {"mons_down": [], "osds_down": rows, "health": {}, "unanswered": {}}
-
-
 def test_a_stopped_part_of_a_store_stays_in_the_cluster_until_all_is_started(testbed, monkeypatch):
     done: list[str] = []
-    monkeypatch.setattr(
-        lifecycle,
-        "_everywhere",
-        lambda bed, role, argv: done.extend(f"{argv[1]} {n.name}" for n in bed.with_role(role)),
-    )
-    monkeypatch.setattr(lifecycle, "_noout", lambda bed, verb, **_: done.append(f"noout {verb}"))
+    down = [{"osd": 0, "node": "osd0"}]
+    answers = {
+        "control-status": {"running": None},
+        "overview": {"mons_down": [], "osds_down": down, "health": {}, "unanswered": {}},
+    }
+    monkeypatch.setattr(client, "agent_client", lambda bed: Asked(answers))
+    monkeypatch.setattr(lifecycle, "_everywhere", lambda *_: None)
+    monkeypatch.setattr(lifecycle, "_noout", lambda bed, verb, **_: done.append(verb))
     monkeypatch.setattr(lifecycle, "wait_healthy", lambda bed: done.append("healthy"))
-    monkeypatch.setattr(lifecycle.time, "sleep", lambda s: None)
-    monkeypatch.setattr(client, "agent_client", lambda bed: Stopped("dlr"))
-    for change in (lifecycle.halt_store, lifecycle.resume_store):
-        with raises(UserError, "dlr"):
-            change(testbed, ["osd1"])
-    monkeypatch.setattr(client, "agent_client", lambda bed: Stopped(None))
-    lifecycle.halt_store(testbed, ["osd1"])
-    assert done[0] == "noout set"
-    assert set(done[1:]) >= {"stop osd1"}
-    assert not {"stop osd0", "stop admin"} & set(done)
-    done.clear()
-    shares: list[float] = []
-    monkeypatch.setattr(client, "agent_client", lambda bed: Stopped(None, 0, 1))
-    report = lambda phase, share: shares.append(share)  # noqa: E731
-    assert lifecycle.resume_store(testbed, ["osd1"], report) == ["osd.0"]
-    assert "noout unset" not in done
-    assert shares == sorted(shares)
-    monkeypatch.setattr(client, "agent_client", lambda bed: Stopped(None))
-    assert lifecycle.resume_store(testbed, ["osd0"]) == []
-    after = done[done.index("noout unset") :]
-    assert after[1] == "healthy"
-    monkeypatch.setattr(client, "agent_client", lambda bed: Stopped(None, 0))
+    assert lifecycle.resume_store(testbed, ["osd1"]) == ["osd.0"]
+    assert done == []
     monkeypatch.setattr(lifecycle, "HEALTH_S", -1.0)
     with raises(StoreError, "osd.0"):
         lifecycle.resume_store(testbed, ["osd0"])
+    down.clear()
+    assert lifecycle.resume_store(testbed, ["osd0"]) == []
+    assert done == ["unset", "healthy"]
 
 
 CEPH = """#!/bin/sh

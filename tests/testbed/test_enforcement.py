@@ -82,21 +82,6 @@ def enforcement(testbed, agent):
     return NfsEnforcement(testbed, agent)  # type: ignore[arg-type]
 
 
-def test_a_plan_goes_to_its_server_and_its_hosts_and_the_others_are_freed(enforcement, agent):
-    enforcement.apply({"storage": {"s1:disk": {"policy": "pm"}}, "network": NETWORK})
-    assert agent.actions(0) == [
-        ("put-parameters", "s0", None),
-        ("put-parameters", "s1", {"policy": "pm", "unknown": "refuse"}),
-    ]
-    assert agent.actions(1) == [
-        ("set-network", "admin", None),
-        ("set-network", "s0", None),
-        ("set-network", "s1", None),
-        ("set-network", "c0", NETWORK["hosts"]["c0"]),  # type: ignore[index]
-        ("set-network", "c1", None),
-    ]
-
-
 def test_a_network_that_is_left_alone_or_removed_gets_nothing(enforcement, agent):
     enforcement.network_apply({**NETWORK, "mode": "fifo"})
     assert {parameters for _, _, parameters in agent.actions()} == {None}
@@ -111,14 +96,6 @@ def test_what_fails_at_one_host_is_taken_away_from_all(enforcement, agent):
         enforcement.network_apply(NETWORK)
     assert len(agent.actions()) == 5
     assert {parameters for _, _, parameters in agent.actions()} == {None}
-
-
-def test_differences_are_reported_by_node(enforcement, agent):
-    assert enforcement.network_check(NETWORK) == {}
-    assert agent.calls[-1][1]["network"] == {"c0": NETWORK["hosts"]["c0"]}  # type: ignore[index]
-    agent.differences = {"c0": ["class 1:100 is missing"]}
-    assert enforcement.network_check() == {"c0": ["class 1:100 is missing"]}
-    assert agent.calls[-1][1]["network"] == {}
 
 
 def test_names_that_the_testbed_does_not_have_are_reported(enforcement):

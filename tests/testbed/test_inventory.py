@@ -4,45 +4,26 @@ from __future__ import annotations
 
 import shlex
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schemas.errors import UserError
-from testbed.agent.contract import config_from_json
 from testbed.deploy.inventory import agent_config, build_inventory, fio_file_bytes, osd_ids
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import DiskSpec, TestbedSpec
 from tests.errors import raises
 from tests.testbed.deployers.beds import DISK, bed_of
 from tests.testbed.fake_site import FakeSite
+from tests.testbed.plain_specs import CEPH_ROLES, plain_spec
 
 KEYS = Path("/keys")
 
 
 def make_spec(**changes: object) -> TestbedSpec:
-    groups = [
-        {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
-        {"name": "osd", "count": 3, "roles": ["osd"], "disk": DISK},
-    ]
-    return TestbedSpec.model_validate({"name": "t", "groups": groups, **changes})
-
-
-def test_groups_are_ceph_ansibles_and_hold_the_right_nodes():
-    spec = make_spec()
-    children = build_inventory(bed_of(spec, KEYS), spec)["all"]["children"]
-    hosts = {group: sorted(body["hosts"]) for group, body in children.items()}
-    filled = {group: names for group, names in hosts.items() if names}
-    assert filled.pop("osds") == ["osd0", "osd1", "osd2"]
-    assert filled == {group: ["admin"] for group in ("mons", "mgrs", "clients", "admins")}
-    assert {"rgws", "proxies", "storages", "servers", "objects", "twochoice"} <= set(hosts)
-    testbed = bed_of(spec, KEYS)
-    config = agent_config(testbed, spec)
-    assert osd_ids(testbed) == {"osd0": (0,), "osd1": (1,), "osd2": (2,)}
-    assert [node.osds for node in config.nodes] == [(), (0,), (1,), (2,)]
-    assert config.pools == ("bench",)
-    assert config_from_json(asdict(config)) == config
+    more = {"store": {}, **changes}
+    return plain_spec("t", admin=CEPH_ROLES, osds=3, disk=DISK, **more)  # type: ignore[arg-type]
 
 
 def test_every_osd_has_its_device_number_and_lasting_identity():
@@ -121,29 +102,6 @@ def test_nodes_are_reached_at_their_public_address_or_through_another():
     assert "UserKnownHostsFile=/keys/known_hosts" in through
     # Nodes use the addresses between nodes.
     assert agent_config(testbed, spec).nodes[0].address == "10.1.0.10"
-
-
-def test_pools_settings_and_tenants_come_from_the_spec():
-    store = {
-        "objectstore": "filestore",
-        "pools": [{"name": "a", "pg_num": 8, "size": 3, "min_size": 2}],
-        "config": {"osd": {"osd_max_backfills": 4}},
-    }
-    spec = make_spec(store=store)
-    variables = build_inventory(bed_of(spec, KEYS), spec)["all"]["vars"]
-    assert variables["hotbed_objectstore"] == "filestore"
-    assert variables["ceph_pools"] == [{"name": "a", "pg_num": 8, "size": 3, "min_size": 2}]
-    assert variables["ceph_settings"] == {"osd": {"osd_max_backfills": 4}}
-    spec = make_spec()
-    assert "radosgw_tenants" not in build_inventory(bed_of(spec, KEYS), spec)["all"]["vars"]
-    groups = [group.model_dump() for group in spec.groups]
-    groups[0]["roles"] = [*groups[0]["roles"], "rgw"]
-    named = make_spec(groups=groups, store={"tenants": ["web", "video"]})
-    assert build_inventory(bed_of(named, KEYS), named)["all"]["vars"]["radosgw_tenants"] == [
-        "web",
-        "video",
-    ]
-    assert make_spec(store={"tenants": []}).digest() == spec.digest() != named.digest()
 
 
 def test_what_cannot_be_deployed_is_reported():

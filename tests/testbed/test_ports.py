@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from runpy import run_path
 from typing import Any
@@ -14,10 +13,9 @@ from schemas.errors import RemoteError
 from testbed import doctor
 from testbed.deploy import ports
 from testbed.deploy.ports import At, ports_of, to_be_reached
-from testbed.doctor import ABSENT, peer_findings
+from testbed.doctor import peer_findings
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import NfsSpec, TestbedSpec
-from testbed.ssh import Completed
 
 CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
 SWIFT = {
@@ -136,15 +134,6 @@ NODES = tuple(
 TESTBED = Testbed("t", "fake", NODES, Path("k"), Path("known"), Path("d"), "h")
 
 
-@pytest.fixture
-def rules(root):
-    """Return the rules of each kind of node, as the role writes them."""
-    made = run_path(str(root / "playbooks/roles/base/files/peers.py"))["rules"]
-    addresses = [node.address for node in NODES]
-    ports = {"p": ["11211"], "s": ["873", "6200-6219"]}
-    return {kind: made(numbers, addresses) for kind, numbers in ports.items()}
-
-
 def test_the_rule_names_every_node_of_either_family(root):
     made = run_path(str(root / "playbooks/roles/base/files/peers.py"))["rules"]
     four, six = (
@@ -152,31 +141,6 @@ def test_the_rule_names_every_node_of_either_family(root):
     )
     assert "ip saddr != { 127.0.0.1, 10.0.0.1 }" in four
     assert "ip6 saddr != { ::1, fd00::1 }" in six
-
-
-def test_a_node_without_the_rule_or_with_another_is_found(rules, monkeypatch):
-    said = {
-        "p0": rules["p"],
-        "p1": ABSENT,
-        "s0": rules["p"],  # rules for other ports
-        "s1": rules["s"].replace(NODES[1].address, "10.9.9.9"),  # a node's address has changed
-    }
-
-    class Shell:
-        def __init__(self, node: str) -> None:
-            self.node = node
-
-        def run(self, argv: Sequence[str], **_: object) -> Completed:
-            return Completed(tuple(argv), 0, said[self.node].encode(), b"")
-
-    monkeypatch.setattr(doctor, "spec_of", lambda testbed: SPEC)
-    monkeypatch.setattr(doctor, "shell_to", lambda testbed, node: Shell(node.name))
-    found = peer_findings(TESTBED)
-    assert {name: one.ok for name, one in found.items()} == {
-        **{"p0": True, "p1": True},
-        **{"s0": False, "s1": False},
-    }
-    assert NODES[1].address in found["s1"].found
 
 
 def test_a_node_that_cannot_be_asked_is_found(monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from campaigns.papers.prioritymeister.topology import load_topology
 from schemas.errors import UserError
 from schemas.numbers import number
 from schemas.yaml_file import load, read
@@ -84,21 +83,3 @@ def test_yaml_in_which_a_number_is_not_what_it_looks_like_is_refused(tmp_path, t
     path.write_text(f"values: [1, '{text}', 0, 0.5, 0x10, 08:xy]\n")
     assert read(path)["values"] == [1, text, 0, 0.5, 16, "08:xy"]
     assert isinstance(load(f"mode: {text}", decimals=False)["mode"], (int, float))  # Ansible's own
-
-
-def test_a_topology_of_plain_numbers(tmp_path):
-    path = tmp_path / "t.yaml"
-    found = []
-    for link, slo in (
-        ("1Gbit", "500ms"),
-        ("1e9", "5e-1"),
-        ("1000000000", "0.5"),
-        ("'1e9'", "'.5'"),
-    ):
-        host = f"{{link: {link}, devices: {{ssd: ssd.json}}}}"
-        path.write_text(
-            f"hosts: {{s0: {host}, c0: {{egress: {link}}}}}\nworkloads:\n"
-            f"- {{name: w, client: c0, server: s0, trace: t.csv, slo: {{latency: {slo}}}}}\n"
-        )
-        found.append(load_topology(path))
-    assert found == [found[0]] * 4

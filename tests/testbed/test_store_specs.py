@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from schemas.errors import UserError
 from testbed.deploy import parts, swift_variables, twochoice_variables
 from testbed.deploy.inventory import agent_config, build_inventory
 from testbed.deploy.nfs_variables import profile_of
-from testbed.deploy.swift_variables import Packages
 from testbed.spec import DiskSpec, TestbedSpec, load_spec
 from testbed.stores.nfs.wire import FRAMING, HEADERS, network_of
 from tests.errors import raises
@@ -48,14 +46,6 @@ FILES: dict[str, Any] = {
     "store": {"kind": "twochoice", "scheduler": "two-choice", "maintainer": {"off": True}},
 }
 DISKS = {"count": 2, "disk": DISK, "disks": 3}
-CEPH: dict[str, Any] = {
-    "name": "t",
-    "groups": [
-        {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
-        {"name": "osd", "count": 2, "roles": ["osd"], "disk": DISK, "disks": 2},
-    ],
-    "store": {"pools": [], "twochoice": {}},
-}
 SWIFT_STORE: dict[str, Any] = {
     "kind": "swift",
     "microstores": [
@@ -112,34 +102,6 @@ def test_a_profile_is_read_beside_the_spec(tmp_path):
         load_spec(path)
 
 
-def test_the_inventory_has_servers_clients_and_no_ceph(site):
-    spec = TestbedSpec.model_validate(NFS)
-    testbed = site.provision(spec)
-    inventory = build_inventory(testbed, spec)["all"]
-    hosts = {group: sorted(body["hosts"]) for group, body in inventory["children"].items()}
-    assert {name for name, nodes in hosts.items() if nodes} == {
-        *("admins", "clients", "servers", "nfs"),
-    }
-    assert hosts["servers"] == ["server"]
-    assert hosts["nfs"] == ["admin", "client0", "client1", "server"]
-    assert not [name for name in inventory["vars"] if name.startswith("ceph_")]
-    assert inventory["vars"]["hotbed_store"] == agent_config(testbed, spec).store == "nfs"
-    server = inventory["hosts"]["server"]
-    assert server["hotbed_scratch_device"] == testbed.node("server").osd_devices[0]
-    assert server["validate_scratch_min_bytes"] > 1.7 * 2**30
-    assert server["nfsproxy_parameters"] == {
-        "policy": "none",
-        "depth": 8,
-        "unknown": "refuse",
-        "workloads": [
-            {"name": name, "clients": [testbed.node(name).address]}
-            for name in ("client0", "client1")
-        ],
-    }
-    with pytest.raises(UserError):
-        spec.ceph()
-
-
 def test_the_profile_of_a_queue_disk_is_its_model():
     disk = DiskSpec(size=2**34, scratch=0, positioning=0.0127, bandwidth=150e6)
     parse_profile(profile_of(disk))  # the planner accepts it
@@ -191,22 +153,6 @@ def test_every_disk_of_a_node_has_a_server_with_a_port_and_a_folder(site):
     assert not any("-" in disk["path"] for disk in disks)
 
 
-def test_every_osd_has_an_agent_with_its_number(site):
-    inventory = built(site, CEPH)
-    variables, hosts = inventory["vars"], inventory["hosts"]
-    assert variables["twochoice_backend"] == "rados"
-    assert [hosts[name]["twochoice_agents"] for name in ("osd0", "osd1")] == [[0, 1], [2, 3]]
-    assert variables["twochoice_peers"] == [
-        f"{hosts[name]['ansible_host']}:{port}"
-        for name in ("osd0", "osd1")
-        for port in (7100, 7101)
-    ]
-    assert not inventory["children"]["files"]["hosts"]
-    without = built(site, CEPH | {"name": "u", "store": {"pools": []}})
-    assert not any(name.startswith("twochoice") for name in without["vars"])
-    assert not without["children"]["twochoice"]["hosts"]
-
-
 def test_the_key_is_made_once_and_is_the_users_alone(site):
     testbed = site.provision(TestbedSpec.model_validate(FILES))
     path = twochoice_variables.key_of(testbed)
@@ -223,31 +169,6 @@ def test_the_key_is_made_once_and_is_the_users_alone(site):
 def swift(**changes: Any) -> Any:
     """Return Swift's part of a spec with these changes."""
     return TestbedSpec.model_validate(SWIFT | {"store": SWIFT_STORE | changes}).store
-
-
-def test_the_admin_node_gets_names_ports_and_layouts_and_no_secret(tmp_path):
-    spec = TestbedSpec.model_validate(SWIFT)
-    testbed = FakeSite(tmp_path).provision(spec)
-    packages = Packages(tmp_path / "p.tar", "abc", "3.11-x86_64")
-    found = swift_variables.variables_of(testbed, spec, spec.store, lambda _: packages)
-    cluster = found["swift_cluster"]
-    assert cluster["microstores"]["large"] == {
-        "proxies": ["proxy1"],
-        "storage": ["store0", "store1"],
-        "port": 6210,
-    }
-    both = ["small", "large"]
-    assert cluster["layouts"]["default"]["tenants"] == {"a": both, "b": both}
-    assert cluster["layouts"]["static"]["tenants"] == {"a": ["small"], "b": ["large"]}
-    assert cluster["pool"]["total"]["network"] == 50e6
-    assert cluster["disks"] == {"store0": ["d0", "d1"], "store1": ["d0", "d1"]}
-    secrets = json.loads(Path(found["swift_secrets"]).read_text())
-    for secret in (secrets["prefix"], secrets["suffix"], *secrets["keys"].values()):
-        assert len(secret) == 48
-        assert secret not in json.dumps(found)
-    assert agent_config(testbed, spec).store == "swift"
-    hosts = swift_variables.hosts_of(testbed, spec)
-    assert [disk["name"] for disk in hosts["store1"]["hotbed_swift_disks"]] == ["d0", "d1"]
 
 
 def test_proxies_that_no_microstore_names_are_the_pools_machines(tmp_path):

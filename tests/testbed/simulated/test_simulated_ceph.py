@@ -306,13 +306,8 @@ def test_bad_requests_are_one_sentence(make):
     ("text", "said"),
     [
         ("osd_op_s: -0.1", "osd_op_s"),
-        ("osd_op_s: .nan", "osd_op_s"),
         ("peering_s: .inf", "peering_s"),
-        ("fio_iodepth: 0", "fio_iodepth"),
         ("clients: 2.5", "clients"),
-        ("speed: 3", "speed"),
-        ("- 1", "model.yaml"),
-        ("osd_op_s: [", "is not YAML"),
         ("osd_op_s: 1\nosd_op_s: 2\n", "'osd_op_s'"),
         ("host_order: [1, 2]", "host_order names 2 hosts"),
     ],
