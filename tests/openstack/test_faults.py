@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from testbed.sites.chameleon import cloud as clouds
-from testbed.sites.chameleon import lease as leases
-from testbed.sites.chameleon import site as sites
 from testbed.sites.contract import SiteError, State
 from tests.errors import raises
 from tests.openstack import belongings
@@ -200,45 +197,6 @@ def test_every_making_call_fails_once(
     site.release(spec.name)
     assert all(rule.hits >= 1 for rule in rules)
     assert not belongings.belongings(student)
-
-
-def test_an_answer_that_comes_too_late(
-    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clouds, "TIMEOUT_S", 10.0)
-    site, spec = a_site(tmp_path), a_spec()
-    slow = Rule("reservation", "POST", "/leases", act=lambda _: time.sleep(15.0), after=True)
-    plane.proxy.spoil(slow)
-
-    site.provision(spec)
-
-    assert slow.hits >= 1
-    assert len(belongings.leases(student)) == 1
-    site.release(spec.name)
-    assert not belongings.belongings(student)
-
-
-def test_an_asking_that_never_reached_blazar(
-    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The failure is unknowable, so the record stays until no effect is possible any more."""
-    monkeypatch.setattr(sites, "WATCH_S", 3.0)
-    site, spec = a_site(tmp_path), a_spec()
-    lost = plane.proxy.spoil(Rule("reservation", "POST", "/leases", reply=DROPPED, times=9))
-    with pytest.raises(SiteError):
-        site.provision(spec)
-    assert lost.hits >= 1
-
-    with raises(SiteError, "hotbed down it") as refused:
-        site.release(spec.name)
-
-    assert refused.value.retry_after_s is not None and refused.value.retry_after_s > 60
-    assert not belongings.belongings(student)
-    assert site.names() == ["it"]
-    monkeypatch.setattr(leases, "LATE_S", 1.0)
-    time.sleep(1.0)
-    site.release(spec.name)
-    assert site.names() == []
 
 
 def test_a_token_that_ends_on_the_way(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:

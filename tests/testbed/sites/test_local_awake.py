@@ -49,19 +49,6 @@ def test_virtual_machines_are_kept_awake_unless_set_otherwise(said, cpuinfo, exp
         wanted({"HOTBED_AWAKE": "maybe"})
 
 
-def test_every_processor_has_one_process_that_gives_way(tmp_path):
-    allowed = os.sched_getaffinity(0)
-    children = Path(f"/proc/self/task/{os.getpid()}/children")
-    before = set(children.read_text().split())
-    with kept_awake(plain(tmp_path)) as done:
-        assert done
-        assert [os.sched_getscheduler(pid) for pid in spinning(tmp_path)] == [os.SCHED_IDLE]
-        pids = [int(pid) for pid in set(children.read_text().split()) - before]
-        kept = [os.sched_getaffinity(pid) for pid in pids]
-    assert sorted(map(sorted, kept)) == [[processor] for processor in sorted(allowed)]
-    assert not any(alive(pid) for pid in pids)
-
-
 def test_they_end_with_who_is_killed(tmp_path):
     code = (
         "import sys; from pathlib import Path; from testbed.sites.local.awake import kept_awake\n"

@@ -186,31 +186,6 @@ def test_limits_on_v2(tmp_path):
     assert not (node / "cgroup.subtree_control").exists()  # the node fills its own file
 
 
-def test_groups_inside_a_node_keep_at_most_its_cores_on_v1(tmp_path):
-    node = tmp_path / "hotbed" / "t" / "n"
-    quotas = {"swift-proxy": 20_000, "swift-small": 2_000, "swift-tiny/inner": -1}
-    for name, quota in quotas.items():
-        for folder in (node / name, *(node / name).parents[: name.count("/")]):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "cpu.cfs_period_us").write_text("50000" if "small" in name else "25000")
-            (folder / "cpu.cfs_quota_us").write_text(str(quota))
-    groups = Cgroups(Hierarchies({"cpu": tmp_path, "memory": tmp_path}, None, None, NONE), "hotbed")
-
-    def quota(name: str = "") -> int:
-        return int((node / name / "cpu.cfs_quota_us").read_text())
-
-    groups.limit_cpus("t/n", 0.4)
-    assert quota() == quota("swift-proxy") == 0.4 * CPU_PERIOD_US
-    assert [quota("swift-small"), quota("swift-tiny/inner")] == [2_000, -1]
-    groups.limit_cpus("t/n", 1.2)
-    assert (quota(), quota("swift-proxy")) == (1.2 * CPU_PERIOD_US, 0.4 * CPU_PERIOD_US)
-    groups.limit_cpus("t/n", None)
-    assert quota() == -1
-
-
-NONE: frozenset[str] = frozenset()
-
-
 def test_usage_is_read_from_either_version(tmp_path):
     group = tmp_path / "hotbed" / "t"
     group.mkdir(parents=True)

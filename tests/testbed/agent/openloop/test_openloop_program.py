@@ -1,4 +1,4 @@
-"""The client node's open-loop program, really run on a stand-in for librados."""
+"""The client node's open-loop program: its start, and its way to the store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from testbed.stores.ceph.pool_objects import (
 )
 from tests.errors import raises
 from tests.testbed.agent.fake_systemd import FakeSystemdShell
-from workloads.open_loop import parse_open_loop
 
 PLAN = WritePlan(
     pool="bench",
@@ -34,35 +33,11 @@ PLAN = WritePlan(
     drain_s=0.5,
 )
 CONFIG = AgentConfig("t", "ceph", (AgentNode("osd0", "10.0.0.1", ("admin",), "iowait"),))
-FAKE_RADOS = """
-import json, threading
-class Error(OSError): pass
-class Completion:
-    def get_return_value(self): return 0
-class Ioctx:
-    def aio_write_full(self, name, data, oncomplete):
-        assert len(data) == 100
-        threading.Timer(0.01, oncomplete, [Completion()]).start()
-class Rados:
-    def __init__(self, conffile, name, conf): pass
-    def connect(self, timeout): pass
-    def open_ioctx(self, pool): return Ioctx()
-    def mon_command(self, text, data, timeout):
-        command = json.loads(text)
-        if command["prefix"] == "osd dump":
-            return 0, json.dumps({"pools": [
-                {"pool": 1, "pool_name": "bench", "pg_num": 8, "object_hash": 2}]}).encode(), ""
-        from testbed.agent.openloop.plan import pg_of
-        return 0, json.dumps({"pgid": pg_of(command["object"], 1, 8)}).encode(), ""
-"""
 
 
 @pytest.fixture
 def shell(tmp_path, monkeypatch):
-    """Return a shell with librados' stand-in where python3 looks first."""
     with FakeSystemdShell(tmp_path) as shell:
-        (shell.programs / "rados.py").write_text(FAKE_RADOS)
-        shell.env["PYTHONPATH"] = str(shell.programs)
         monkeypatch.setattr(openloop_verbs, "reach", lambda config, node: shell)
         yield shell
 
@@ -70,37 +45,6 @@ def shell(tmp_path, monkeypatch):
 def payload(plan: WritePlan = PLAN, **more: Any) -> dict[str, Any]:
     ask = {"node": "osd0", "name": "load-open-loop", "plan": plan.to_json()}
     return {**ask, "max_s": 30, "wait_s": 20, **more}
-
-
-@pytest.mark.slow
-def test_the_program_runs_alone_and_what_it_prints_is_read(shell):
-    started = openloop_verbs.start(CONFIG, payload())["started_wall"]
-    with raises(UserError, "already running"):
-        openloop_verbs.start(CONFIG, payload())
-    unit = units.wait(shell, "load-open-loop", timeout_s=20)
-    assert (unit.exit_code, unit.stderr) == (0, "")
-    result = parse_open_loop(unit.stdout)
-    assert result.started_wall == started
-    assert result.done == result.intended > 0
-    assert result.outstanding == result.failed == result.held == 0
-    assert set(result.pgs) == {"1.0", "1.5"}
-    assert result.p50_s is not None and result.p50_s >= 0.01
-    assert sum(row["done"] for row in result.series) == result.done
-    assert result.cpu_s is not None and result.cpu_s > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("plan", "said"),
-    [
-        ({"pool": "none"}, "'none'"),
-        ({"rates": {"1.8": 1.0}}, "PG 1.8"),
-    ],
-)
-def test_what_cannot_be_written_is_reported_and_leaves_no_unit(shell, plan, said):
-    with raises(UserError, said):
-        openloop_verbs.start(CONFIG, payload(WritePlan(**{**PLAN.to_json(), **plan})))
-    assert units.live(shell) == []
 
 
 def test_a_payload_that_lacks_something_is_refused():

@@ -7,7 +7,6 @@ import json
 import socket
 import socketserver
 import threading
-from typing import Any, ClassVar
 
 import pytest
 
@@ -17,71 +16,32 @@ from tests.errors import raises
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """Socket that answers like the proxy's control socket."""
-
-    parameters: ClassVar[dict[str, Any]] = {}
+    """Control socket of a proxy that refuses parameters and knows nothing else."""
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
-    def address_string(self) -> str:
-        return "unix"
-
-    def _reply(self, status: int, body: bytes) -> None:
-        self.send_response(status)
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        refused = self.path == "/parameters"
+        body = b'{"error": "policy is fair"}' if refused else b""
+        self.send_response(400 if refused else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    def do_GET(self) -> None:
-        if self.path == "/metrics":
-            self._reply(200, b"hotbed_nfsproxy_clients 1\n")
-        elif self.path == "/parameters":
-            self._reply(200, json.dumps(self.parameters).encode())
-        else:
-            self._reply(404, b"")
-
-    def do_PUT(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if body.get("policy") == "fair":
-            self._reply(400, json.dumps({"error": 'policy is "fair"'}).encode())
-            return
-        type(self).parameters = body
-        self._reply(200, b'{"ok": true}')
+    do_GET = do_PUT = _answer
 
 
-class _Server(socketserver.ThreadingUnixStreamServer):
-    def get_request(self) -> tuple[socket.socket, Any]:
-        connection, _ = super().get_request()
-        return connection, ("unix", 0)
-
-
-@pytest.fixture
-def configured(tmp_path, monkeypatch):
-    path = tmp_path / "socket"
-    config = tmp_path / "config.json"
-    text = {"control": str(path), "profile": str(tmp_path / "p.json"), "parameters": {"depth": 3}}
-    config.write_text(json.dumps(text))
-    monkeypatch.setattr(control, "CONFIG", config)
-    monkeypatch.setattr(control, "configuration", lambda: json.loads(config.read_text()))
-    with _Server(str(path), Proxy) as server:
+def test_what_the_proxy_refuses_or_does_not_know_is_reported(tmp_path):
+    path = str(tmp_path / "socket")
+    with socketserver.ThreadingUnixStreamServer(path, Proxy) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield path
+        with raises(UserError, "policy is fair"):
+            control.ask(path, "PUT", "/parameters", b"{}")
+        with raises(StoreError, "/status", "404"):
+            control.ask(path, "GET", "/status")
         server.shutdown()
-
-
-@pytest.mark.usefixtures("configured")
-def test_parameters_are_put_read_and_refused_with_the_proxys_sentence():
-    given = {"policy": "pm", "depth": 1}
-    assert control.carry_out("put", [], json.dumps(given).encode()) == {"ok": True}
-    assert control.carry_out("parameters", [], b"") == given
-    with pytest.raises(UserError):
-        control.carry_out("put", [], b'{"policy": "fair"}')
-    assert control.carry_out("default", [], b"") == {"ok": True}
-    assert control.carry_out("parameters", [], b"") == {"depth": 3}
-    assert "clients 1" in control.carry_out("metrics", [], b"")["text"]
-    with raises(StoreError, "/status", "404"):
-        control.carry_out("status", [], b"")
 
 
 def test_a_proxy_that_does_not_answer_is_reported(tmp_path):

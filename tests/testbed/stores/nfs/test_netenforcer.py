@@ -104,30 +104,6 @@ def kernel(monkeypatch):
     return found
 
 
-def test_applied_checked_applied_again_and_removed(kernel, keep):
-    before = (dict(TBF), 65535, False)
-    assert netenforcer.check(None, kernel, keep) == []
-    assert netenforcer.check(HOST, kernel, keep) == ["nothing is in force"]
-    assert netenforcer.apply(HOST, kernel, keep) == {
-        "changed": True,
-        "device": "eth0",
-        "flows": 1,
-    }
-    assert kernel.state == shaping.wanted(HOST, 25e6)  # the site's link is slower than the plan's
-    assert kernel.segments == 1
-    assert netenforcer.check(HOST, kernel, keep) == []
-    assert netenforcer.check(None, kernel, keep)[-1] == "device eth0 is enforced"
-    assert netenforcer.apply(HOST, kernel, keep)["changed"] is False
-    faster = {**HOST, "flows": [{**HOST["flows"][0], "level": 2}]}  # type: ignore[index]
-    assert netenforcer.check(faster, kernel, keep)
-    assert netenforcer.apply(faster, kernel, keep)["changed"] is True
-    assert netenforcer.remove(kernel, keep) == {"changed": True, "device": "eth0"}
-    assert (kernel.root, kernel.segments, kernel.table) == before
-    assert kernel.state is None
-    assert not keep.exists()
-    assert netenforcer.remove(kernel, keep) == {"changed": False, "device": None}
-
-
 def test_a_device_with_the_kernels_default_gets_it_back(kernel, keep):
     kernel.root = None
     netenforcer.apply(HOST, kernel, keep)
