@@ -299,21 +299,6 @@ def test_what_cannot_be_undone_stays_recorded(bed: Bed):
     assert [one.kind for one in bed.maker.clear()] == ["osd"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "node", "given"),
-    [("osd", "admin", {}), ("mon", "osd0", {}), ("disk", "admin", {"slow": 2.0})],
-)
-def test_the_impossible_is_refused_before_any_change(
-    bed: Bed, kind: FaultKind, node: str, given: Settings
-):
-    before = bed.state()
-    with pytest.raises(UserError) as caught:
-        bed.inject(kind, node, given)
-    assert node in caught.value.what
-    assert bed.state() == before
-    assert not (bed.folder / RECORD).exists()
-
-
 def test_a_store_that_is_not_ceph_has_neither(tmp_path: Path):
     bed = Bed(tmp_path)
     nodes = tuple(replace(node, roles=frozenset({"nfs"})) for node in bed.maker.testbed.nodes)

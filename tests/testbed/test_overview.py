@@ -21,22 +21,21 @@ from tests.testbed.sites.fake_shells import PlayedShell
 from tests.testbed.stores.ceph.fake_rados import FakeRados
 
 DF = """Filesystem 1024-blocks Used Available Capacity Mounted on
-overlay 1000 {root} {rest} 1% /
+overlay 1000 100 900 1% /
 none 0 0 0 - /run/lock
-/dev/loop1 1000 {scratch} {free} 1% /var/lib/hotbed/scratch
+/dev/loop1 1000 100 900 1% /var/lib/hotbed/scratch
 """
 
 
 class Node(PlayedShell):
-    """A node with these units, and a scratch file system used so far."""
+    """A node with these units, and a scratch file system of which a tenth is used."""
 
-    def __init__(self, units: Mapping[str, str], scratch: int = 100, strays: str = "") -> None:
-        self.node, self.units, self.scratch, self.strays = "", dict(units), scratch, strays
+    def __init__(self, units: Mapping[str, str], strays: str = "") -> None:
+        self.node, self.units, self.strays = "", dict(units), strays
 
     def answer(self, argv: list[str], input: bytes | None) -> str:
         shown = "".join(f"{unit} loaded {state} x x\n" for unit, state in self.units.items())
-        sizes = DF.format(root=100, rest=900, scratch=self.scratch, free=1000 - self.scratch)
-        return f"{shown}==\n{sizes}==\n{self.strays}"
+        return f"{shown}==\n{DF}==\n{self.strays}"
 
 
 class Lost(PlayedShell):

@@ -171,20 +171,6 @@ def swift(**changes: Any) -> Any:
     return TestbedSpec.model_validate(SWIFT | {"store": SWIFT_STORE | changes}).store
 
 
-def test_proxies_that_no_microstore_names_are_the_pools_machines(tmp_path):
-    """If only shares move, a spare proxy could not be assigned to anybody."""
-    machine = {"proxy_cores": 0.2, "storage_cores": 0.2, "network": "100Mbit"}
-    groups = [SWIFT["groups"][0], PROXIES | {"count": 4}, SWIFT["groups"][2]]
-    for pool, spare in (({"machine": machine}, ["proxy2", "proxy3"]), ({}, [])):
-        body = SWIFT | {"groups": groups, "store": SWIFT_STORE | {"pool": pool}}
-        spec = TestbedSpec.model_validate(body)
-        testbed = FakeSite(tmp_path / str(len(spare))).provision(spec)
-        found = swift_variables.cluster_of(testbed, spec, spec.store)
-        assert found["spare_proxies"] == spare
-        if pool:
-            assert found["pool"]["machine"] == machine | {"network": 12.5e6}
-
-
 def test_keys_stay_when_a_tenant_comes(tmp_path):
     testbed = FakeSite(tmp_path).provision(TestbedSpec.model_validate(SWIFT))
     path = swift_variables.secrets_of(testbed, swift())

@@ -22,15 +22,14 @@ KEY = "ssh-rsa AAAAB3NzaC1yc2E ceph-" + FSID
 
 
 class FakeMachines:
-    """Cluster that comes up as configured, after `slow` looks at it.
+    """Cluster that comes up as configured, after one look at it.
 
     `log` holds (node, what) in order. OSDs of the hosts in `broken` never start. `fails` maps a
     word to the error of commands with this word.
     """
 
-    def __init__(self, cephadm: CephadmCommand, slow: int = 1) -> None:
+    def __init__(self, cephadm: CephadmCommand) -> None:
         self._start = cephadm.command()
-        self.slow = slow
         self.log: list[tuple[str, str]] = []
         self.fails: dict[str, str] = {}
         self.broken: set[str] = set()
@@ -122,7 +121,7 @@ class FakeMachines:
 
     def _ps(self) -> str:
         rows = [
-            daemon(kind.partition(".")[0], host, running=self._looks > self.slow)
+            daemon(kind.partition(".")[0], host, running=self._looks > 1)
             for kind, spec in self.services.items()
             for host in spec["placement"]["hosts"]
         ]
@@ -136,7 +135,7 @@ class FakeMachines:
             for host in spec["placement"]["hosts"]
             for _ in spec["spec"]["data_devices"]["paths"]
         ]
-        up = [host for host in made if host not in self.broken and self._looks > self.slow]
+        up = [host for host in made if host not in self.broken and self._looks > 1]
         counts = {"epoch": 9, "num_osds": len(made), "num_up_osds": len(up), "osd_up_since": 0}
         body = {"fsid": FSID, "osdmap": counts | {"num_in_osds": len(up), "num_remapped_pgs": 0}}
         return json.dumps(body)

@@ -31,6 +31,7 @@ from testbed.sites.clock import Clock
 ME = TokenIdentity("user-me", "project-mine", "me", "CHI-1")
 NO_HOST = "No valid host was found."
 """Nova's message for a server that was never placed."""
+LONGEST_S = 7 * 24 * 3600.0  # of a lease
 FAULT = "Deploying failed."
 """Nova's message for a server that failed on its machine."""
 FLAVORS = tuple(
@@ -111,7 +112,6 @@ class FakeCloud:
     build_s: float = 60.0  # time until a server is active
     delete_s: float = 10.0
     linger_s: float = 0.0  # servers of an ended lease look alive for this time
-    longest_s: float = 7 * 24 * 3600.0  # maximum length of a lease
     virtual: int = 1000  # number of virtual machines that fit together
     me: TokenIdentity = ME
     trip: Trip = lambda number, name, when: None
@@ -247,7 +247,7 @@ class FakeCloud:
         if end_s <= start:
             raise CloudError("End date must be later than start date.", CallFault.REFUSED)
         # As in Blazar, "now" is the start of the current minute.
-        if end_s - start // 60 * 60 > self.longest_s:
+        if end_s - start // 60 * 60 > LONGEST_S:
             raise CloudError("Lease duration exceeds the maximum", CallFault.REFUSED, status=403)
         reservations = []
         taken: set[str] = set()

@@ -145,42 +145,6 @@ def connection(raw):
     return Connection(raw, timeout_s=2.0)
 
 
-def test_each_osd_gets_a_pool_a_rule_and_a_user_and_all_goes_again(raw, connection):
-    before = raw.state()
-    done = pinned.pin(connection, "twochoice.", [0, 2])
-    assert sum("made" in words for words in done) == 6
-    for osd in (0, 2):
-        pool = raw.pool(f"twochoice.{osd}")
-        assert (pool["size"], pool["min_size"], pool["pg_num"]) == (1, 1, pinned.PG_NUM)
-        assert {tuple(raw.maps[f"{pool['pool']}.{n:x}"]) for n in range(pinned.PG_NUM)} == {(osd,)}
-        mon, may, osds, cap = raw.users[f"client.twochoice.{osd}"]
-        assert (mon, may, osds) == ("mon", "profile rbd", "osd")
-        assert cap == f"allow rwx pool=twochoice.{osd}"
-    assert CODE in raw.muted
-    assert pinned.pin(connection, "twochoice.", [0, 2]) == []
-    keys = pinned.keyrings(connection, "twochoice.", [0, 2])
-    assert keys["2"] == "[client.twochoice.2]\n\tkey = secret-client.twochoice.2\n"
-    removed = pinned.unpin(connection, "twochoice.")
-    assert len(removed) == 6
-    assert raw.state() == before
-    assert pinned.unpin(connection, "twochoice.") == []
-
-
-def test_pools_are_replaced_by_empty_ones_that_are_pinned_too(raw, connection):
-    with raises(UserError, "twochoice.0"):
-        pinned.empty(connection, "twochoice.", [0])
-    pinned.pin(connection, "twochoice.", [0, 1], pg_num=2)
-    before = [raw.pool(f"twochoice.{osd}")["pool"] for osd in (0, 1)]
-    users = dict(raw.users)
-    assert pinned.empty(connection, "twochoice.", [0, 1]) == 2
-    after = [raw.pool(f"twochoice.{osd}") for osd in (0, 1)]
-    assert not set(before) & {pool["pool"] for pool in after}
-    assert all(
-        pool["pg_num"] == 2 and "twochoice" in pool["application_metadata"] for pool in after
-    )
-    assert raw.users == users
-
-
 def test_what_was_cut_off_is_finished_or_removed(raw, connection):
     before = raw.state()
 
