@@ -6,8 +6,6 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
-import pytest
-import yaml
 
 from schemas.errors import RemoteError
 from testbed import doctor
@@ -15,7 +13,7 @@ from testbed.deploy import ports
 from testbed.deploy.ports import At, ports_of, to_be_reached
 from testbed.doctor import peer_findings
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import NfsSpec, TestbedSpec
+from testbed.spec import TestbedSpec
 
 CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
 SWIFT = {
@@ -93,33 +91,6 @@ def test_who_listens_elsewhere_on_a_machine_is_in_nobodys_way():
     }
     assert taken[At.ADDRESS] == [8080]
     assert taken[At.EVERYWHERE] == taken[At.LOOPBACK] == [7480, 8080, 11211]
-
-
-@pytest.mark.parametrize(
-    ("role", "names"),
-    [
-        ("radosgw", {"radosgw_port": 7480}),
-        (
-            "nfsproxy",
-            {
-                "nfsproxy_port": NfsSpec().port,
-                "nfsproxy_mount_port": NfsSpec().mount_port,
-                "nfsproxy_metrics_port": NfsSpec().metrics_port,
-            },
-        ),
-        (
-            "ganesha",
-            {
-                "ganesha_port": NfsSpec().server_port,
-                "ganesha_mount_port": NfsSpec().server_mount_port,
-            },
-        ),
-        ("twochoice_agent", {"twochoice_port": 7100}),
-    ],
-)
-def test_ports_are_those_of_the_roles(root, role, names):
-    defaults = yaml.safe_load((root / f"playbooks/roles/{role}/defaults/main.yml").read_text())
-    assert {name: defaults[name] for name in names} == names
 
 
 # -- back ends that must be closed -----------------------------------------------------------------
