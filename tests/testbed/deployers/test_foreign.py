@@ -17,14 +17,14 @@ from tests.testbed.deployers.beds import bed_of, spec_with
 SPEC = spec_with("cephadm", pools=[{"name": "bench", "pg_num": 32}])
 
 
-def run(folder: Path, inventory: dict[str, Any], *plays: dict[str, Any]) -> None:
-    """Run plays of the project's roles, with this machine as every node."""
+def run(folder: Path, inventory: dict[str, Any], body: dict[str, Any]) -> None:
+    """Run a play of the project's roles, with this machine as every node."""
     inventory["all"]["vars"] |= {"ansible_connection": "local", "ansible_become": False}
     bed = bed_of(SPEC, folder)
     root = folder / "books"
     root.mkdir()
     common = {"gather_facts": False, "any_errors_fatal": True}
-    (root / "x.yml").write_text(yaml.safe_dump([common | body for body in plays]))
+    (root / "x.yml").write_text(yaml.safe_dump([common | body]))
     ours = Ansible(
         root,
         PLAYBOOKS / "ansible.cfg",
@@ -38,27 +38,21 @@ def run(folder: Path, inventory: dict[str, Any], *plays: dict[str, Any]) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_scripts_get_what_the_spec_says(tmp_path):
+def test_the_volumes_script_gets_what_the_spec_says(tmp_path):
     bed = bed_of(SPEC, tmp_path)
     made = foreign.inventory(bed, SPEC, "cephadm", {"validate_wipe": True})
-    settings = {"osd": {"osd_max_scrubs": "0"}}
-    made["all"]["vars"] |= foreign.adoption(bed, SPEC, tmp_path, settings)
-
-    def kept(role: str, hosts: str) -> dict[str, Any]:
-        """Return a play that saves a role's parameters in a file."""
-        content = f"{{{{ {role}_parameters | to_json }}}}"
-        copy = {"content": content, "dest": str(tmp_path / f"{role}.json"), "mode": "0600"}
-        defaults = yaml.safe_load((PLAYBOOKS / "roles" / role / "defaults/main.yml").read_text())
-        # A play's variables override the inventory's; a role's defaults do not.
-        known = made["all"]["vars"]
-        return {
-            "hosts": hosts,
-            "vars": {name: value for name, value in defaults.items() if name not in known},
-            "tasks": [{"name": "Keep them", "ansible.builtin.copy": copy}],
-        }
-
-    run(tmp_path, made, kept("volumes", "osd1"), kept("adopt", "admins"))
-    volumes = json.loads((tmp_path / "volumes.json").read_text())
+    saved = tmp_path / "volumes.json"
+    copy = {"content": "{{ volumes_parameters | to_json }}", "dest": str(saved), "mode": "0600"}
+    defaults = yaml.safe_load((PLAYBOOKS / "roles/volumes/defaults/main.yml").read_text())
+    # A play's variables override the inventory's; a role's defaults do not.
+    known = made["all"]["vars"]
+    body = {
+        "hosts": "osd1",
+        "vars": {name: value for name, value in defaults.items() if name not in known},
+        "tasks": [{"name": "Keep them", "ansible.builtin.copy": copy}],
+    }
+    run(tmp_path, made, body)
+    volumes = json.loads(saved.read_text())
     assert volumes == {
         "node": "osd1",
         "fsid": cluster_id(bed),
@@ -69,14 +63,6 @@ def test_the_scripts_get_what_the_spec_says(tmp_path):
         "engine": "",
     }
     assert volumes["min_bytes"] > 2**30
-    adopt = json.loads((tmp_path / "adopt.json").read_text())
-    assert adopt["osds"] == {"osd0": 1, "osd1": 1, "osd2": 1}
-    assert adopt["racks"] == {"osd0": "", "osd1": "", "osd2": ""}
-    assert adopt["settings"]["osd"] == settings["osd"] | foreign.LATER["osd"]
-    assert adopt["pools"] == [{"name": "bench", "pg_num": 32, "size": 2, "min_size": 1}]
-    assert adopt["failure_domain"] == "host"
-    assert adopt["timeout_s"] == 300
-    assert adopt["agent_config"]["nodes"][0]["name"] == "admin"
 
 
 @pytest.mark.slow
