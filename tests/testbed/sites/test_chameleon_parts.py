@@ -84,7 +84,6 @@ def test_a_type_and_several_filters_are_joined_flat(filters):
     [
         (JOINED, {"architecture.smt_size": "64", "node_name": "nc01"}, True),
         (JOINED, {"architecture.smt_size": "40", "node_name": "nc01"}, False),
-        (JOINED, {"node_name": "nc01"}, False),
         # Blazar compares all values except its own columns as text.
         ([">=", "$architecture.smt_size", "48"], {"architecture.smt_size": "8"}, True),
         (["==", "$ram", "16"], {"ram": "16.0"}, False),
