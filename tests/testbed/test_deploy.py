@@ -83,16 +83,25 @@ def play(tmp_path, bed):
 
 
 @pytest.mark.slow
-def test_every_run_has_the_environment_and_variables_of_its_own_ansible(play, bed):
+def test_a_run_has_its_own_ansibles_environment_and_leaves_nothing_in_the_users_home(
+    play, bed, tmp_path, monkeypatch
+):
     """ceph-ansible's Ansible runs in the same folder after Hotbed's."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
     said = {"msg": "{{ lookup('env', 'WHOSE') }} {{ more | default('none') }}"}
     tell = {"name": "Tell", "ansible.builtin.debug": said}
+    needs_files = {"name": "A module that needs files", "ansible.builtin.ping": {}}
     found = []
     for environment, extra in ({"WHOSE": "hers"}, {"more": "much"}), ({"WHOSE": "his"}, {}):
-        play(tell, environment=environment, extra=extra)
+        play(tell, needs_files, environment=environment, extra=extra)
         (words,) = set(re.findall(r'"msg": "(.*)"', (bed.directory / LOG).read_text()))
         found.append(words)
     assert found == ["hers much", "his none"]
+    # Only Ansible's folder on the managed machine, here this one, may remain.
+    assert {path.name for path in home.iterdir()} <= {".ansible"}
+    assert {path.name for path in (home / ".ansible").glob("*")} <= {"tmp"}
 
 
 @pytest.mark.slow
@@ -106,18 +115,6 @@ def test_a_failure_is_a_sentence_with_the_way_to_the_log(play, bed):
     assert (bed.directory / LOG).stat().st_mode & 0o777 == 0o600
     assert not isinstance(error.value, UserError)
     assert {failure.node for failure in error.value.failures} == {"osd0", "osd1"}
-
-
-@pytest.mark.slow
-def test_nothing_goes_to_the_users_home(play, tmp_path, monkeypatch):
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    module_task = {"name": "A module that needs files", "ansible.builtin.ping": {}}
-    play(module_task)
-    # Only Ansible's folder on the managed machine, here this one, may remain.
-    assert {path.name for path in home.iterdir()} <= {".ansible"}
-    assert {path.name for path in (home / ".ansible").glob("*")} <= {"tmp"}
 
 
 class Shaper:

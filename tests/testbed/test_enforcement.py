@@ -11,6 +11,7 @@ from schemas.errors import StoreError, UserError
 from testbed.deploy.enforcement import NfsEnforcement, storage_by_server
 from testbed.spec import TestbedSpec
 from tests.errors import raises
+from tests.papers.live_fakes import RecordingAgent
 from tests.testbed.fake_site import FakeSite
 
 DISK = {"size": "2GiB", "scratch": 0}
@@ -26,76 +27,56 @@ NETWORK = {
 }
 
 
-class FakeAgent:
-    """Agent that answers every action with success except on `broken` nodes."""
+def where(action: Mapping[str, Any]) -> str:
+    return str(action.get("server") or action["host"])
 
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, Mapping[str, Any]]] = []
-        self.broken: set[str] = set()
-        self.differences: dict[str, list[str]] = {}
+
+class Hosts(RecordingAgent):
+    """Agent that carries out every action except on the node `broken`."""
+
+    broken = ""
 
     def call(
         self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
     ) -> Any:
-        given = payload or {}
-        self.calls.append((verb, given))
-        if verb == "nfs-check":
-            return {"admin": [], **self.differences}
-        if verb == "nfs-act":
-            return [
-                {
-                    "ok": self._where(action) not in self.broken,
-                    "message": f"{self._where(action)} is broken",
-                    "detail": {"changed": 1.0},
-                }
-                for action in given["actions"]
-            ]
-        return {"text": "page", "asked": given}
-
-    @staticmethod
-    def _where(action: Mapping[str, Any]) -> str:
-        return str(action.get("server") or action["host"])
-
-    def actions(self, place: int = -1) -> list[tuple[str, str, Any]]:
-        """Return kind, node and presence of parameters of one call's actions."""
+        super().call(verb, payload)
         return [
-            (one["action"], self._where(one), one["parameters"])
-            for one in self.calls[place][1]["actions"]
+            {
+                "ok": where(action) != self.broken,
+                "message": f"{where(action)} is broken",
+                "detail": {},
+            }
+            for action in (payload or {})["actions"]
         ]
 
-
-@pytest.fixture
-def testbed():
-    store = {"kind": "nfs"}
-    return FakeSite().provision(
-        TestbedSpec.model_validate({"name": "t", "groups": GROUPS, "store": store})
-    )
+    def last(self) -> list[tuple[str, Any]]:
+        """Return kind and parameters of the last call's actions."""
+        return [(one["action"], one["parameters"]) for one in self.calls[-1][1]["actions"]]
 
 
 @pytest.fixture
 def agent():
-    return FakeAgent()
+    return Hosts()
 
 
 @pytest.fixture
-def enforcement(testbed, agent):
-    return NfsEnforcement(testbed, agent)  # type: ignore[arg-type]
+def enforcement(agent):
+    spec = TestbedSpec.model_validate({"name": "t", "groups": GROUPS, "store": {"kind": "nfs"}})
+    return NfsEnforcement(FakeSite().provision(spec), agent)
 
 
 def test_a_network_that_is_left_alone_or_removed_gets_nothing(enforcement, agent):
     enforcement.network_apply({**NETWORK, "mode": "fifo"})
-    assert {parameters for _, _, parameters in agent.actions()} == {None}
+    assert agent.last() == [("set-network", None)] * 5
     enforcement.remove()
-    assert {parameters for _, _, parameters in agent.actions()} == {None}
-    assert [kind for kind, _, _ in agent.actions()] == ["put-parameters"] * 2 + ["set-network"] * 5
+    assert agent.last() == [("put-parameters", None)] * 2 + [("set-network", None)] * 5
 
 
 def test_what_fails_at_one_host_is_taken_away_from_all(enforcement, agent):
-    agent.broken.add("c0")
+    agent.broken = "c0"
     with raises(StoreError, "c0 is broken"):
         enforcement.network_apply(NETWORK)
-    assert len(agent.actions()) == 5
-    assert {parameters for _, _, parameters in agent.actions()} == {None}
+    assert agent.last() == [("set-network", None)] * 5
 
 
 def test_names_that_the_testbed_does_not_have_are_reported(enforcement):
@@ -104,5 +85,5 @@ def test_names_that_the_testbed_does_not_have_are_reported(enforcement):
     with raises(UserError, "s0"):
         storage_by_server({"storage": {"s0:a": {}, "s0:b": {}}})
     spec = TestbedSpec.model_validate({"name": "t", "groups": GROUPS[:1], "store": None})
-    with pytest.raises(UserError):
-        NfsEnforcement(FakeSite().provision(spec), FakeAgent())  # type: ignore[arg-type]
+    with raises(UserError, "no NFS server"):
+        NfsEnforcement(FakeSite().provision(spec), Hosts())
