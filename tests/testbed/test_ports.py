@@ -6,7 +6,6 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
-
 from schemas.errors import RemoteError
 from testbed import doctor
 from testbed.deploy import ports

@@ -8,7 +8,6 @@ import logging
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest

@@ -9,6 +9,7 @@ from tests.testbed.fake_site import FakeSite
 from tests.testbed.plain_specs import plain_spec
 from tests.testbed.sites.conformance import SiteConformance
 
+
 class TestFakeSite(SiteConformance):
     @pytest.fixture
     def site(self) -> FakeSite:

@@ -6,7 +6,6 @@ import errno
 import itertools
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -15,7 +15,7 @@ import pytest
 
 from schemas.errors import UserError
 from testbed.sites.contract import silent
-from testbed.sites.local import network, nodes, priority, racks, removal
+from testbed.sites.local import network, nodes, racks, removal
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.container import share_unmounts
 from testbed.sites.local.names import LocalNames
