@@ -51,17 +51,6 @@ func TestTheSameNumbersAsPython(t *testing.T) {
 	}
 }
 
-func TestOnlyTheTableNeedsOffsets(t *testing.T) {
-	p, err := Parse([]byte(`{"type": "storageConstant", "base": 1e-3, "readBandwidth": 1e8,
-		"writeBandwidth": 5e7}`), "profile")
-	if err != nil || p.NeedsOffsets() {
-		t.Errorf("%v, %v", p, err)
-	}
-	if w := p.Estimator().Work(false, -1, 5e6); math.Abs(w-0.101) > 1e-15 {
-		t.Errorf("work is %g, want 0.101", w)
-	}
-}
-
 func TestBadProfilesGetASentence(t *testing.T) {
 	const size = `{"type": "storageSSD", "bandwidthTable": `
 	const table = `{"type": "storageTable", "read": `

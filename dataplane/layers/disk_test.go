@@ -3,12 +3,13 @@ package layers
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"hotbed/dataplane/tests/seeds"
 )
 
 func open(t testing.TB, size int64, paths ...string) *Disk {
@@ -179,17 +180,7 @@ func script(t *testing.T, data []byte) {
 }
 
 func FuzzLayers(f *testing.F) {
+	seeds.Add(f, 60, 960)
 	f.Add([]byte{0, 1, 0, 9, 6, 0, 0, 0, 3, 2, 0, 3, 4, 0, 0, 20, 6, 0, 0, 0, 1, 3, 0, 1, 4, 0, 0, 90})
 	f.Fuzz(script)
-}
-
-func TestLayersAgainstAReference(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 6))
-	for range 60 {
-		data := make([]byte, 4*120)
-		for i := range data {
-			data[i] = byte(rng.Uint32())
-		}
-		script(t, data)
-	}
 }

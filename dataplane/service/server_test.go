@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/seeds"
 )
 
 func TestReleaseEmptiesTheQueue(t *testing.T) {
@@ -60,19 +62,9 @@ func checkSchedule(t *testing.T, data []byte) {
 }
 
 func FuzzSchedule(f *testing.F) {
+	seeds.Add(f, 200, 1600)
 	f.Add([]byte{0, 0, 1, 2, 3, 4, 5, 6, 255, 255, 9, 9, 9, 9, 0, 0})
 	f.Fuzz(checkSchedule)
-}
-
-func TestScheduleProperties(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 7))
-	for range 200 {
-		data := make([]byte, 8*rng.IntN(200))
-		for i := range data {
-			data[i] = byte(rng.Uint32())
-		}
-		checkSchedule(t, data)
-	}
 }
 
 // TestTheModelIsMG1 in virtual time, with enough requests; the wall-clock test relies on it.

@@ -130,16 +130,6 @@ func TestUpmapsAndDownOSDs(t *testing.T) {
 	}
 }
 
-func TestStableMod(t *testing.T) {
-	for n := uint32(1); n < 40; n++ {
-		for x := range uint32(200) {
-			if got := stableMod(x, n); got >= n {
-				t.Fatalf("%d folds to %d of %d", x, got, n)
-			}
-		}
-	}
-}
-
 func TestTheReadBalancerIsThatOfOsdmaptool(t *testing.T) {
 	data, err := os.ReadFile("../../../tests/data/ceph/18.2.7/osdmaptool_read.json")
 	if err != nil {

@@ -61,13 +61,6 @@ func (s *Server) Close() {
 	s.done.Wait()
 }
 
-// Connections returns the number of connections.
-func (s *Server) Connections() int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return len(s.conns)
-}
-
 func (s *Server) accept() {
 	for {
 		conn, err := s.listener.Accept()
