@@ -112,14 +112,14 @@ func TestHalfACallIsNotWaitedForForEver(t *testing.T) {
 }
 
 func TestAClientThatWaitsForNothingIsIdleAfterAWhile(t *testing.T) {
-	g := newGate()
-	r := newRig(t, &memnfs.Server{Delay: g.delay}, `{"policy": "pm"}`, func(c *Config) { c.IdleTimeout = enforcer.Span(1e9) })
+	open := make(chan struct{})
+	r := newRig(t, &memnfs.Server{Hold: until(open)}, `{"policy": "pm"}`, func(c *Config) { c.IdleTimeout = enforcer.Span(1e9) })
 	handle := r.file("f", 4096)
 	waits := r.raw(2)
 	_, _ = waits.Write(readCall(1, handle, 0, 100))
 	if idle := r.raw(2); !closed(idle) {
 		t.Error("an idle client is there for ever")
 	}
-	close(g.open)
+	close(open)
 	replies(t, waits, 1) // it waited as long, for a reply
 }

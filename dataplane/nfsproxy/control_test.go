@@ -69,7 +69,7 @@ func TestTheControlSocketIsTheOwners(t *testing.T) {
 }
 
 func TestRefusedParametersChangeNothing(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 5}`)
+	r := newRig(t, &memnfs.Server{}, everyPolicy[1])
 	for body, want := range map[string]string{
 		`{`: "cannot be read",
 		`{"policy": "pm", "workloads": [{"name": "a"}]}`:                                             "no clients",
@@ -87,19 +87,12 @@ func TestRefusedParametersChangeNothing(t *testing.T) {
 			t.Errorf("%s: %d %s; want 400 and %q", body, code, answer, want)
 		}
 	}
-	if _, text := r.ask("GET", "/parameters", ""); !strings.Contains(text, `"depth":5`) {
-		t.Errorf("the parameters are %s", text)
+	_, text := r.ask("GET", "/parameters", "")
+	if code, answer := r.ask("PUT", "/parameters", text); code != http.StatusOK || !strings.Contains(text, `"depth":4`) {
+		t.Errorf("the parameters are %s; put back: %d %s", text, code, answer)
 	}
 	if _, text := r.ask("GET", "/status", ""); !strings.Contains(text, `"policy":"pm"`) {
 		t.Errorf("the status is %s", text)
-	}
-}
-
-func TestTheParametersThatAreGivenOutCanBePutBack(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, everyPolicy[1])
-	_, text := r.ask("GET", "/parameters", "")
-	if code, answer := r.ask("PUT", "/parameters", text); code != http.StatusOK {
-		t.Errorf("%s: %d %s", text, code, answer)
 	}
 }
 

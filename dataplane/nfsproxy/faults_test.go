@@ -32,8 +32,8 @@ func (r *rig) works(host int) {
 }
 
 func TestAClientThatGoesMidRequest(t *testing.T) {
-	g := newGate()
-	r := newRig(t, &memnfs.Server{Delay: g.delay}, `{"policy": "pm", "depth": 2}`)
+	open := make(chan struct{})
+	r := newRig(t, &memnfs.Server{Hold: until(open)}, `{"policy": "pm", "depth": 2}`)
 	handle := r.file("f", 4096)
 	conn := r.raw(2)
 	for i := range 10 {
@@ -46,7 +46,7 @@ func TestAClientThatGoesMidRequest(t *testing.T) {
 	if s := r.status(); s.Outstanding != 2 {
 		t.Errorf("%d are outstanding, want the 2 that the server works on", s.Outstanding)
 	}
-	close(g.open)
+	close(open)
 	r.eventually("none is outstanding and the session is gone", func(s Status) bool {
 		return s.Outstanding == 0 && s.Clients == 0
 	})
@@ -96,8 +96,8 @@ func TestCallsWithRandomDamage(t *testing.T) {
 }
 
 func TestTheServerRestarts(t *testing.T) {
-	g := newGate()
-	server := &memnfs.Server{Delay: g.delay}
+	open := make(chan struct{})
+	server := &memnfs.Server{Hold: until(open)}
 	r := newRig(t, server, `{"policy": "pm", "depth": 2}`)
 	handle := r.file("f", 4096)
 	conn, other := r.raw(2), r.raw(3)
@@ -107,7 +107,7 @@ func TestTheServerRestarts(t *testing.T) {
 	_, _ = other.Write(readCall(1, handle, 0, 100))
 	r.eventually("some wait", func(s Status) bool { return s.Queued == 4 && s.Outstanding == 2 })
 	address := server.Address()
-	close(g.open)
+	close(open)
 	server.Close()
 	// As without a proxy: connections end, and clients reconnect and resend unanswered calls.
 	if !closed(conn) || !closed(other) {
@@ -189,8 +189,8 @@ func TestASlowClientHoldsUpNobodyElse(t *testing.T) {
 }
 
 func TestAServerThatNeverAnswersKeepsNoPlaces(t *testing.T) {
-	g := newGate()
-	r := newRig(t, &memnfs.Server{Delay: g.delay}, `{"policy": "pm", "depth": 1}`,
+	open := make(chan struct{})
+	r := newRig(t, &memnfs.Server{Hold: until(open)}, `{"policy": "pm", "depth": 1}`,
 		func(c *Config) { c.ReplyTimeout = 1e9 })
 	handle := r.file("f", 4096)
 	first, second := r.raw(2), r.raw(3)
@@ -198,7 +198,7 @@ func TestAServerThatNeverAnswersKeepsNoPlaces(t *testing.T) {
 	r.eventually("one is outstanding", func(s Status) bool { return s.Outstanding == 1 })
 	_, _ = second.Write(readCall(2, handle, 0, 100))
 	r.eventually("both went to the server", func(s Status) bool { return s.TimedOut >= 1 && s.Queued == 0 })
-	close(g.open)
+	close(open)
 	replies(t, second, 1)
 	replies(t, first, 1) // late, but forwarded
 	r.eventually("none is outstanding", func(s Status) bool { return s.Outstanding == 0 })

@@ -1,7 +1,6 @@
 package nfsproxy
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/exercise"
-	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/tests/memnfs"
@@ -132,49 +130,6 @@ func TestParametersChangeUnderLoad(t *testing.T) {
 	}
 }
 
-func TestNoMoreThanDepthAreAtTheServer(t *testing.T) {
-	g := newGate()
-	r := newRig(t, &memnfs.Server{Delay: g.delay}, `{"policy": "none", "depth": 3}`)
-	handle := r.file("f", 4096)
-	for host := 2; host < 7; host++ { // the gate stops a connection's second call
-		conn := r.raw(host)
-		if _, err := conn.Write(readCall(1, handle, 0, 100)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.eventually("two of five wait", func(s Status) bool { return s.Queued == 2 && s.Outstanding == 3 })
-	if n := g.count(); n > 3 {
-		t.Errorf("%d calls are at the server", n)
-	}
-	close(g.open)
-	r.eventually("all are answered", func(s Status) bool { return s.Queued == 0 && s.Outstanding == 0 })
-	if n := g.count(); n != 5 {
-		t.Errorf("%d calls came to the server", n)
-	}
-}
-
-func TestPriorityIsKept(t *testing.T) {
-	g := newGate()
-	r := newRig(t, &memnfs.Server{Delay: g.delay},
-		`{"policy": "pm", "depth": 1, "workloads": [{"priority": 2}, {"priority": 1}]}`)
-	handle := r.file("f", 1<<20)
-	low, high := r.raw(2), r.raw(3)
-	for i := range 10 {
-		_, _ = low.Write(readCall(uint32(i), handle, i, 8))
-	}
-	r.eventually("nine wait", func(s Status) bool { return s.Queued == 9 && s.Outstanding == 1 })
-	_, _ = high.Write(readCall(100, handle, 100, 8))
-	r.eventually("ten wait", func(s Status) bool { return s.Queued == 10 })
-	close(g.open)
-	replies(t, low, 10)
-	replies(t, high, 1)
-	g.mutex.Lock()
-	defer g.mutex.Unlock()
-	if xid := g.seen[1].XID; xid != 100 {
-		t.Errorf("call %d went second, not that of the higher priority", xid)
-	}
-}
-
 func TestTokenBucketsHoldCallsUntilTheirTime(t *testing.T) {
 	r := newRig(t, &memnfs.Server{},
 		`{"policy": "pm", "depth": 8, "workloads": [{"pairs": [[0.05, 0.002]]}, {}]}`)
@@ -193,20 +148,5 @@ func TestTokenBucketsHoldCallsUntilTheirTime(t *testing.T) {
 	}
 	if s := r.status().Workloads; s[0].Held < 8 || s[1].Held != 0 {
 		t.Errorf("%d and %d calls were held", s[0].Held, s[1].Held)
-	}
-}
-
-func TestTheMountProtocolPassesUnqueued(t *testing.T) {
-	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 1}`)
-	c, _ := r.client(2)
-	if _, err := c.Mount("/other"); err == nil {
-		t.Error("an export that is not there was mounted")
-	}
-	var status nfsclient.StatusError
-	if _, err := c.Mount("/other"); !errors.As(err, &status) || status.Status != nfs3.ErrNoEntry {
-		t.Errorf("it was answered with %v", err)
-	}
-	if s := r.status(); s.Workloads[0].Requests != 0 {
-		t.Errorf("%d calls of the mount protocol were queued", s.Workloads[0].Requests)
 	}
 }

@@ -286,28 +286,12 @@ func (r *rig) put(p Parameters) {
 	}
 }
 
-// gate holds back calls at the server until it is opened.
-type gate struct {
-	mutex sync.Mutex
-	open  chan struct{}
-	seen  []sunrpc.Call
-}
-
-func newGate() *gate { return &gate{open: make(chan struct{})} }
-
-// delay is a value for the server's Delay; it holds back only reads and writes.
-func (g *gate) delay(c sunrpc.Call) time.Duration {
-	if c.Program == nfs3.Program && (c.Procedure == nfs3.ProcRead || c.Procedure == nfs3.ProcWrite) {
-		g.mutex.Lock()
-		g.seen = append(g.seen, c)
-		g.mutex.Unlock()
-		<-g.open
+// until holds back reads and writes at the server until a channel is closed.
+func until(open <-chan struct{}) func(sunrpc.Call) <-chan struct{} {
+	return func(c sunrpc.Call) <-chan struct{} {
+		if c.Program == nfs3.Program && (c.Procedure == nfs3.ProcRead || c.Procedure == nfs3.ProcWrite) {
+			return open
+		}
+		return nil
 	}
-	return 0
-}
-
-func (g *gate) count() int {
-	g.mutex.Lock()
-	defer g.mutex.Unlock()
-	return len(g.seen)
 }
