@@ -71,9 +71,15 @@ func connected(s Scenario, rate float64, policy enforcer.Policy) Scenario {
 
 func mustRun(t testing.TB, s Scenario, l listed) *Result {
 	t.Helper()
-	r, err := Run(s, l.open, func(float64) {})
-	if err != nil {
-		t.Fatal(err)
+	progress := 0.0
+	r, err := Run(s, l.open, func(share float64) {
+		if share < progress || share > 1 {
+			t.Errorf("progress is %g after %g", share, progress)
+		}
+		progress = share
+	})
+	if err != nil || progress != 1 {
+		t.Fatalf("%v at %g of the progress", err, progress)
 	}
 	return r
 }

@@ -2,7 +2,6 @@ package nfssim
 
 import (
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,18 +87,5 @@ func TestATraceThatBreaksWhileItIsReplayedIsAnError(t *testing.T) {
 	same := func(Workload) (traces.Trace, error) { return trace, nil }
 	if _, err := Run(s, same, func(float64) {}); err == nil || !strings.Contains(err.Error(), "was changed") {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestProgressRisesToOne(t *testing.T) {
-	last := 0.0
-	_, err := Run(one(enforcer.None, "w"), listed{"w": poisson(1, 100, ms, ms)}.open, func(share float64) {
-		if share < last || share > 1 {
-			t.Errorf("%g after %g", share, last)
-		}
-		last = share
-	})
-	if err != nil || math.Abs(last-1) > 1e-9 {
-		t.Errorf("it ended at %g, %v", last, err)
 	}
 }

@@ -368,3 +368,28 @@ func TestARecordThatCannotBeIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestAMaintainerStartsOnlyBetweenIdleServers(t *testing.T) {
+	table := newTable()
+	redirect(t, table, "a", Range{0, 10}, Location{1, 1})
+	redirect(t, table, "b", Range{0, 200}, Location{2, 2})
+	m, err := NewMaintainer(MaintainerParameters{Workers: 8, Bytes: 64}, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pulls := m.Start(func(s Server) bool { return s != home }); len(pulls) != 0 {
+		t.Fatalf("home is busy, and it pulls %v", pulls)
+	}
+	pulls := m.Start(func(s Server) bool { return s != 1 })
+	if len(pulls) != 4 { // 200 bytes in pulls of 64
+		t.Fatalf("it pulls %v", pulls)
+	}
+	for _, p := range pulls {
+		if p.Location.Server != 2 || p.Range.Len() > 64 {
+			t.Fatalf("it pulls %v", p)
+		}
+	}
+	if again := m.Start(func(Server) bool { return true }); len(again) != 1 || again[0].Object != "a" {
+		t.Fatalf("then it pulls %v", again)
+	}
+}

@@ -5,6 +5,7 @@ package process
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -65,4 +66,24 @@ func Peak(t testing.TB, pid int) int {
 		t.Fatal(err)
 	}
 	return kilobytes << 10
+}
+
+// Output returns the bytes that a function writes to standard output, and its error.
+func Output(t testing.TB, do func() error) ([]byte, error) {
+	t.Helper()
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	defer func() { os.Stdout = stdout }()
+	os.Stdout = out
+	text := make(chan []byte)
+	go func() {
+		all, _ := io.ReadAll(in)
+		text <- all
+	}()
+	failed := do()
+	_ = out.Close()
+	return <-text, failed
 }

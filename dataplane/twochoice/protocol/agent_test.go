@@ -20,7 +20,6 @@ type bench struct {
 	data   map[WriteID][]byte
 	base   map[string][]byte
 	full   bool
-	placed int // ordered writes
 }
 
 func newAgent(t *testing.T, node Node, nodes int) *bench {
@@ -76,12 +75,6 @@ func (b *bench) carryOut(op DiskOp) DiskDone {
 	case WriteLog:
 		if b.full {
 			done.Err = fmt.Errorf("log: %w", ErrFull)
-			break
-		}
-		for _, r := range op.Records {
-			if r.Writes() {
-				b.placed++
-			}
 		}
 	case WriteBase:
 		if b.full {
@@ -151,77 +144,6 @@ func TestWrongRequestsAreRefusedInASentence(t *testing.T) {
 	got := one(t, other.do(client, Message{Kind: Query, Object: "o", To: 1}))
 	if got.Code != Refused || !strings.Contains(got.Text, "at home on agent 0") {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestAWriteIsAcknowledgedOnceItIsDurableAndDoneOnce(t *testing.T) {
-	b := newAgent(t, 0, 3)
-	b.held = true
-	if sends := b.do(client, put(1, 0, "abc")); len(sends) > 0 || len(b.ops) != 1 || b.ops[0].Kind != PutFragment {
-		t.Fatalf("before the fragment is durable: %+v %+v", sends, b.ops)
-	}
-	b.do(client, put(1, 0, "abc")) // a duplicate
-	op := b.ops[0]
-	b.ops = nil
-	b.a.DiskDone(0, b.carryOut(op))
-	if sends := b.run(); len(sends) > 0 || len(b.ops) != 1 || b.ops[0].Kind != WriteLog {
-		t.Fatalf("before the record is durable: %+v %+v", sends, b.ops)
-	}
-	query := Message{Kind: Query, Call: 3, Object: "o", To: 3}
-	if got := one(t, b.do(client, query)); got.Code != Refused {
-		t.Errorf("a reader sees what is not durable: %+v", got)
-	}
-	b.held = false
-	sends := b.run()
-	if len(sends) != 2 || sends[0].Kind != RegisterReply || sends[0].Stamp != sends[1].Stamp || b.placed != 1 {
-		t.Errorf("%+v, %d ordered", sends, b.placed)
-	}
-	if got := one(t, b.do(client, query)); len(got.Pieces) != 1 || got.Pieces[0].Write != (WriteID{5, 1}) {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestARepeatedRequestIsAnsweredAndNotDoneAgain(t *testing.T) {
-	b := newAgent(t, 0, 3)
-	first := one(t, b.do(client, put(1, 0, "abc")))
-	if first.Kind != RegisterReply || first.Code != OK || first.Stamp == 0 {
-		t.Fatalf("%+v", first)
-	}
-	later := one(t, b.do(client, put(2, 1, "x")))
-	again := one(t, b.do(client, put(1, 0, "abc")))
-	if again.Stamp != first.Stamp || again.Call != first.Call || b.placed != 2 {
-		t.Errorf("first %+v, again %+v, %d ordered", first, again, b.placed)
-	}
-	got := one(t, b.do(client, Message{Kind: Query, Object: "o", To: 3}))
-	if len(got.Pieces) != 3 || got.Pieces[1].Write.Seq != 2 || got.Stamp != later.Stamp || got.Size != 3 {
-		t.Errorf("%+v", got)
-	}
-	// The client wants nothing below 3: late requests are neither done nor answered.
-	m := put(3, 0, "z")
-	m.Low = 3
-	one(t, b.do(client, m))
-	if sends := b.do(client, put(1, 0, "abc")); len(sends) != 0 || b.placed != 3 {
-		t.Errorf("a request of the past: %+v, %d ordered", sends, b.placed)
-	}
-}
-
-func TestAFullDiskRefusesAndHarmsNothing(t *testing.T) {
-	b := newAgent(t, 0, 3)
-	one(t, b.do(client, put(1, 0, "abc")))
-	b.full = true
-	if got := one(t, b.do(client, put(2, 0, "xyz"))); got.Code != Full || !strings.Contains(got.Text, "no space left") {
-		t.Errorf("%+v", got)
-	}
-	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 3}, To: 3, Targets: []Node{1}, Low: 1}
-	if got := one(t, b.do(client, register)); got.Code != Full || !strings.Contains(got.Text, "free space") {
-		t.Errorf("%+v", got)
-	}
-	b.full = false
-	if got := one(t, b.do(client, put(2, 0, "xyz"))); got.Code != OK {
-		t.Errorf("%+v", got)
-	}
-	if got := one(t, b.do(client, register)); got.Code != OK || b.a.Failed() != nil {
-		t.Errorf("%+v %v", got, b.a.Failed())
 	}
 }
 

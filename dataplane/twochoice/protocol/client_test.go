@@ -36,33 +36,6 @@ func sent(c *Client) []Send {
 	return out
 }
 
-// answer answers all of a client's messages as well-behaved agents would, and returns the messages.
-func answer(t *testing.T, c *Client, until Kind) []Send {
-	t.Helper()
-	var all []Send
-	for range 20 {
-		sends := sent(c)
-		for _, s := range sends {
-			all = append(all, s)
-			if s.Kind == until {
-				return all
-			}
-		}
-		for _, s := range sends {
-			switch s.Kind {
-			case Probe:
-				c.Receive(0, s.To, Message{Kind: ProbeReply, Call: s.Call, Loads: []Load{{Node: Node(s.To),
-					Load: float64(s.To), Ticket: 9}}})
-			case Put:
-				c.Receive(0, s.To, Message{Kind: PutReply, Call: s.Call})
-			case Register:
-				c.Receive(0, s.To, Message{Kind: RegisterReply, Call: s.Call, Stamp: 3})
-			}
-		}
-	}
-	return all
-}
-
 func TestWritesThatWaitShareAProbe(t *testing.T) {
 	c := newClient(t, twochoice.Both, 12, 1)
 	for range 4 {
@@ -85,20 +58,6 @@ func TestWritesThatWaitShareAProbe(t *testing.T) {
 	}
 	if probes != 6 {
 		t.Errorf("%d probes for three writes", probes)
-	}
-}
-
-func TestProbedServersLearnTheDecision(t *testing.T) {
-	c := writing(t, twochoice.Both, 12, 1)
-	reported := map[Kind]int{}
-	for _, s := range answer(t, c, Register) {
-		reported[s.Kind]++
-		if s.Kind == Decide && (s.Ticket != 9 || len(s.Loads) != 2) || s.Kind == Put && s.Ticket != 9 {
-			t.Errorf("%+v", s)
-		}
-	}
-	if reported[Probe] != 2 || reported[Decide] != 2 || reported[Put] != 1 {
-		t.Errorf("%v", reported)
 	}
 }
 
