@@ -91,7 +91,7 @@ func (p *place) must(op protocol.DiskOp) []byte {
 }
 
 // Must carries out an operation, which must succeed, and returns what was read.
-func Must(t *testing.T, d interface {
+func Must(t testing.TB, d interface {
 	Do(op protocol.DiskOp) protocol.DiskDone
 }, op protocol.DiskOp) []byte {
 	t.Helper()
@@ -102,7 +102,8 @@ func Must(t *testing.T, d interface {
 	return done.Data
 }
 
-func bytesOf(n int) []byte {
+// Bytes returns random bytes.
+func Bytes(n int) []byte {
 	out := make([]byte, n)
 	for i := range out {
 		out[i] = byte(rand.Uint32())
@@ -136,7 +137,7 @@ func parts(t *testing.T, p *place) {
 		t.Fatalf("a fragment that never was: %v", done.Err)
 	}
 	for _, n := range []int{1, 100, 65535, 65536, 65537, 200_000} {
-		data := bytesOf(n)
+		data := Bytes(n)
 		p.must(Put(Name, data))
 		for i := range 12 {
 			from := rand.IntN(n)
@@ -163,7 +164,7 @@ func parts(t *testing.T, p *place) {
 }
 
 func again(t *testing.T, p *place) {
-	data := bytesOf(70_000)
+	data := Bytes(70_000)
 	p.must(Put(Name, data))
 	p.must(Put(Name, data))
 	p.dead()
@@ -226,7 +227,7 @@ func base(t *testing.T, p *place) {
 	start := uint64(border - len(model)/2)
 	for i := range 12 {
 		from := rand.IntN(len(model) - 1)
-		data := bytesOf(1 + rand.IntN(len(model)-from))
+		data := Bytes(1 + rand.IntN(len(model)-from))
 		copy(model[from:], data)
 		p.must(protocol.DiskOp{Kind: protocol.WriteBase, Object: object, From: start + uint64(from),
 			To: start + uint64(from+len(data)), Data: data})
@@ -280,7 +281,7 @@ func replaced(t *testing.T, p *place) {
 func many(t *testing.T, p *place) {
 	var all sync.WaitGroup
 	errs := make([]error, 8)
-	data := bytesOf(100_000)
+	data := Bytes(100_000)
 	for i := range errs {
 		all.Go(func() {
 			for j := range 4 {

@@ -1,11 +1,10 @@
-package filestore
+package filestore_test
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,25 +13,30 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/storetest"
 	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
 // opened is a disk with its folder.
 type opened struct {
-	*Disk
-	folder *Folder
+	*filestore.Disk
+	folder *filestore.Folder
 }
 
-func open(t testing.TB, path string) (opened, Found, error) {
+func (o opened) Close() error   { return errors.Join(o.Disk.Close(), o.folder.Close()) }
+func (o opened) Abandon() error { return o.folder.Close() }
+
+func open(t testing.TB, path string) (opened, filestore.Found, error) {
 	t.Helper()
-	f, err := OpenFolder(path)
+	f, err := filestore.OpenFolder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Close() })
-	d, found, err := OpenDisk(f, 3)
+	d, found, err := filestore.OpenDisk(f, storetest.Node)
 	return opened{d, f}, found, err
 }
 
@@ -50,43 +54,25 @@ func mustOpen(t testing.TB) (opened, string) {
 // end closes a disk and releases its folder.
 func (o opened) end(t testing.TB) {
 	t.Helper()
-	if err := errors.Join(o.Close(), o.folder.Close()); err != nil {
+	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func must(t testing.TB, d opened, op protocol.DiskOp) []byte {
-	t.Helper()
-	done := d.Do(op)
-	if done.Err != nil {
-		t.Fatal(done.Err)
-	}
-	return done.Data
-}
-
-func bytesOf(n int) []byte {
-	out := make([]byte, n)
-	for i := range out {
-		out[i] = byte(rand.Uint32())
-	}
-	return out
-}
-
-var name = protocol.WriteID{Client: 0xabc, Seq: 17}
-
-func put(data []byte) protocol.DiskOp {
-	return protocol.DiskOp{Kind: protocol.PutFragment, Object: "run/5", Write: name, Node: 2, From: 1000,
-		To: 1000 + uint64(len(data)), Data: data}
-}
-
-func get(from, to uint64) protocol.DiskOp {
-	return protocol.DiskOp{Kind: protocol.GetFragment, Object: "run/5", Write: name, From: from, To: to}
+func TestAFolderKeepsTheContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Open {
+		path := t.TempDir()
+		return func() (storetest.Disk, filestore.Found, error) {
+			d, found, err := open(t, path)
+			return d, found, err
+		}
+	})
 }
 
 func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 	d, path := mustOpen(t)
-	data := bytesOf(300)
-	must(t, d, put(data))
+	data := storetest.Bytes(300)
+	storetest.Must(t, d, storetest.Put(storetest.Name, data))
 	file := filepath.Join(path, "f.0000000000000abc.11")
 	whole, err := os.ReadFile(file)
 	if err != nil {
@@ -98,7 +84,7 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 		if err := os.WriteFile(file, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if done := d.Do(get(1000, 1300)); done.Err == nil {
+		if done := d.Do(storetest.Get(storetest.Name, 0, 300)); done.Err == nil {
 			t.Fatalf("byte %d was damaged and %d bytes were read", at, len(done.Data))
 		}
 	}
@@ -106,37 +92,38 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 		if err := os.WriteFile(file, whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if done := d.Do(get(1000, 1300)); !errors.Is(done.Err, protocol.ErrDamaged) {
+		if done := d.Do(storetest.Get(storetest.Name, 0, 300)); !errors.Is(done.Err, protocol.ErrDamaged) {
 			t.Fatalf("of a file cut to %d bytes: %v", n, done.Err)
 		}
 	}
 	// An intact fragment under another fragment's name must be refused.
-	other := put(bytesOf(300))
+	other := storetest.Put(storetest.Name, storetest.Bytes(300))
 	other.Write.Seq++
-	must(t, d, other)
-	if err := os.Rename(filepath.Join(path, fragmentName(other.Write)), file); err != nil {
+	storetest.Must(t, d, other)
+	if err := os.Rename(filepath.Join(path, "f.0000000000000abc.12"), file); err != nil {
 		t.Fatal(err)
 	}
-	if done := d.Do(get(1000, 1300)); !errors.Is(done.Err, protocol.ErrDamaged) {
+	if done := d.Do(storetest.Get(storetest.Name, 0, 300)); !errors.Is(done.Err, protocol.ErrDamaged) {
 		t.Fatalf("another fragment was read: %v", done.Err)
 	}
 	d.end(t)
 	// The store is served without the fragment.
 	_, found, err := open(t, path)
-	if err != nil || len(found.Fragments) != 1 || found.Fragments[0].Write != name ||
+	if err != nil || len(found.Fragments) != 1 || found.Fragments[0].Write != storetest.Name ||
 		!strings.Contains(found.Fragments[0].Damage, file) {
 		t.Errorf("a fragment in another's place: %+v, %v", found.Fragments, err)
 	}
 }
 
 func TestADamagedBaseIsFound(t *testing.T) {
+	const block = 64 << 10 // bytes of a sum
 	d, path := mustOpen(t)
-	data := bytesOf(blockSize + 100)
+	data := storetest.Bytes(block + 100)
 	done := d.Do(protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", From: 10, To: 10 + uint64(len(data)), Data: data})
 	if done.Err != nil || len(done.Sums) != 2 {
 		t.Fatalf("%+v", done)
 	}
-	file := filepath.Join(path, BaseName("o"))
+	file := filepath.Join(path, filestore.BaseName("o"))
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -144,13 +131,13 @@ func TestADamagedBaseIsFound(t *testing.T) {
 	read := func(from, to uint64, sums []protocol.Sum) protocol.DiskDone {
 		return d.Do(protocol.DiskOp{Kind: protocol.ReadBase, Object: "o", From: from, To: to, Sums: sums})
 	}
-	if got := read(20, blockSize+50, done.Sums); !bytes.Equal(got.Data, data[10:blockSize+40]) {
+	if got := read(20, block+50, done.Sums); !bytes.Equal(got.Data, data[10:block+40]) {
 		t.Errorf("%d bytes, %v", len(got.Data), got.Err)
 	}
 	if got := read(0, 20, done.Sums[:1]); !bytes.Equal(got.Data, append(make([]byte, 10), data[:10]...)) {
 		t.Errorf("before the first byte that was written: %v, %v", got.Data, got.Err)
 	}
-	for _, at := range []int{10, 10 + blockSize, len(whole) - 1} {
+	for _, at := range []int{10, 10 + block, len(whole) - 1} {
 		bad := bytes.Clone(whole)
 		bad[at] ^= 1
 		if err := os.WriteFile(file, bad, 0o600); err != nil {
@@ -173,11 +160,11 @@ func TestADamagedBaseIsFound(t *testing.T) {
 
 func TestAFolderIsOneAgentsAndHasNoLeftovers(t *testing.T) {
 	d, path := mustOpen(t)
-	if _, err := OpenFolder(path); err == nil || !strings.Contains(err.Error(), "another agent") {
+	if _, err := filestore.OpenFolder(path); err == nil || !strings.Contains(err.Error(), "another agent") {
 		t.Errorf("a folder in use is given to a second agent: %v", err)
 	}
 	d.end(t)
-	for _, left := range []string{"t.0000000000000001.1", LogName + ".new"} {
+	for _, left := range []string{"t.0000000000000001.1", filestore.LogName + ".new"} {
 		if err := os.WriteFile(filepath.Join(path, left), []byte("half"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -193,10 +180,10 @@ func TestAFolderIsOneAgentsAndHasNoLeftovers(t *testing.T) {
 func TestATornTailIsCutOffAndRecorded(t *testing.T) {
 	d, path := mustOpen(t)
 	for i := range uint64(5) {
-		must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
+		storetest.Must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
 			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
 	}
-	torn, err := os.ReadFile(filepath.Join(path, LogName))
+	torn, err := os.ReadFile(filepath.Join(path, filestore.LogName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +191,7 @@ func TestATornTailIsCutOffAndRecorded(t *testing.T) {
 	// marks that it was cut off: without it, acknowledged fragments could be swept.
 	other := t.TempDir()
 	copy(torn[len(bytes.TrimRight(torn[:4096], "\x00"))+8:], "RFRM")
-	if err := os.WriteFile(filepath.Join(other, LogName), torn, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(other, filestore.LogName), torn, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, found, err := open(t, other)
@@ -216,7 +203,7 @@ func TestATornTailIsCutOffAndRecorded(t *testing.T) {
 // met is a folder that runs `before` just before a base is opened or created, and just before names
 // are made durable.
 type met struct {
-	*Folder
+	*filestore.Folder
 	before func(base bool)
 }
 
@@ -247,14 +234,14 @@ func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 			Data: []byte(text)}
 	}
 	for _, beforeBase := range []bool{true, false} {
-		f, err := OpenFolder(t.TempDir())
+		f, err := filestore.OpenFolder(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = f.Close() })
-		var d *Disk
+		var d *filestore.Disk
 		nested, synced := true, 0
-		d, _, err = OpenDisk(met{f, func(base bool) {
+		d, _, err = filestore.OpenDisk(met{f, func(base bool) {
 			if !nested && base == beforeBase {
 				nested = true
 				before := synced
@@ -288,12 +275,12 @@ func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 // Fragments and bases need the log to show which of their bytes count. Without the log, the sweep
 // would remove fragments, and base reads would fail as beyond the object's end.
 func TestAStoreWithoutItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
-	for _, op := range []protocol.DiskOp{put([]byte("bytes")),
+	for _, op := range []protocol.DiskOp{storetest.Put(storetest.Name, []byte("bytes")),
 		{Kind: protocol.WriteBase, Object: "run/5", To: 3, Data: []byte("bas")}} {
 		d, path := mustOpen(t)
-		must(t, d, op)
+		storetest.Must(t, d, op)
 		d.end(t)
-		log := filepath.Join(path, LogName)
+		log := filepath.Join(path, filestore.LogName)
 		if err := os.Rename(log, log+".gone"); err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +299,7 @@ func TestAStoreWithoutItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 
 // failing is a folder with read and write errors that tests can set.
 type failing struct {
-	*Folder
+	*filestore.Folder
 	read, write error
 }
 
@@ -354,25 +341,25 @@ func (f failingFile) WriteAt(b []byte, offset int64) (int, error) {
 // that stopped there would stop again at every such request. The outcome of a write that failed
 // otherwise is unknown.
 func TestAnErrorOfTheDiskIsKnown(t *testing.T) {
-	folder, err := OpenFolder(t.TempDir())
+	folder, err := filestore.OpenFolder(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = folder.Close() })
 	disk := &failing{Folder: folder}
-	d, _, err := OpenDisk(disk, 3)
+	d, _, err := filestore.OpenDisk(disk, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	base := protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", To: 3, Data: []byte("abc")}
-	for _, op := range []protocol.DiskOp{put([]byte("bytes")), base} {
+	for _, op := range []protocol.DiskOp{storetest.Put(storetest.Name, []byte("bytes")), base} {
 		if done := d.Do(op); done.Err != nil {
 			t.Fatal(done.Err)
 		}
 	}
-	reads := []protocol.DiskOp{get(1001, 1004), {Kind: protocol.ReadBase, Object: "o", To: 3,
+	reads := []protocol.DiskOp{storetest.Get(storetest.Name, 1, 4), {Kind: protocol.ReadBase, Object: "o", To: 3,
 		Sums: protocol.SumsOf(0, []byte("abc"))}}
-	again := put([]byte("more"))
+	again := storetest.Put(storetest.Name, []byte("more"))
 	again.Write.Seq++
 	for _, c := range []struct {
 		read, write, want error
@@ -402,7 +389,7 @@ func TestAnErrorOfTheDiskIsKnown(t *testing.T) {
 		}
 	}
 	disk.read, disk.write = nil, nil
-	if got := d.Do(get(1001, 1004)); string(got.Data) != "yte" {
+	if got := d.Do(storetest.Get(storetest.Name, 1, 4)); string(got.Data) != "yte" {
 		t.Errorf("%q, %v", got.Data, got.Err)
 	}
 }
@@ -432,7 +419,7 @@ func snapshot() protocol.DiskOp {
 func BenchmarkCommit(b *testing.B) {
 	d, _ := mustOpen(b)
 	for n := range b.N {
-		must(b, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{entry(twochoice.Redirected, n)}})
+		storetest.Must(b, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{entry(twochoice.Redirected, n)}})
 	}
 }
 
@@ -442,10 +429,10 @@ func BenchmarkCompact(b *testing.B) {
 	b.ResetTimer()
 	before := command.ProcessorTime()
 	for range b.N {
-		must(b, d, op)
+		storetest.Must(b, d, op)
 	}
 	report(b, before)
-	info, err := os.Stat(filepath.Join(path, LogName))
+	info, err := os.Stat(filepath.Join(path, filestore.LogName))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -454,7 +441,7 @@ func BenchmarkCompact(b *testing.B) {
 
 func BenchmarkOpen(b *testing.B) {
 	d, path := mustOpen(b)
-	must(b, d, snapshot())
+	storetest.Must(b, d, snapshot())
 	d.end(b)
 	b.ResetTimer()
 	before := command.ProcessorTime()
