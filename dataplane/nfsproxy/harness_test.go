@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/tests/memnfs"
+	"hotbed/dataplane/tests/must"
 )
 
 const profile = `{"type": "storageConstant", "base": 0.001, "readBandwidth": 1e8, "writeBandwidth": 5e7}`
@@ -56,16 +56,8 @@ func (b *syncedBuffer) String() string {
 func newRig(t *testing.T, server *memnfs.Server, policy string, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, server: server, folder: t.TempDir()}
-	if server.FS == nil {
-		server.FS = memnfs.NewFS()
-	}
-	if err := server.Listen("127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(r.folder, "profile.json")
-	if err := os.WriteFile(path, []byte(profile), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	memnfs.Start(t, server)
+	path := must.Write(t, "profile.json", profile)
 	c := Config{NFS: Service{Listen: "127.0.0.1:0", Server: server.Address()},
 		Mount:   &Service{Listen: "127.0.0.1:0", Server: server.Address()},
 		Control: filepath.Join(r.folder, "control"), Metrics: "127.0.0.1:0", Profile: path,
@@ -128,33 +120,17 @@ func parameters(text string) Parameters {
 	return p
 }
 
-func source(host int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(host)}) }
-
 // client connects from 127.0.0.host and mounts the export, through the proxy.
 func (r *rig) client(host int) (*nfsclient.Client, []byte) {
 	r.t.Helper()
 	at := r.proxy.Addresses()
-	mount, err := nfsclient.Dial(at[1].String(), source(host))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer mount.Close()
-	root, err := mount.Mount(memnfs.Export)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	c, err := nfsclient.Dial(at[0].String(), source(host))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(c.Close)
-	return c, root
+	return memnfs.Mount(r.t, at[0].String(), at[1].String(), memnfs.Host(host))
 }
 
 // raw connects from 127.0.0.host to the proxy's NFS port.
 func (r *rig) raw(host int) net.Conn {
 	r.t.Helper()
-	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(source(host), 0))}
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(memnfs.Host(host), 0))}
 	conn, err := dialer.Dial("tcp", r.proxy.Addresses()[0].String())
 	if err != nil {
 		r.t.Fatal(err)
@@ -166,15 +142,8 @@ func (r *rig) raw(host int) net.Conn {
 // file creates a file of the given size directly on the server.
 func (r *rig) file(name string, size int) []byte {
 	r.t.Helper()
-	c, err := nfsclient.Dial(r.server.Address(), netip.Addr{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	c, root := memnfs.Mount(r.t, r.server.Address(), r.server.Address(), netip.Addr{})
 	defer c.Close()
-	root, err := c.Mount(memnfs.Export)
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	handle, err := c.Create(root, name)
 	if err == nil {
 		err = c.Truncate(handle, int64(size))

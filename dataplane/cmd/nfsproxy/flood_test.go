@@ -10,7 +10,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,9 +23,9 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/nfs3"
-	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/tests/memnfs"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/process"
 )
 
@@ -68,21 +67,12 @@ const (
 
 func startFlooded(t *testing.T, descriptors int) *flooded {
 	t.Helper()
-	server := &memnfs.Server{FS: memnfs.NewFS()}
-	if err := server.Listen("127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	server := memnfs.Start(t, &memnfs.Server{})
 	folder := t.TempDir()
 	write := func(name string, document any) string {
 		text, err := json.Marshal(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+		must.Succeed(t, err)
+		return must.Write(t, name, string(text))
 	}
 	type object = map[string]any
 	service := object{"listen": "127.0.0.1:0", "server": server.Address()}
@@ -128,7 +118,6 @@ func startFlooded(t *testing.T, descriptors int) *flooded {
 		if err := command.Wait(); err != nil {
 			t.Error(err)
 		}
-		server.Close()
 		if n := written.Load(); n > 200 {
 			t.Errorf("the proxy wrote %d lines", n)
 		}
@@ -136,24 +125,10 @@ func startFlooded(t *testing.T, descriptors int) *flooded {
 	return f
 }
 
-func from(host byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, host}) }
-
 // serves calls the proxy as the victim on new connections and returns each call's duration.
 func (f *flooded) serves(calls int) (took []time.Duration) {
 	f.t.Helper()
-	mount, err := nfsclient.Dial(f.mount, from(victim))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer mount.Close()
-	root, err := mount.Mount(memnfs.Export)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	client, err := nfsclient.Dial(f.nfs, from(victim))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	client, root := memnfs.Mount(f.t, f.nfs, f.mount, memnfs.Host(victim))
 	defer client.Close()
 	handle, err := client.Create(root, "victim")
 	if err != nil {

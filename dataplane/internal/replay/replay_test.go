@@ -20,11 +20,7 @@ const ms = time.Millisecond
 // prepared returns options to replay on a server with a file of 1 MiB.
 func prepared(t *testing.T, server *memnfs.Server) Options {
 	t.Helper()
-	server.FS = memnfs.NewFS()
-	if err := server.Listen("127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	memnfs.Start(t, server)
 	at := netip.MustParseAddrPort(server.Address())
 	target := Target{Server: at, Mount: at, Export: memnfs.Export, File: "f"}
 	if err := target.Prepare(context.Background(), 1<<20, 1, func(int64) {}); err != nil {
