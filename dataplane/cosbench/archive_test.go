@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // TestArchive checks that a run is saved with the real COSBench's layout and columns.
@@ -18,21 +20,15 @@ func TestArchive(t *testing.T) {
 <operation type="write" ratio="5" config="containers=u(1,2);objects=u(51,100);sizes=u(1,128)KB"/>
 <operation type="delete" ratio="5" config="containers=u(1,2);objects=u(51,100)"/></work>`)
 	result, err := drive(t, m, initial+prepared+main+`<workstage name="delay" closuredelay="1"><work type="delay"/></workstage>`, Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	archive := Archive{filepath.Join(t.TempDir(), "archive")}
 	for _, id := range []string{"w1", "w2"} {
 		entry, err := archive.Claim(result.Name)
 		if err != nil || entry.ID != id {
 			t.Fatal(entry, err)
 		}
-		if err := entry.SaveConfig(result.Workload); err != nil {
-			t.Fatal(err)
-		}
-		if err := entry.Save(result); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, entry.SaveConfig(result.Workload))
+		must.Succeed(t, entry.Save(result))
 		if err := entry.Save(result); err == nil {
 			t.Error("results were overwritten")
 		}
@@ -101,13 +97,9 @@ func checkSeries(t *testing.T, folder string) {
 		t.Errorf("seconds %v", seconds)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "histograms.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var file histogramFile
-	if err := json.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &file))
 	read := file.Stages[2].Operations[0]
 	var n uint64
 	for _, bucket := range read.Buckets {
@@ -121,12 +113,8 @@ func checkSeries(t *testing.T, folder string) {
 // TestClaim checks that every run gets its own folder, numbered after earlier runs, at any time.
 func TestClaim(t *testing.T) {
 	archive := Archive{t.TempDir()}
-	if err := os.Mkdir(filepath.Join(archive.Folder, "w7-old"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(archive.Folder, "run-history.csv"), []byte("Id,Name\nw9,gone\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(archive.Folder, "w7-old"), 0o700))
+	must.Succeed(t, os.WriteFile(filepath.Join(archive.Folder, "run-history.csv"), []byte("Id,Name\nw9,gone\n"), 0o600))
 	var mu sync.Mutex
 	var names []string
 	var all sync.WaitGroup

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // TestShare checks that the workers' shares partition the range and differ by at most one number.
@@ -31,9 +33,7 @@ func TestShare(t *testing.T) {
 func distribution(t testing.TB, text string, workers int) *Distribution {
 	t.Helper()
 	d, err := ParseDistribution(text, workers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 

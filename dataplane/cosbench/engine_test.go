@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/cosbench/store"
+	"hotbed/dataplane/tests/must"
 )
 
 // memory is an in-memory store, shared by all workers of a test.
@@ -120,15 +121,11 @@ func newMemory() *memory {
 func drive(t *testing.T, m *memory, stages string, options Options) (*Result, error) {
 	t.Helper()
 	w, err := Read(strings.NewReader(`<workload name="t"><storage type="memory"/><workflow>` + stages + `</workflow></workload>`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	k := store.All()
 	k.Storage["memory"] = store.Kind[store.Opener]{New: func(store.Config) (store.Opener, error) { return m.open, nil }}
 	p, err := MakePlan(w, k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return Run(ctx, p, options)
@@ -274,9 +271,7 @@ func TestOpenLoop(t *testing.T) {
 	}
 	main := stage("main", `<work name="m" workers="1" totalOps="50"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`)
 	result, err := drive(t, m, main, Options{OpenLoop: &Rate{PerSecond: 1000}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// Fifty operations are due within 50 ms; the first takes 200 ms, so all end after 200 ms.
 	o := result.Stages[0].Operations[0]
 	if o.Samples != 50 || o.Histogram.Min() < 150*time.Millisecond {
@@ -306,9 +301,7 @@ func TestWholeSeconds(t *testing.T) {
 	m.fail = func(string, string, string) error { time.Sleep(time.Millisecond); return errMissing }
 	main := stage("main", `<work name="m" workers="1" rampup="1" runtime="2" afr="1000000"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`)
 	result, err := drive(t, m, main, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := result.Stages[0]
 	var measured, errors int64
 	for _, at := range s.Seconds {

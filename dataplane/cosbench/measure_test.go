@@ -8,20 +8,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 func table2(t *testing.T, path string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	reader := csv.NewReader(bytes.NewReader(text))
 	reader.FieldsPerRecord = -1
 	rows, err := reader.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return rows
 }
 

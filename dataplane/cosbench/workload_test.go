@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/cosbench/store"
+	"hotbed/dataplane/tests/must"
 )
 
 // workload returns a workload with one stage of the given works.
@@ -21,13 +22,9 @@ const reading = `<work name="m" workers="2" runtime="1"><operation type="read" c
 func plan(t *testing.T, text string) *Plan {
 	t.Helper()
 	w, err := Read(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p, err := MakePlan(w, store.All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return p
 }
 
@@ -120,9 +117,7 @@ func TestInheritance(t *testing.T) {
 </workstage>
 <workstage name="y"><work type="init" workers="3" config="containers=r(1,4)"/></workstage>
 </workflow></workload>`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	x, y := w.Stages[0], w.Stages[1]
 	if got := x.Works[0].Operations[0].Config.String(); got != "cprefix=c;containers=c(1);oprefix=b;objects=c(1)" {
 		t.Errorf("inherited %s", got)
@@ -147,18 +142,14 @@ func TestInheritance(t *testing.T) {
 func written(t *testing.T, w *Workload) string {
 	t.Helper()
 	text, err := xml.MarshalIndent(w, "", "    ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
 // FuzzRead checks that nothing panics and that a workload survives writing and rereading.
 func FuzzRead(f *testing.F) {
 	recorded, err := os.ReadFile("testdata/recorded-config.xml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(string(recorded))
 	f.Add(workload(reading))
 	f.Add(workload(`<work type="delay"/><work name="a&amp;b" workers="1" totalBytes="9" driver="d" config="=;"><operation type="list"/></work>`))
@@ -189,9 +180,7 @@ func TestSecretsAreMasked(t *testing.T) {
 <storage type="s3" config="accesskey=AKIA;secretkey=hunter2;endpoint=http://h"/><workflow>
 <workstage name="m">` + reading + `</workstage></workflow></workload>`
 	w, err := Read(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out := written(t, w)
 	for _, secret := range []string{"hunter2", "AKIA"} {
 		if strings.Contains(out, secret) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 func cakeOf(workloads ...Workload) Parameters {
@@ -41,9 +43,7 @@ func TestCakeKeepsAdaptedWeightsThroughAChange(t *testing.T) {
 	serve(e, 0, 0, 40*ms)
 	serve(e, time.Second, 1, 1*ms)
 	p.Depth = 7
-	if err := e.SetParameters(1100*ms, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.SetParameters(1100*ms, p))
 	wantWeights(t, e, 0.55/1.05, 0.5/1.05)
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 const ms = time.Millisecond
@@ -102,9 +104,7 @@ func drive(t *testing.T, e *Enforcer, jobs []job, changes ...change) []served {
 func mustNew(t testing.TB, p Parameters) *Enforcer {
 	t.Helper()
 	e, err := New(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return e
 }
 

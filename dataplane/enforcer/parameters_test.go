@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/limits"
+	"hotbed/dataplane/tests/must"
 )
 
 const whole = `{"policy": "pm", "mode": "best-effort", "depth": 8, "workloads": [
@@ -25,9 +26,7 @@ func parse(text []byte) (Parameters, error) {
 
 func TestParametersAreReadFromJSON(t *testing.T) {
 	p, err := parse([]byte(whole))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	web, copied := p.Workloads[0], p.Workloads[1]
 	if p.Policy != PM || p.Mode != BestEffort || p.Depth != 8 || web.SLO != Span(50*time.Millisecond) ||
 		web.Pairs[1] != [2]float64{0.1, 0.3} || web.Weight != 1 || copied.SLO != Span(250*ms) ||
@@ -35,9 +34,7 @@ func TestParametersAreReadFromJSON(t *testing.T) {
 		t.Errorf("read %+v", p)
 	}
 	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if again, err := parse(text); err != nil || !reflect.DeepEqual(p, again) {
 		t.Errorf("written and read again: %+v, %v", again, err)
 	}
@@ -127,9 +124,7 @@ func TestAChangeOfPairsKeepsWhatBucketsHold(t *testing.T) {
 		{40 * ms, nil, nil},
 		{40 * ms, [][2]float64{{0.05, 9}}, []float64{0}},
 	} {
-		if err := e.SetParameters(step.at, with(step.pairs...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.SetParameters(step.at, with(step.pairs...)))
 		got := fills(e)
 		for i, want := range step.want {
 			if d := got[i] - want; d > 1e-12 || d < -1e-12 {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // golden holds the Python estimators' results for random requests;
@@ -23,21 +25,15 @@ type golden struct {
 
 func TestTheSameNumbersAsPython(t *testing.T) {
 	text, err := os.ReadFile("testdata/golden.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var cases []golden
-	if err := json.Unmarshal(text, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &cases))
 	if len(cases) < 3 {
 		t.Fatalf("%d profiles, want one of each type", len(cases))
 	}
 	for i, c := range cases {
 		p, err := Parse(c.Profile, "profile")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		e := p.Estimator()
 		for k, r := range c.Requests {
 			for _, pair := range [][2]float64{{e.Work(r.Read, r.Offset, r.Size), c.Work[k]},

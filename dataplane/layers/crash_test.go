@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"hotbed/dataplane/tests/must"
 )
 
 const (
@@ -54,12 +56,8 @@ func TestKillNineLosesNothingThatWasAcknowledged(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), crashEnv+"="+dir)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	acked := -1
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {

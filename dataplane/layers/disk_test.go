@@ -9,15 +9,14 @@ import (
 	"sync"
 	"testing"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/seeds"
 )
 
 func open(t testing.TB, size int64, paths ...string) *Disk {
 	t.Helper()
 	d, err := Open(paths, size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }

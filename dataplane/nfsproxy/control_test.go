@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/tests/memnfs"
+	"hotbed/dataplane/tests/must"
 )
 
 func TestMetricsAreInPrometheusFormat(t *testing.T) {
@@ -44,9 +45,7 @@ func TestMetricsAreInPrometheusFormat(t *testing.T) {
 		}
 	}
 	answer, err := http.Get("http://" + r.control.Addresses()[1].String() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = answer.Body.Close() }()
 	if text, _ := io.ReadAll(answer.Body); !strings.Contains(string(text), "hotbed_nfsproxy_clients") {
 		t.Errorf("at the address for metrics: %s", text)
@@ -107,13 +106,9 @@ func TestTracesAreRecorded(t *testing.T) {
 	}
 	c, root := r.client(2)
 	handle, err := c.Create(root, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	other, err := c.Create(root, "two")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = c.Write(handle, 8192, make([]byte, 4096))
 	_, _ = c.Read(other, 16, 512)
 	_, _ = c.Read(handle, 8192, 100)
@@ -177,9 +172,7 @@ func TestNothingIsLostOfAWorkloadThatIsTakenOutWhileTheDiskIsSlow(t *testing.T) 
 		t.Fatalf("%d %s", code, answer)
 	}
 	out, slow, err := os.Pipe() // the writer blocks until the pipe is read
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rows := make([]byte, 1<<20)
 	r.proxy.do(func() {
 		for full := false; !full; {
@@ -192,9 +185,7 @@ func TestNothingIsLostOfAWorkloadThatIsTakenOutWhileTheDiskIsSlow(t *testing.T) 
 	})
 	c, root := r.client(3) // workload b
 	handle, err := c.Create(root, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = c.Write(handle, 0, make([]byte, 4096))
 	r.put(parameters(`{"policy": "pm", "workloads": [{}]}`))
 	go func() { _, _ = io.Copy(io.Discard, out) }()
@@ -209,9 +200,7 @@ func TestNothingIsLostOfAWorkloadThatIsTakenOutWhileTheDiskIsSlow(t *testing.T) 
 
 func TestATraceThatCannotBeWrittenIsOneError(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "trace"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = file.Close()
 	w := newTraceWriter()
 	for range 5 {

@@ -9,6 +9,7 @@ import (
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/tests/memnfs"
+	"hotbed/dataplane/tests/must"
 )
 
 // works checks that the proxy serves a client.
@@ -120,9 +121,7 @@ func TestTheServerRestarts(t *testing.T) {
 		t.Error("a connection is open though there is no server")
 	}
 	r.server = &memnfs.Server{FS: server.FS}
-	if err := r.server.Listen(address); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.server.Listen(address))
 	again := r.raw(2)
 	for i := range 5 {
 		_, _ = again.Write(readCall(uint32(i), handle, 0, 100))
@@ -251,9 +250,7 @@ func TestAClientThatGoesWhileTheMountProtocolDoesNotAnswer(t *testing.T) {
 	}}
 	r := newRig(t, server, `{"policy": "pm"}`, func(c *Config) { c.ReplyTimeout = 1e9 })
 	conn, err := net.Dial("tcp", r.proxy.Addresses()[1].String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	call := sunrpc.AppendCall(nil, 1, nfs3.MountProgram, nfs3.MountVersion, nfs3.MountNull)
 	sunrpc.SealRecord(call.Bytes, 0, 0)
 	_, _ = conn.Write(call.Bytes)

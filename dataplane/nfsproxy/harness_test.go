@@ -65,9 +65,7 @@ func newRig(t *testing.T, server *memnfs.Server, policy string, change ...func(*
 	for _, f := range change {
 		f(&c)
 	}
-	if err := c.check(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.check())
 	var err error
 	if r.proxy, err = New(c, &r.log); err != nil {
 		t.Fatal(err)
@@ -132,9 +130,7 @@ func (r *rig) raw(host int) net.Conn {
 	r.t.Helper()
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(memnfs.Host(host), 0))}
 	conn, err := dialer.Dial("tcp", r.proxy.Addresses()[0].String())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	r.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -148,9 +144,7 @@ func (r *rig) file(name string, size int) []byte {
 	if err == nil {
 		err = c.Truncate(handle, int64(size))
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return handle
 }
 
@@ -177,16 +171,12 @@ func replies(t *testing.T, conn net.Conn, count int) (xids []uint32, bytes int) 
 		reader.Filled(n)
 		for {
 			_, record, err := reader.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if record == nil {
 				break
 			}
 			xid, _, err := sunrpc.ParseReply(record)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			xids = append(xids, xid)
 			bytes += len(record)
 		}
@@ -228,18 +218,12 @@ func (r *rig) ask(method, path, body string) (int, string) {
 	}}}
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequest(method, "http://proxy"+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	answer, err := client.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return answer.StatusCode, string(text)
 }
 
@@ -247,9 +231,7 @@ func (r *rig) ask(method, path, body string) (int, string) {
 func (r *rig) put(p Parameters) {
 	r.t.Helper()
 	text, err := json.Marshal(p)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	if code, answer := r.ask("PUT", "/parameters", string(text)); code != 200 {
 		r.t.Fatalf("PUT /parameters: %d %s", code, answer)
 	}

@@ -11,15 +11,14 @@ import (
 
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/tests/memnfs"
+	"hotbed/dataplane/tests/must"
 )
 
 // by returns a configuration in which the server handles its connections with serve.
 func by(t *testing.T, serve func(server net.Conn)) func(*Config) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

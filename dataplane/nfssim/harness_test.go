@@ -9,6 +9,7 @@ import (
 
 	"hotbed/dataplane/enforcer"
 	"hotbed/dataplane/internal/traces"
+	"hotbed/dataplane/tests/must"
 )
 
 const (
@@ -112,9 +113,7 @@ func text(t *testing.T, r *Result) string {
 	reported := *r
 	reported.CPU, reported.Wall = 0, 0
 	b, err := json.Marshal(reported)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(b)
 }
 

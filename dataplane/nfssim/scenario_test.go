@@ -9,6 +9,7 @@ import (
 
 	"hotbed/dataplane/enforcer"
 	"hotbed/dataplane/internal/traces"
+	"hotbed/dataplane/tests/must"
 )
 
 func TestWhatIsWrongIsSaidInASentence(t *testing.T) {
@@ -54,16 +55,12 @@ func TestWhatIsWrongIsSaidInASentence(t *testing.T) {
 func TestMalformedRowsAreCountedAlsoInMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.csv")
 	rows := "5000000000,1,DiskRead\n6000000000,2,DiskRead\n6500000000,4,DiskRead\nx\n7000000000,8,DiskRead\n"
-	if err := os.WriteFile(path, []byte(rows), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(rows), 0o644))
 	s := one(enforcer.None, "w")
 	s.Workloads[0].Trace = path
 	for _, s.Preload = range []bool{false, true} {
 		r, err := Run(s, FromFile, func(float64) {})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if w := r.Workloads[0]; w.Whole.Bytes != 15 || w.LastSent != 2 || w.Malformed != 1 || !strings.Contains(w.FirstBad, "line 4") {
 			t.Errorf("preload %v: %+v", s.Preload, w)
 		}
@@ -71,19 +68,12 @@ func TestMalformedRowsAreCountedAlsoInMemory(t *testing.T) {
 }
 
 func TestATraceThatBreaksWhileItIsReplayedIsAnError(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "t.csv")
-	if err := os.WriteFile(path, []byte("1,1,DiskRead\n2,1,DiskRead\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := must.Write(t, "t.csv", "1,1,DiskRead\n2,1,DiskRead\n")
 	s := one(enforcer.None, "w")
 	s.Workloads[0].Trace = path
 	trace, err := FromFile(s.Workloads[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("1,1,DiskRead\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(path, []byte("1,1,DiskRead\n"), 0o644))
 	same := func(Workload) (traces.Trace, error) { return trace, nil }
 	if _, err := Run(s, same, func(float64) {}); err == nil || !strings.Contains(err.Error(), "was changed") {
 		t.Errorf("%v", err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 func disk() Model {
@@ -13,9 +15,7 @@ func disk() Model {
 }
 
 func TestValidateNamesTheValueThatIsWrong(t *testing.T) {
-	if err := disk().Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, disk().Validate())
 	for want, change := range map[string]func(*Model){
 		"positioning": func(m *Model) { m.PositioningMean = -1 },
 		"bandwidth":   func(m *Model) { m.Bandwidth = math.NaN() },

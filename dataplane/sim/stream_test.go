@@ -7,6 +7,8 @@ import (
 	"sort"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // bitsOf hashes the bits of n draws.
@@ -148,9 +150,7 @@ func TestLongTimesAreForever(t *testing.T) {
 func TestLogNormalFactors(t *testing.T) {
 	for _, cv := range []float64{0, 0.1, 1, 2} {
 		l, err := NewLogNormal(cv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s := NewStream(1, "test")
 		const n = 400_000
 		sum, squares := 0.0, 0.0

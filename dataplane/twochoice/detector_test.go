@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 func newDetector(t *testing.T, p Parameters) *Detector {
 	t.Helper()
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Validate())
 	return NewDetector(p, 3, 1)
 }
 

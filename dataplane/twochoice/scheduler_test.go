@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // newScheduler returns a scheduler with its queues, which only the oracle uses.
@@ -12,9 +14,7 @@ func newScheduler(tb testing.TB, p Parameters, servers Servers, seed uint64) (Sc
 	tb.Helper()
 	queues := NewQueues(servers)
 	s, err := New(p, servers, rand.NewPCG(seed, 2), queues)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return s, queues
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 const (
@@ -165,9 +167,7 @@ func apply(tb testing.TB, t *Table, l *paperLog, r Record, objects []Object, wit
 	tb.Helper()
 	before := t.Snapshot()
 	dead, err := t.Apply(r, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	l.add(r)
 	left := l.live(objects, within)
 	var wanted, got []Receipt
@@ -374,9 +374,7 @@ func TestAMaintainerStartsOnlyBetweenIdleServers(t *testing.T) {
 	redirect(t, table, "a", Range{0, 10}, Location{1, 1})
 	redirect(t, table, "b", Range{0, 200}, Location{2, 2})
 	m, err := NewMaintainer(MaintainerParameters{Workers: 8, Bytes: 64}, table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if pulls := m.Start(func(s Server) bool { return s != home }); len(pulls) != 0 {
 		t.Fatalf("home is busy, and it pulls %v", pulls)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"hotbed/dataplane/cosbench"
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/must"
 )
 
 const workload = `<workload name="demo"><auth type="mock" config="token=hush;delay=0"/><storage type="mock" config="size=100;delay=0"/>
@@ -22,10 +23,7 @@ const workload = `<workload name="demo"><auth type="mock" config="token=hush;del
 
 func file(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "w.xml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := must.Write(t, "w.xml", text)
 	return path
 }
 
@@ -66,9 +64,7 @@ func TestRun(t *testing.T) {
 		if number == 1 {
 			args = []string{"run", "--archive", archive, "--seed", "3", path, "--only-stage", "main", "--open-loop", "100000:constant"}
 		}
-		if err := cosdrive(context.Background(), args, &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cosdrive(context.Background(), args, &out))
 		var last cosbench.Event
 		stages := map[string]string{}
 		for lines := bufio.NewScanner(&out); lines.Scan(); {

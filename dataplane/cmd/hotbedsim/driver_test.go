@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // watched starts leaveWithDriver on a pipe; leaving closes the channel left.
 func watched(t *testing.T, busy *atomic.Bool) (driver *os.File, left chan struct{}) {
 	t.Helper()
 	pipe, driver, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = pipe.Close(); _ = driver.Close() })
 	left = make(chan struct{})
 	go leaveWithDriver(int(pipe.Fd()), busy, func() { close(left) })
@@ -32,18 +32,14 @@ func TestWhoComputesForNobodyLeaves(t *testing.T) {
 		t.Fatal("it left while the driver was there")
 	case <-time.After(5 * lookEvery):
 	}
-	if err := driver.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, driver.Close())
 	<-left
 }
 
 func TestTheEndOfTheInputIsReadAsSuch(t *testing.T) {
 	var busy atomic.Bool
 	driver, left := watched(t, &busy)
-	if err := driver.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, driver.Close())
 	select {
 	case <-left:
 		t.Fatal("it left although it had nothing to compute")

@@ -86,12 +86,8 @@ func startFlooded(t *testing.T, descriptors int) *flooded {
 	command := exec.Command(os.Args[0], "--config", write("config", config))
 	command.Env = append(os.Environ(), asProxy+"="+strconv.Itoa(descriptors))
 	log, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, command.Start())
 	lines := bufio.NewScanner(log)
 	f := &flooded{t: t, pid: command.Process.Pid, control: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -131,15 +127,11 @@ func (f *flooded) serves(calls int) (took []time.Duration) {
 	client, root := memnfs.Mount(f.t, f.nfs, f.mount, memnfs.Host(victim))
 	defer client.Close()
 	handle, err := client.Create(root, "victim")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	data := make([]byte, 64<<10)
 	for range calls {
 		began := time.Now()
-		if err := client.Write(handle, 0, data); err != nil {
-			f.t.Fatal(err)
-		}
+		must.Succeed(f.t, client.Write(handle, 0, data))
 		if got, err := client.Read(handle, 0, len(data)); err != nil || len(got) != len(data) {
 			f.t.Fatal(len(got), err)
 		}
@@ -151,9 +143,7 @@ func (f *flooded) serves(calls int) (took []time.Duration) {
 // descriptors returns the number of descriptors that the proxy has open.
 func (f *flooded) descriptors() int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.pid))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	return len(entries)
 }
 
@@ -236,31 +226,23 @@ func (f *flooded) flood(name string, connections int) {
 	f.t.Helper()
 	var p process.Process
 	p.Start(f.t, []string{asOffender + "=" + name}, f.nfs, strconv.Itoa(connections))
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, p.Command.Process.Pid, 19); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, syscall.Setpriority(syscall.PRIO_PROCESS, p.Command.Process.Pid, 19))
 }
 
 // count returns one of the proxy's metrics.
 func (f *flooded) count(name string) float64 {
 	f.t.Helper()
 	answer, err := f.control.Get("http://proxy/metrics")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	defer func() { _ = answer.Body.Close() }()
 	page, err := io.ReadAll(answer.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	found := regexp.MustCompile(`(?m)^hotbed_nfsproxy_` + regexp.QuoteMeta(name) + ` (\S+)$`).FindSubmatch(page)
 	if found == nil {
 		f.t.Fatalf("there is no %s in %s", name, page)
 	}
 	value, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	return value
 }
 

@@ -9,13 +9,11 @@ import (
 	"testing"
 
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/must"
 )
 
 func TestMistakesGetASentence(t *testing.T) {
-	bad := filepath.Join(t.TempDir(), "bad.json")
-	if err := os.WriteFile(bad, []byte(`{"nfs": {"listen": "here"}}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	bad := must.Write(t, "bad.json", `{"nfs": {"listen": "here"}}`)
 	for _, c := range []struct {
 		args []string
 		want string
@@ -37,9 +35,7 @@ func TestAGoodConfigurationIsOnlyChecked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "good.json")
 	text := `{"nfs": {"listen": "127.0.0.1:1", "server": "127.0.0.1:2"}, "control": "/nowhere/c",
 		"profile": "/nowhere/p", "parameters": {"policy": "ps", "depth": 4}}`
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o644))
 	if err := run(context.Background(), []string{"--config", path, "--check"}); err != nil {
 		t.Error(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"hotbed/dataplane/internal/queuedisk"
 	"hotbed/dataplane/service"
+	"hotbed/dataplane/tests/must"
 )
 
 // local skips a test that mounts, unless such tests are enabled and possible.
@@ -52,9 +53,7 @@ func start(t *testing.T, dir string, args ...string) *running {
 		"--mount", r.mount, "--control", r.control, "--pid-file", r.pid}, args...)
 	r.cmd = exec.Command(os.Args[0], args...)
 	r.cmd.Stderr = &r.stderr
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.cmd.Start())
 	t.Cleanup(func() {
 		_ = r.cmd.Process.Kill()
 		_ = r.cmd.Wait()
@@ -73,9 +72,7 @@ func start(t *testing.T, dir string, args ...string) *running {
 func (r *running) open(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(r.mount, "disk"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
@@ -92,9 +89,7 @@ func (r *running) ask(t *testing.T, line string) queuedisk.Stats {
 func mounted(t *testing.T, dir string) bool {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return strings.Contains(string(table), " "+dir+" ")
 }
 
@@ -314,9 +309,7 @@ func sideBySide(t *testing.T, disks, requests int) means {
 		all.Go(func() { reports[i], errs[i] = queuedisk.Check(context.Background(), c) })
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errs...)
 	var out means
 	for _, r := range reports {
 		text, _ := json.Marshal(r)

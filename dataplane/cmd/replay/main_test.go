@@ -12,14 +12,12 @@ import (
 	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/replay"
 	"hotbed/dataplane/tests/memnfs"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/process"
 )
 
 func TestMistakesGetASentence(t *testing.T) {
-	trace := filepath.Join(t.TempDir(), "t")
-	if err := os.WriteFile(trace, []byte("x\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	trace := must.Write(t, "t", "x\n")
 	good := []string{"--server", "127.0.0.1:1", "--file", "f", "--trace", trace}
 	for _, c := range []struct {
 		verb string
@@ -51,18 +49,14 @@ func TestPrepareThenLoadThenRun(t *testing.T) {
 	server := memnfs.Start(t, &memnfs.Server{})
 	folder := t.TempDir()
 	trace, log := filepath.Join(folder, "t"), filepath.Join(folder, "log")
-	if err := os.WriteFile(trace, []byte("9,1000,DiskRead\n10,1000,DiskWrite,2000\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(trace, []byte("9,1000,DiskRead\n10,1000,DiskWrite,2000\n"), 0o644))
 	target := []string{"--server", server.Address(), "--file", "f"}
 	ctx := context.Background()
 	if err := run(ctx, append(target, "--trace", trace)); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	for _, size := range []string{"1MB", "500kB"} { // prepare does not shrink the file
-		if err := prepare(ctx, append(target, "--size", size)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, prepare(ctx, append(target, "--size", size)))
 	}
 	var result replay.Result
 	text, err := process.Output(t, func() error {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/process"
 	"hotbed/dataplane/tests/servertest"
 )
@@ -66,9 +67,7 @@ func TestStatusReportsEveryAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := printed(t, func() error { return status(t.Context(), []string{"--cluster", path}) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	logged := 0.0
 	for _, agent := range out["agents"].([]any) {
 		logged += agent.(map[string]any)["has"].(map[string]any)["logged"].(float64)
@@ -81,10 +80,8 @@ func TestStatusReportsEveryAgent(t *testing.T) {
 func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 	folder := t.TempDir()
 	path, ledger := filepath.Join(folder, "cluster.json"), filepath.Join(folder, "ledger")
-	if err := errors.Join(os.WriteFile(path, []byte(`{"agents": ["127.0.0.1:1"], "key_file": "k"}`), 0o600),
-		os.WriteFile(ledger, []byte("{}\nnone\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(`{"agents": ["127.0.0.1:1"], "key_file": "k"}`), 0o600),
+		os.WriteFile(ledger, []byte("{}\nnone\n"), 0o600))
 	for want, args := range map[string][]string{
 		"--cluster is missing": {"write"},
 		"not defined":          {"probe", "--colour"},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/process"
 	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
@@ -142,18 +143,14 @@ func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
 		t.Errorf("only up to version %d were acknowledged on average", acknowledged/len(objects))
 	}
 	prober, err := server.NewProber(p.Cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer prober.Close()
 	left := 1
 	for deadline := time.Now().Add(time.Minute); left > 0 && time.Now().Before(deadline); time.Sleep(25 * time.Millisecond) {
 		left = 0
 		for node := range p.agents {
 			stats, err := prober.Status(t.Context(), protocol.Node(node))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			left += stats.Entries + stats.Fragments
 		}
 	}
@@ -182,18 +179,14 @@ func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 	p.agents[0].Kill()
 	path := filepath.Join(p.folder, "0", "redirect.log")
 	log, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	last := len(bytes.TrimRight(log, "\x00")) - 1
 	for _, flips := range [][]int{{last}, {last - 4096}, {last, last - 4096}} {
 		spoilt := bytes.Clone(log)
 		for _, at := range flips {
 			spoilt[at] ^= 0x10
 		}
-		if err := os.WriteFile(path, spoilt, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, spoilt, 0o600))
 		p.start(0)
 		if len(flips) == 2 {
 			if err := p.agents[0].Command.Wait(); err == nil || !strings.Contains(p.agents[0].Log.String(), path+" is corrupt at byte") {
@@ -214,10 +207,8 @@ func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 	folder := t.TempDir()
 	key, cluster := filepath.Join(folder, "key"), filepath.Join(folder, "cluster.json")
-	if err := errors.Join(os.WriteFile(key, bytes.Repeat([]byte("s"), 32), 0o644),
-		os.WriteFile(cluster, fmt.Appendf(nil, `{"agents": ["127.0.0.1:1"], "key_file": %q}`, key), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(key, bytes.Repeat([]byte("s"), 32), 0o644),
+		os.WriteFile(cluster, fmt.Appendf(nil, `{"agents": ["127.0.0.1:1"], "key_file": %q}`, key), 0o644))
 	for want, args := range map[string][]string{
 		"--cluster is missing": {"--node", "0", "--folder", folder},
 		"--folder is missing":  {"--node", "0", "--cluster", cluster},
@@ -232,9 +223,7 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	if err := os.Chmod(key, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(key, 0o600))
 	checked := []string{"--node", "0", "--folder", folder, "--cluster", cluster, "--check"}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	if err := run(t.Context(), checked); err != nil {
@@ -244,10 +233,8 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 	if err := run(t.Context(), checked); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(cluster, fmt.Appendf(nil, `{"agents": ["127.0.0.1:1"], "key_file": %q, "memory": 200000000}`, key),
-		0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(cluster, fmt.Appendf(nil, `{"agents": ["127.0.0.1:1"], "key_file": %q, "memory": 200000000}`, key),
+		0o644))
 	if err := run(t.Context(), checked); err == nil || !strings.Contains(err.Error(), "GOMEMLIMIT") {
 		t.Errorf("more memory for requests than the process may use: %v", err)
 	}
@@ -257,29 +244,19 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 func TestLockOfPool(t *testing.T) {
 	top := t.TempDir()
 	folder := filepath.Join(top, "run")
-	if err := os.Mkdir(folder, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(folder, 0o777))
 	lock, err := lockIn(folder, "twochoice.a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
 		t.Fatalf("the folder has mode %v (%v)", info.Mode(), err)
 	}
 	if again, err := lockIn(folder, "twochoice.a"); err == nil {
 		t.Fatalf("locked twice: %v", again.Name())
 	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lock.Close())
 	theirs := filepath.Join(top, "theirs")
-	if err := os.Symlink(theirs, filepath.Join(folder, "hotbed-twochoice.b.lock")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(folder, filepath.Join(top, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(theirs, filepath.Join(folder, "hotbed-twochoice.b.lock")))
+	must.Succeed(t, os.Symlink(folder, filepath.Join(top, "link")))
 	for _, in := range []string{folder, filepath.Join(top, "link")} {
 		if lock, err := lockIn(in, "twochoice.b"); err == nil {
 			t.Fatalf("%s was followed", lock.Name())

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/tests/memswift"
+	"hotbed/dataplane/tests/must"
 )
 
 // names are object names that a path must escape.
@@ -32,9 +33,7 @@ func contract(t *testing.T, s Storage, container string) {
 	ctx := t.Context()
 	fine := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	kind := func(err error, want string) {
 		t.Helper()
@@ -107,14 +106,10 @@ func contract(t *testing.T, s Storage, container string) {
 func same(ctx context.Context, t *testing.T, s Storage, container, name string, want []byte) {
 	t.Helper()
 	body, err := s.Get(ctx, container, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sum := sha256.New()
 	n, err := io.Copy(sum, body)
-	if err := errors.Join(err, body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err, body.Close())
 	if wanted := sha256.Sum256(want); n != int64(len(want)) || !bytes.Equal(sum.Sum(nil), wanted[:]) {
 		t.Errorf("%s has %d bytes, not the %d that were stored", name, n, len(want))
 	}
@@ -123,9 +118,7 @@ func same(ctx context.Context, t *testing.T, s Storage, container, name string, 
 func parse(t testing.TB, text string) Config {
 	t.Helper()
 	config, err := ParseConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return config
 }
 
@@ -142,9 +135,7 @@ func made(t testing.TB, kind, config string, session Session) (Storage, error) {
 func opened(t testing.TB, kind, config string, session Session) Storage {
 	t.Helper()
 	s, err := made(t, kind, config, session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	return s
 }

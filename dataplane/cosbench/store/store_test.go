@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 func TestConfig(t *testing.T) {
@@ -51,9 +53,7 @@ func TestConfig(t *testing.T) {
 func TestItAnswersAsItsConfigSays(t *testing.T) {
 	s := opened(t, "mock", "size=5000;delay=0", Session{})
 	body, err := s.Get(t.Context(), "c", "o")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n, err := io.Copy(io.Discard, body); n != 5000 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}

@@ -13,15 +13,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // swiftSession logs in with TempAuth.
 func swiftSession(t *testing.T, server *fakeSwift) Session {
 	t.Helper()
 	session, err := logIn(t, "swauth", "username=test:tester;password=test-key;auth_url="+server.AuthURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return session
 }
 
@@ -52,9 +52,7 @@ func TestManyWorkersRenewATokenOnce(t *testing.T) {
 	server := newFakeSwift(t)
 	session := swiftSession(t, server)
 	first := opened(t, "swift", "", session).(*swift)
-	if err := first.CreateContainer(t.Context(), "c"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.CreateContainer(t.Context(), "c"))
 	server.Store.Expire()
 	var all sync.WaitGroup
 	for range 8 {
@@ -258,20 +256,14 @@ func TestProxiesOfAFile(t *testing.T) {
 			quoted[i] = fmt.Sprintf("%q", proxy)
 		}
 		text := `{"key": "secret", "proxies": [` + strings.Join(quoted, ", ") + `]}`
-		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path+".new", []byte(text), 0o600))
+		must.Succeed(t, os.Rename(path+".new", path))
 	}
 	list(urls[0])
 	s := opened(t, "swift", "proxies_file="+path, swiftSession(t, server)).(*swift)
 	one := func() {
 		t.Helper()
-		if err := s.CreateContainer(t.Context(), "c"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.CreateContainer(t.Context(), "c"))
 	}
 	one()
 	if counts[0].Load() == 0 || counts[1].Load() != 0 {
@@ -322,9 +314,7 @@ func TestBadFilesOfProxies(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "proxies.json")
 		if content != "-" {
-			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 		}
 		_, err := made(t, "swift", "proxies_file="+path, swiftSession(t, server))
 		if text == "" && err != nil || text != "" && (err == nil || !strings.Contains(err.Error(), text)) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // dial connects from 127.0.0.<host>.
@@ -14,26 +16,20 @@ func dial(t *testing.T, to net.Addr, host byte) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)}}
 	conn, err := dialer.Dial("tcp", to.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
 func TestAnAddressWithManyConnectionsLosesItsOwn(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l := NewListener(inner, 4)
 	defer func() { _ = l.Close() }()
 	accept := func(host byte) (net.Conn, *Conn) {
 		client := dial(t, l.Addr(), host)
 		conn, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return client, conn.(*Conn)
 	}
 	_, modest := accept(2)

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
@@ -39,9 +39,7 @@ func run(t *testing.T, c server.Cluster, p Plan) Report {
 	t.Helper()
 	t.Setenv(childVariable, "1")
 	r, err := Run(t.Context(), c, p, os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -184,10 +182,7 @@ func TestPlansThatCannotBeAreOneSentence(t *testing.T) {
 		"more after the JSON":  `{"nodes": 1, "processes": 1, "apps": [{"name": "a", "writes": 1, "size": 1}]} {}`,
 		"16384 processes at m": `{"nodes": 9999, "processes": 9}`,
 	} {
-		path := filepath.Join(t.TempDir(), "plan")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := must.Write(t, "plan", text)
 		if _, err := LoadPlan(path, 4); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("wanted %q, got %v", want, err)
 		}

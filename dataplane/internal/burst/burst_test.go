@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice/protocol"
 )
@@ -95,9 +96,7 @@ func TestATableIsTimedWhileItChanges(t *testing.T) {
 	const agents = 4
 	c := servertest.Start(t, agents, servertest.Unmaintained).Cluster
 	got, err := Table(t.Context(), c, TableOptions{Writers: 3, Writes: 60, Samples: 5, Object: 64 << 10, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(got.Rows) != 5 || got.Queries != 60 || got.Creates < 10 || got.Creates > 60 {
 		t.Errorf("%+v", got)
 	}

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // TestTheSameAsNetHTTP sends requests of many forms to a net/http server with both clients, on kept
@@ -47,14 +49,10 @@ func TestTheSameAsNetHTTP(t *testing.T) {
 			t.Fatalf("%s %s: %d of %d: %v", method, target, n, r.Length, err)
 		}
 		ask, err := http.NewRequestWithContext(t.Context(), method, server.URL+target, content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ask.Header.Set("X-Auth-Token", strconv.Itoa(i))
 		answer, err := theirs.Do(ask)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		want, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
 		if err != nil || !bytes.Equal(got.Bytes(), want) || answer.StatusCode != r.Status ||

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // TestAConnectionThatTheServerClosedIsMadeAgain also checks that no request is sent twice.
@@ -88,9 +90,7 @@ func TestAnAnswerBeforeTheWholeBodyIsHeard(t *testing.T) {
 			conn := open(t, s.address, c.timeout)
 			body := io.LimitReader(letters{}, size)
 			r, err := conn.Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: body, Length: c.length})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if text := r.Excerpt(100); r.Status != 413 || string(text) != "big" || conn.conn != nil {
 				t.Errorf("%v %q %v", r, text, conn.conn)
 			}
@@ -131,9 +131,7 @@ func TestABodyThatEndsEarlyIsAnError(t *testing.T) {
 				})
 				c := open(t, s.address, patience)
 				r, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				begin := make([]byte, 3)
 				if _, err := io.ReadFull(r, begin); err != nil || string(begin) != "abc" {
 					t.Fatalf("%q %v", begin, err)
@@ -238,9 +236,7 @@ func TestTheRestOfAnAnswerIsReadOrGivenUp(t *testing.T) {
 			c := open(t, server.Listener.Addr().String(), patience)
 			for range 3 {
 				r, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if _, err := r.Read(make([]byte, 10)); err != nil {
 					t.Fatal(err)
 				}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // patience is longer than any wait in a test that does not test timeouts.
@@ -26,9 +28,7 @@ type scripted struct {
 func script(t *testing.T, serve func(s *scripted, conn *net.TCPConn, in *bufio.Reader)) *scripted {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	s := &scripted{listener.Addr().String(), make(chan *http.Request, 100)}
 	go func() {
@@ -78,13 +78,9 @@ func open(t *testing.T, address string, timeout time.Duration) *Conn {
 func get(t *testing.T, c *Conn) (*Response, string) {
 	t.Helper()
 	r, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	body, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r, string(body)
 }
 
@@ -102,9 +98,7 @@ func TestARequestGoesOverTheWireAsItShould(t *testing.T) {
 	for _, length := range []int64{5, -1} {
 		r, err := c.Do(t.Context(), &Request{Method: "PUT", Target: "/v1/a%20b?c=d", Host: "store:80",
 			Fields: []Field{{"X-Auth-Token", "secret"}, {"X-Empty", ""}}, Body: strings.NewReader("hello"), Length: length})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body, err := io.ReadAll(r)
 		if err != nil || string(body) != "ok" || r.Status != 201 || r.Reason() != "Created" || r.Header("X-one") != "1" ||
 			r.Header("X-Two") != "2" || r.Header("X") != "" || r.Length != 2 {
@@ -245,9 +239,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func TestAnUnreachableServerHasItsOwnReason(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = listener.Close()
 	_, err = open(t, listener.Addr().String(), patience).Do(t.Context(), &Request{Method: "GET", Target: "/"})
 	reason(t, err, Unreached, "refused")

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/storetest"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/radosstore"
@@ -89,18 +90,12 @@ func abandon(p *Pool) error {
 func empty(t *testing.T, c Config) {
 	t.Helper()
 	p, err := Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = p.Close() }()
 	names, err := p.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range names {
-		if err := p.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Remove(name))
 	}
 }
 
@@ -129,9 +124,7 @@ func TestAnOwnerThatIsFencedWritesNoMore(t *testing.T) {
 	empty(t, c)
 	pool := func() *Pool {
 		p, err := Open(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return p
 	}
 	first, second, third := pool(), pool(), pool()
@@ -141,18 +134,12 @@ func TestAnOwnerThatIsFencedWritesNoMore(t *testing.T) {
 		_ = third.Close()
 		empty(t, c)
 	}()
-	if err := first.Own("one", false); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Write("b.x.0", []byte("first"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Own("one", false))
+	must.Succeed(t, first.Write("b.x.0", []byte("first"), 0))
 	if err := second.Own("two", false); err == nil || !strings.Contains(err.Error(), "in use by an agent on one") {
 		t.Fatal(err)
 	}
-	if err := second.Own("two", true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, second.Own("two", true))
 	if err := first.Write("b.x.0", []byte("late"), 0); !errors.Is(err, syscall.ESHUTDOWN) {
 		t.Errorf("a fenced owner writes: %v", err)
 	}

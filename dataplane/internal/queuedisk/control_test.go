@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/unixsocket"
+	"hotbed/dataplane/tests/must"
 )
 
 func TestControlRequests(t *testing.T) {
@@ -64,9 +65,7 @@ func TestControlSocket(t *testing.T) {
 	s := shaper(t, time.Millisecond)
 	path := filepath.Join(t.TempDir(), "control")
 	listener, err := unixsocket.Listen(path, "a queue disk")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	go serveControl(&failing{listener, 2}, s)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -85,14 +84,10 @@ func TestControlSocket(t *testing.T) {
 	// Idle clients must not keep others from asking.
 	for range 2 * mostAsking {
 		silent, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer func() { _ = silent.Close() }()
 		_, _ = silent.Write([]byte(`{"op":`))
-		if err := Ask(path, `{"op":"ping"}`, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, Ask(path, `{"op":"ping"}`, nil))
 	}
 	_ = listener.Close()
 	if _, err := os.Stat(path); err == nil {

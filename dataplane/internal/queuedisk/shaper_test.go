@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"hotbed/dataplane/service"
+	"hotbed/dataplane/tests/must"
 )
 
 func shaper(t *testing.T, positioning time.Duration) *Shaper {
 	t.Helper()
 	s, err := NewShaper(service.Model{PositioningMean: positioning, Bandwidth: 1e6, Size: 1 << 30})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -88,17 +87,13 @@ func TestCloseEndsWaitingRequests(t *testing.T) {
 func TestFaults(t *testing.T) {
 	s := shaper(t, 0)
 	slow, fail := 3.0, true
-	if err := s.SetFault(&slow, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetFault(&slow, nil))
 	begin := time.Now()
 	s.Admit(false, 0, 10_000).Wait()
 	if took := time.Since(begin); took < 30*time.Millisecond {
 		t.Errorf("three times 10 ms took %v", took)
 	}
-	if err := s.SetFault(nil, &fail); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetFault(nil, &fail))
 	ticket := s.Admit(false, 0, 512)
 	ticket.Wait()
 	if got := s.Stats(); !ticket.Fail || got.Errors != 1 || got.Slow != 3 || !got.Error {

@@ -7,15 +7,15 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // looped runs a loop for a test.
 func looped(t *testing.T) *Loop {
 	t.Helper()
 	l, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	done := make(chan error, 1)
 	t.Cleanup(func() {
 		l.Stop()
@@ -68,14 +68,10 @@ func TestWhatCannotBeSentAtOnceIsSentLater(t *testing.T) {
 			}
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer within(l, listener.Close)
 	conn, err := net.Dial("tcp", listener.Address.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = conn.Close() }()
 	sent := make([]byte, 20<<20) // more than sockets hold, so it must be buffered
 	for i := range sent {
@@ -115,9 +111,7 @@ func TestTheAlarmRingsAtItsTimeAndOnlyThen(t *testing.T) {
 func TestARefusedConnectionIsReported(t *testing.T) {
 	l := looped(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	at := netip.MustParseAddrPort(closed.Addr().String())
 	_ = closed.Close()
 	reported := make(chan error, 1)
@@ -137,9 +131,7 @@ func TestARefusedConnectionIsReported(t *testing.T) {
 
 func TestNothingIsCalledAfterTheEnd(t *testing.T) {
 	l, err := New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l.End()
 	l.Do(func() {})
 	if len(l.calls) != 0 {

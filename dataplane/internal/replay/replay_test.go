@@ -13,6 +13,7 @@ import (
 	"hotbed/dataplane/internal/sunrpc"
 	"hotbed/dataplane/internal/traces"
 	"hotbed/dataplane/tests/memnfs"
+	"hotbed/dataplane/tests/must"
 )
 
 const ms = time.Millisecond
@@ -23,9 +24,7 @@ func prepared(t *testing.T, server *memnfs.Server) Options {
 	memnfs.Start(t, server)
 	at := netip.MustParseAddrPort(server.Address())
 	target := Target{Server: at, Mount: at, Export: memnfs.Export, File: "f"}
-	if err := target.Prepare(context.Background(), 1<<20, 1, func(int64) {}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, target.Prepare(context.Background(), 1<<20, 1, func(int64) {}))
 	handle, size, err := target.Find()
 	if err != nil || size != 1<<20 {
 		t.Fatalf("%d bytes, %v", size, err)
@@ -37,9 +36,7 @@ func prepared(t *testing.T, server *memnfs.Server) Options {
 func run(t *testing.T, o Options, trace []traces.Request) Result {
 	t.Helper()
 	r, err := Run(context.Background(), o, traces.Listed(trace))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(r.Errors) != 0 {
 		t.Fatalf("errors: %v", r.Errors)
 	}
@@ -247,9 +244,7 @@ func TestWhatIsNotAnsweredInTimeIsCounted(t *testing.T) {
 
 func TestAReplyThatComesInTheRoundInWhichWaitingEndsCountsOnce(t *testing.T) {
 	loop, err := reactor.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer loop.End()
 	r := &request{Request: traces.Request{Size: 8, Read: true}, left: 1}
 	e := &engine{loop: loop, pieces: map[uint32]piece{7: {r, 8}}, outstanding: 1, whole: newTally(),

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 func all(seq iter.Seq2[Request, error]) (requests []Request, err error) {
@@ -25,10 +26,7 @@ func all(seq iter.Seq2[Request, error]) (requests []Request, err error) {
 
 func written(t *testing.T, content string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "t.csv")
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	path := must.Write(t, "t.csv", content)
 	return path
 }
 
@@ -54,9 +52,7 @@ func TestTracesAreRead(t *testing.T) {
 	for _, content := range []string{text, zipped(text)} {
 		path := written(t, content)
 		trace, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		want := []Request{{0, -1, 4096, true}, {500, 0, 16, true}, {1000, 0x1f0000, 512, false}}
 		for range 2 { // it can be read repeatedly
 			if got, err := all(trace.each); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
@@ -159,12 +155,8 @@ func TestATraceThatChangesIsNoticed(t *testing.T) {
 	for _, later := range []string{"1,1,DiskRead\n", "1,1,DiskRead\n2,1,DiskRead\n3,1,DiskRead\n", "0,1,DiskRead\n1,1,DiskRead\n"} {
 		path := written(t, "1,1,DiskRead\n2,1,DiskRead\n")
 		trace, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(later), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.WriteFile(path, []byte(later), 0o644))
 		if _, err := all(trace.each); !errors.Is(err, errChanged) {
 			t.Errorf("%q: %v", later, err)
 		}

@@ -8,18 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/twochoice"
 )
 
 func run(t *testing.T, p Parameters) *Result {
 	t.Helper()
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Validate())
 	result, err := Run(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return result
 }
 
@@ -159,9 +156,7 @@ func TestAHeavyPriorIsSwayedLessByWhatWasLearned(t *testing.T) {
 func hash(t *testing.T, p Parameters) string {
 	t.Helper()
 	sum := fnv.New64a()
-	if err := json.NewEncoder(sum).Encode(run(t, p)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewEncoder(sum).Encode(run(t, p)))
 	return fmt.Sprintf("%016x", sum.Sum64())
 }
 

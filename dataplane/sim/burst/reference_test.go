@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/twochoice"
 )
 
@@ -77,9 +78,7 @@ func newPlain(t *testing.T, m *model) *plain {
 	choices := sim.NewStream(m.p.Seed, "choices")
 	for range m.nodes { // one per node: it must not matter if the model shares one
 		s, err := twochoice.New(m.core, m.cluster, choices, r.queues)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.planners = append(r.planners, s)
 	}
 	return r
@@ -280,18 +279,14 @@ func TestEveryBurstIsThatOfThePlainModel(t *testing.T) {
 				p.Spread, p.Link, p.Cache = 0.02, 0, 100
 			}
 			m, err := newModel(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r := newPlain(t, m)
 			for round := range 4 {
 				if round == 2 && draws.Bernoulli(0.3) {
 					m.forget()
 					r.forget()
 				}
-				if err := m.burst(sim.StreamOf(p.Seed, "burst", uint64(round))); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, m.burst(sim.StreamOf(p.Seed, "burst", uint64(round))))
 				r.repeat(t)
 				r.compare(t, fmt.Sprintf("%s, try %d, burst %d of %+v", scheduler, try, round, p))
 			}

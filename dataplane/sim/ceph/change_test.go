@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/tests/must"
 )
 
 func TestAffinityMovesReadsAwayAndStallsForAWhile(t *testing.T) {
@@ -99,9 +100,7 @@ func TestReweightDecidesAsRealClustersDid(t *testing.T) {
 		err := c.Fill(d.objects, d.size, func(i int64) []byte {
 			return strconv.AppendInt([]byte(prefix), i, 10)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		e := c.Act([]Action{{
 			Action: "ReweightByUtilization", Oload: 120, MaxChange: 0.05, MaxOSDs: 4,
 		}})[0]

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // testConfig returns the eight-node testbed (testbed/specs/dlr.yaml) with small numbers elsewhere.
@@ -28,16 +30,12 @@ func testConfig() Config {
 func build(t testing.TB, config Config, objects int64) *Cluster {
 	t.Helper()
 	c, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if objects > 0 {
 		err := c.Fill(objects, 4<<20, func(i int64) []byte {
 			return fmt.Appendf(nil, "benchmark_data_admin_1_object%d", i)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	return c
 }
@@ -45,9 +43,7 @@ func build(t testing.TB, config Config, objects int64) *Cluster {
 func start(t testing.TB, c *Cluster, op string, concurrency int, seconds float64) {
 	t.Helper()
 	spec := BenchSpec{Op: op, ObjectSize: 4 << 20, Concurrency: concurrency, Duration: seconds}
-	if err := c.Start(spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Start(spec))
 }
 
 // finish runs the benchmark to its end, which must come within `limit` of virtual time.

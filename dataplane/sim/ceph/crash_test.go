@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/tests/must"
 )
 
 func TestACrashIsSurvivedAndMended(t *testing.T) {
@@ -14,16 +15,12 @@ func TestACrashIsSurvivedAndMended(t *testing.T) {
 		c := build(t, testConfig(), 400)
 		start(t, c, op, 16, 30)
 		c.Advance(5 * time.Second)
-		if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Break(Fault{Kind: "crash", OSD: 2}))
 		c.Advance(10 * time.Second)
 		if c.osdMap.up[2] || c.osds[2].primaries != 0 {
 			t.Errorf("osd.2 is up %v and leads %d PGs", c.osdMap.up[2], c.osds[2].primaries)
 		}
-		if err := c.Break(Fault{Kind: "restart", OSD: 2}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Break(Fault{Kind: "restart", OSD: 2}))
 		r := finish(t, c, 200*time.Second)
 		if r.finished < 100 {
 			t.Errorf("%s: %d operations", op, r.finished)
@@ -39,9 +36,7 @@ func TestAnOSDThatStaysDownIsMarkedOutAndItsDataCopied(t *testing.T) {
 	config := testConfig()
 	config.OutAfter = 5
 	c := build(t, config, 200)
-	if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Break(Fault{Kind: "crash", OSD: 2}))
 	c.Advance(10 * time.Minute)
 	for pg := range int32(128) {
 		if m := c.members(pg); len(m) != 2 || slices.Contains(m, 2) {
@@ -76,9 +71,7 @@ func FuzzNothingIsLost(f *testing.F) {
 		}
 		for i := range c.osds {
 			for _, kind := range []string{"heal", "restart"} {
-				if err := c.Break(Fault{Kind: kind, OSD: i}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.Break(Fault{Kind: kind, OSD: i}))
 			}
 			c.SetLoad(i, false, 0)
 			c.Act([]Action{{Action: "SetReweight", OSD: i, Value: 1}})

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/tests/must"
 )
 
 func breakIt(t *testing.T, c *Cluster, f Fault) {
 	t.Helper()
-	if err := c.Break(f); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Break(f))
 }
 
 func TestASlowDiskShowsAndIsMended(t *testing.T) {

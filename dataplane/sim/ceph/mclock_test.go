@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/tests/must"
 )
 
 // oracle is dmclock transcribed on its own: one list of all requests, each with its tags, of which
@@ -310,9 +311,7 @@ func TestProfilesWeighClientsAgainstRecovery(t *testing.T) {
 		config.MClockBandwidth, config.MClockIOPS = 60e6, 15      // with this capacity
 		c := build(t, config, 3000)
 		start(t, c, "rand", 64, 60)
-		if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Break(Fault{Kind: "crash", OSD: 2}))
 		c.until(10*time.Second, func() bool { return c.mover.live > 0 })
 		sum := func() (reads, stored int64) {
 			for _, o := range c.osds {
@@ -347,12 +346,8 @@ func TestAProfileIsChangedWhileOSDsRun(t *testing.T) {
 	if found := c.osds[5].shards[1].mclock.classes[classRecovery].share; found != want {
 		t.Errorf("%+v", found)
 	}
-	if err := c.Break(Fault{Kind: "crash", OSD: 5}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Break(Fault{Kind: "restart", OSD: 5}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Break(Fault{Kind: "crash", OSD: 5}))
+	must.Succeed(t, c.Break(Fault{Kind: "restart", OSD: 5}))
 	if found := c.osds[5].shards[1].mclock.classes[classRecovery].share; found != want {
 		t.Errorf("after a restart %+v", found)
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"hotbed/dataplane/tests/must"
 )
 
 const recorded = "../../../tests/data/ceph/16.2.15"
@@ -17,20 +19,14 @@ const recorded = "../../../tests/data/ceph/16.2.15"
 func readJSON(t *testing.T, name string, into any) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(recorded, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, json.Unmarshal(data, into))
 }
 
 func pgNumber(t *testing.T, id string) int32 {
 	t.Helper()
 	n, err := strconv.ParseUint(id[strings.Index(id, ".")+1:], 16, 31)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return int32(n)
 }
 
@@ -132,9 +128,7 @@ func TestUpmapsAndDownOSDs(t *testing.T) {
 
 func TestTheReadBalancerIsThatOfOsdmaptool(t *testing.T) {
 	data, err := os.ReadFile("../../../tests/data/ceph/18.2.7/osdmaptool_read.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var pools []struct {
 		OSDs, PGs, Size int
 		Up              [][]int32
@@ -143,9 +137,7 @@ func TestTheReadBalancerIsThatOfOsdmaptool(t *testing.T) {
 			OSD int32
 		}
 	}
-	if err := json.Unmarshal(data, &pools); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(data, &pools))
 	for _, pool := range pools {
 		config := testConfig()
 		config.OSDs, config.PGs, config.Size = pool.OSDs, pool.PGs, pool.Size

@@ -12,8 +12,8 @@ import (
 
 // Succeed ends the test if one of the errors is not nil.
 func Succeed(t testing.TB, errs ...error) {
-	t.Helper()
 	if err := errors.Join(errs...); err != nil {
+		t.Helper() // only here, because it takes longer than many a call that succeeds
 		t.Fatal(err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"hotbed/dataplane/tests/must"
 )
 
 // Process is a copy of the test program.
@@ -26,9 +28,7 @@ func (p *Process) Start(t testing.TB, environment []string, args ...string) {
 	p.Command = exec.Command(os.Args[0], args...)
 	p.Command.Env = append(os.Environ(), environment...)
 	p.Command.Stderr = &p.Log
-	if err := p.Command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Command.Start())
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
@@ -58,13 +58,9 @@ var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 func Peak(t testing.TB, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	kilobytes, err := strconv.Atoi(peak.FindStringSubmatch(string(text))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return kilobytes << 10
 }
 
@@ -72,9 +68,7 @@ func Peak(t testing.TB, pid int) int {
 func Output(t testing.TB, do func() error) ([]byte, error) {
 	t.Helper()
 	in, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stdout := os.Stdout
 	defer func() { os.Stdout = stdout }()
 	os.Stdout = out

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
 )
@@ -17,10 +18,7 @@ import (
 // Key writes a key file.
 func Key(t testing.TB, secret string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := must.Write(t, "key", strings.Repeat(secret, 32))
 	return path
 }
 
@@ -32,9 +30,7 @@ func Configure(t testing.TB, n int, change ...func(*server.Cluster)) (c server.C
 	for range n {
 		// Use a port that was free a moment ago: the address must be known before the agents start.
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c.Agents = append(c.Agents, l.Addr().String())
 		_ = l.Close()
 	}
@@ -42,13 +38,9 @@ func Configure(t testing.TB, n int, change ...func(*server.Cluster)) (c server.C
 		alter(&c)
 	}
 	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	path = filepath.Join(t.TempDir(), "cluster.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 	return c, path
 }
 
@@ -100,9 +92,7 @@ func (a *Agents) Stop(i int) {
 func Client(t testing.TB, c server.Cluster) *server.Client {
 	t.Helper()
 	client, err := server.Connect(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(client.Close)
 	return client
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
@@ -71,17 +72,13 @@ func (p *place) reopen() {
 // closed closes and reopens; dead abandons and reopens.
 func (p *place) closed() {
 	p.t.Helper()
-	if err := p.disk.Close(); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.disk.Close())
 	p.reopen()
 }
 
 func (p *place) dead() {
 	p.t.Helper()
-	if err := p.disk.Abandon(); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.disk.Abandon())
 	p.reopen()
 }
 
@@ -301,9 +298,7 @@ func many(t *testing.T, p *place) {
 		})
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errs...)
 	p.dead()
 	if len(p.found.Fragments) != 16 {
 		t.Errorf("%d fragments are left", len(p.found.Fragments))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/storetest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
@@ -32,9 +33,7 @@ func (o opened) Abandon() error { return o.folder.Close() }
 func open(t testing.TB, path string) (opened, filestore.Found, error) {
 	t.Helper()
 	f, err := filestore.OpenFolder(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	d, found, err := filestore.OpenDisk(f, storetest.Node)
 	return opened{d, f}, found, err
@@ -45,18 +44,14 @@ func mustOpen(t testing.TB) (opened, string) {
 	t.Helper()
 	path := t.TempDir()
 	d, _, err := open(t, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d, path
 }
 
 // end closes a disk and releases its folder.
 func (o opened) end(t testing.TB) {
 	t.Helper()
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, o.Close())
 }
 
 func TestAFolderKeepsTheContract(t *testing.T) {
@@ -75,23 +70,17 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 	storetest.Must(t, d, storetest.Put(storetest.Name, data))
 	file := filepath.Join(path, "f.0000000000000abc.11")
 	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for at := range whole {
 		bad := bytes.Clone(whole)
 		bad[at] ^= 1 << (at % 8)
-		if err := os.WriteFile(file, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, bad, 0o600))
 		if done := d.Do(storetest.Get(storetest.Name, 0, 300)); done.Err == nil {
 			t.Fatalf("byte %d was damaged and %d bytes were read", at, len(done.Data))
 		}
 	}
 	for _, n := range []int{0, 10, 60, len(whole) - 1} {
-		if err := os.WriteFile(file, whole[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, whole[:n], 0o600))
 		if done := d.Do(storetest.Get(storetest.Name, 0, 300)); !errors.Is(done.Err, protocol.ErrDamaged) {
 			t.Fatalf("of a file cut to %d bytes: %v", n, done.Err)
 		}
@@ -100,9 +89,7 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 	other := storetest.Put(storetest.Name, storetest.Bytes(300))
 	other.Write.Seq++
 	storetest.Must(t, d, other)
-	if err := os.Rename(filepath.Join(path, "f.0000000000000abc.12"), file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Rename(filepath.Join(path, "f.0000000000000abc.12"), file))
 	if done := d.Do(storetest.Get(storetest.Name, 0, 300)); !errors.Is(done.Err, protocol.ErrDamaged) {
 		t.Fatalf("another fragment was read: %v", done.Err)
 	}
@@ -125,9 +112,7 @@ func TestADamagedBaseIsFound(t *testing.T) {
 	}
 	file := filepath.Join(path, filestore.BaseName("o"))
 	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	read := func(from, to uint64, sums []protocol.Sum) protocol.DiskDone {
 		return d.Do(protocol.DiskOp{Kind: protocol.ReadBase, Object: "o", From: from, To: to, Sums: sums})
 	}
@@ -140,9 +125,7 @@ func TestADamagedBaseIsFound(t *testing.T) {
 	for _, at := range []int{10, 10 + block, len(whole) - 1} {
 		bad := bytes.Clone(whole)
 		bad[at] ^= 1
-		if err := os.WriteFile(file, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, bad, 0o600))
 		for i, s := range done.Sums {
 			got := read(s.From, s.From+1, done.Sums[i:i+1])
 			if within := uint64(at) >= s.From && uint64(at) < s.To; within != errors.Is(got.Err, protocol.ErrDamaged) {
@@ -150,9 +133,7 @@ func TestADamagedBaseIsFound(t *testing.T) {
 			}
 		}
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(file))
 	if got := read(10, 11, done.Sums[:1]); !errors.Is(got.Err, protocol.ErrDamaged) {
 		t.Errorf("a base that is gone: %v", got.Err)
 	}
@@ -165,9 +146,7 @@ func TestAFolderIsOneAgentsAndHasNoLeftovers(t *testing.T) {
 	}
 	d.end(t)
 	for _, left := range []string{"t.0000000000000001.1", filestore.LogName + ".new"} {
-		if err := os.WriteFile(filepath.Join(path, left), []byte("half"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(path, left), []byte("half"), 0o600))
 	}
 	if _, _, err := open(t, path); err != nil {
 		t.Fatal(err)
@@ -184,16 +163,12 @@ func TestATornTailIsCutOffAndRecorded(t *testing.T) {
 			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
 	}
 	torn, err := os.ReadFile(filepath.Join(path, filestore.LogName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// A kill during a call leaves the beginning of an append in the first copy. A separate record
 	// marks that it was cut off: without it, acknowledged fragments could be swept.
 	other := t.TempDir()
 	copy(torn[len(bytes.TrimRight(torn[:4096], "\x00"))+8:], "RFRM")
-	if err := os.WriteFile(filepath.Join(other, filestore.LogName), torn, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(other, filestore.LogName), torn, 0o600))
 	_, found, err := open(t, other)
 	if err != nil || found.Recovery.TornBytes == 0 || len(found.Records) != 6 || found.Records[5] != protocol.CutRecord() {
 		t.Fatalf("a torn log: %+v, %v", found, err)
@@ -235,9 +210,7 @@ func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 	}
 	for _, beforeBase := range []bool{true, false} {
 		f, err := filestore.OpenFolder(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = f.Close() })
 		var d *filestore.Disk
 		nested, synced := true, 0
@@ -253,9 +226,7 @@ func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 				synced++
 			}
 		}}, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		nested = false
 		if done := d.Do(write(5, "second")); done.Err != nil || !nested {
 			t.Fatal(nested, done.Err)
@@ -281,9 +252,7 @@ func TestAStoreWithoutItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 		storetest.Must(t, d, op)
 		d.end(t)
 		log := filepath.Join(path, filestore.LogName)
-		if err := os.Rename(log, log+".gone"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Rename(log, log+".gone"))
 		for range 2 {
 			refused, _, err := open(t, path)
 			if err == nil || !strings.Contains(err.Error(), log+" is not there") {
@@ -342,15 +311,11 @@ func (f failingFile) WriteAt(b []byte, offset int64) (int, error) {
 // otherwise is unknown.
 func TestAnErrorOfTheDiskIsKnown(t *testing.T) {
 	folder, err := filestore.OpenFolder(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = folder.Close() })
 	disk := &failing{Folder: folder}
 	d, _, err := filestore.OpenDisk(disk, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	base := protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", To: 3, Data: []byte("abc")}
 	for _, op := range []protocol.DiskOp{storetest.Put(storetest.Name, []byte("bytes")), base} {
 		if done := d.Do(op); done.Err != nil {
@@ -433,9 +398,7 @@ func BenchmarkCompact(b *testing.B) {
 	}
 	report(b, before)
 	info, err := os.Stat(filepath.Join(path, filestore.LogName))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.ReportMetric(float64(info.Size())/liveEntries, "B/entry")
 }
 

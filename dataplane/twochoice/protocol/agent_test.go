@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/twochoice"
 )
 
@@ -28,9 +29,7 @@ func newAgent(t *testing.T, node Node, nodes int) *bench {
 	a, err := NewAgent(AgentConfig{Node: node, Nodes: nodes, Home: func(string) Node { return 0 }, Epoch: 7, Size: 1000,
 		Copies: 1, Maintainer: twochoice.DefaultMaintainer(), Patience: time.Second, Orphans: time.Minute,
 		Detector: detector}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a.Pause(true)
 	b := &bench{t: t, a: a, data: map[WriteID][]byte{}, base: map[string][]byte{}}
 	b.run()
@@ -275,9 +274,7 @@ func TestNothingIsOrderedInALogWithoutItsCluster(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	config := b.a.config
 	a, err := NewAgent(config, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b = &bench{t: t, a: a, data: map[WriteID][]byte{}, base: map[string][]byte{}, full: true}
 	b.run()
 	b.full, b.held = false, true
@@ -382,9 +379,7 @@ func (b *bench) restarted(fragments []Fragment, records ...Record) *bench {
 	config := b.a.config
 	config.Epoch++
 	a, err := NewAgent(config, fragments, records)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	a.Pause(true)
 	out := &bench{t: b.t, a: a, data: b.data, base: b.base}
 	out.run()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/twochoice"
 )
 
@@ -14,9 +15,7 @@ func newClient(t *testing.T, policy twochoice.Policy, nodes, copies int) *Client
 	p := twochoice.Defaults(policy)
 	p.MinWrite, p.Choices = 0, twochoice.RandomRandom
 	scheduler, err := twochoice.New(p, twochoice.Servers(nodes), sim.NewStream(1, t.Name()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return NewClient(ClientConfig{ID: 5, Nodes: nodes, Home: func(string) Node { return 0 }, Copies: copies, Batch: 8,
 		Attempts: 20, Scheduler: scheduler})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/twochoice"
 )
 
@@ -285,9 +286,7 @@ func TestEveryMessageIsThatOfThePapersText(t *testing.T) { // III.B, III.C
 			agent, err := NewAgent(AgentConfig{Node: node, Nodes: nodes, Home: home, Epoch: 7, Size: 1 << 20, Copies: 1,
 				Maintainer: twochoice.DefaultMaintainer(), Patience: time.Second, Orphans: time.Hour,
 				Detector: twochoice.NewDetector(p, twochoice.Server(node), 1)}, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			agent.Pause(true)
 			c.agents = append(c.agents, agent)
 			c.servers = append(c.servers, transcribed{0, map[string]float64{}, map[uint64]int{}, map[int]float64{},
@@ -296,9 +295,7 @@ func TestEveryMessageIsThatOfThePapersText(t *testing.T) { // III.B, III.C
 		}
 		for i := range 5 {
 			scheduler, err := twochoice.New(p, nodes, rand.NewPCG(seed, uint64(i)), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			c.clients = append(c.clients, NewClient(ClientConfig{ID: uint64(i) + 1, Nodes: nodes, Home: home, Copies: 1,
 				Batch: 4, Attempts: 3, Scheduler: scheduler}))
 			c.questions = append(c.questions, question{})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/tests/mempool"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/storetest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
@@ -34,9 +35,7 @@ func TestAPoolKeepsTheContract(t *testing.T) {
 func opened(t *testing.T, pool Pool) *filestore.Disk {
 	t.Helper()
 	d, _, err := OpenDisk(pool, 3, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 
@@ -203,20 +202,14 @@ func TestAFileThatIsCutStaysSo(t *testing.T) {
 	for _, size := range []int64{0, 1, chunkSize - 1, chunkSize, chunkSize + 7} {
 		pool := mempool.New()
 		f, err := openFiles(pool, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		file, err := f.Create(filestore.LogName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		data := bytes.Repeat([]byte("x"), chunkSize+9)
 		if _, err := file.WriteAt(data, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := file.Truncate(size); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, file.Truncate(size))
 		if file, err = f.Open(filestore.LogName); err != nil {
 			t.Fatal(err)
 		}

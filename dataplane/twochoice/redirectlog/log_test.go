@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/simdisk"
 	"hotbed/dataplane/twochoice/redirectlog"
 )
@@ -33,9 +34,7 @@ func open(d redirectlog.FS, mustExist bool) (*redirectlog.Journal, redirectlog.R
 func mustOpen(t testing.TB, d redirectlog.FS) (*redirectlog.Journal, redirectlog.Recovery, string) {
 	t.Helper()
 	j, recovery, read, err := open(d, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return j, recovery, read
 }
 
@@ -151,9 +150,7 @@ func TestAFullDiskLeavesTheLogAsItWas(t *testing.T) {
 				if read = strings.ReplaceAll(read, cut, ""); read != acknowledged && read != next {
 					t.Fatalf("seed %d: %q after %q: %v", seed, read, acknowledged, err)
 				}
-				if err := j.Replace([][]byte{[]byte(read)}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, j.Replace([][]byte{[]byte(read)}))
 				acknowledged = read
 			}
 		}
@@ -196,9 +193,7 @@ func written(t testing.TB, rewritten bool) (log []byte, contents []string, start
 	add := func(entries [][]byte) {
 		end, _ := j.End()
 		starts = append(starts, end)
-		if err := j.Append(entries); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, j.Append(entries))
 		content += join(entries)
 		contents = append(contents, content)
 	}
@@ -206,9 +201,7 @@ func written(t testing.TB, rewritten bool) (log []byte, contents []string, start
 		add(some(random))
 	}
 	if rewritten {
-		if err := j.Replace([][]byte{[]byte(content)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, j.Replace([][]byte{[]byte(content)}))
 		contents, starts = contents[4:], []int64{redirectlog.HeaderSize}
 	}
 	for range 3 {
@@ -221,13 +214,9 @@ func written(t testing.TB, rewritten bool) (log []byte, contents []string, start
 func logOf(t testing.TB, d *simdisk.Disk) []byte {
 	t.Helper()
 	f, err := d.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log, err := redirectlog.LogIn(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return log
 }
 
@@ -469,9 +458,7 @@ func TestARecordOfAnOlderFileIsNotTaken(t *testing.T) {
 	d := with(twice(old))
 	j, _, _ := mustOpen(t, d)
 	want := contents[len(contents)-1]
-	if err := j.Replace([][]byte{[]byte(want)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, j.Replace([][]byte{[]byte(want)}))
 	log := logOf(t, d)
 	_, number := j.End()
 	left := slices.Concat(log, old[starts[number]:starts[number+1]])

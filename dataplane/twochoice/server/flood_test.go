@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/process"
 	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
@@ -102,15 +103,11 @@ func (a *agentProcess) start(descriptors int) {
 }
 
 func (a *agentProcess) stall() {
-	if err := os.WriteFile(filepath.Join(a.folder, "stall"), nil, 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, os.WriteFile(filepath.Join(a.folder, "stall"), nil, 0o600))
 }
 
 func (a *agentProcess) resume() {
-	if err := os.Remove(filepath.Join(a.folder, "stall")); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, os.Remove(filepath.Join(a.folder, "stall")))
 }
 
 // peak returns the agent's peak memory in bytes.
@@ -129,9 +126,7 @@ func (a *agentProcess) peer() (conn *tls.Conn, welcome protocol.Message) {
 	if err == nil {
 		welcome, err = server.Greet(conn, server.Hello(protocol.Version, 0))
 	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	a.t.Cleanup(func() { _ = conn.Close() })
 	return conn, welcome
 }
@@ -207,9 +202,7 @@ func overload(t *testing.T, memoryMax, hostile, writes, size int) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	prober, err := server.NewProber(a.Cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer prober.Close()
 	if _, err := prober.Status(t.Context(), 0); err != nil {
 		t.Errorf("amid the flood: %v", err)
@@ -251,9 +244,7 @@ func TestSoakAnAgentStaysWithinItsMemory(t *testing.T) {
 
 func TestSilentConnectionsShutOutNoClientWithTheKey(t *testing.T) {
 	a := startAgentProcess(t, 64, 64<<20)
-	if err := servertest.Client(a.t, a.Cluster).Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, servertest.Client(a.t, a.Cluster).Ready(t.Context()))
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}
 	over := make(chan struct{})
 	var all sync.WaitGroup

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/must"
 	"hotbed/dataplane/tests/servertest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
@@ -117,9 +118,7 @@ func TestWhoHasAnotherKeyIsNotLetIn(t *testing.T) {
 	other.KeyFile = servertest.Key(t, "z")
 	other.Patience, other.Attempts = twochoice.Span(50*time.Millisecond), 3
 	c, err := server.Connect(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.Close()
 	if _, err := c.Write(t.Context(), "o", 0, []byte("x")); err == nil {
 		t.Error("a client with another key wrote")
@@ -150,9 +149,7 @@ func TestACancelledWriteIsUndecidedOrNotDone(t *testing.T) {
 func TestReadyNamesWhoIsNotThere(t *testing.T) {
 	b := start(t, 3)
 	c := servertest.Client(t, b.Cluster)
-	if err := c.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Ready(t.Context()))
 	b.Stop(2)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -170,12 +167,8 @@ func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
 		"is not a file":   func() error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
 	} {
 		_ = os.RemoveAll(path)
-		if err := os.WriteFile(path, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := change(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, bytes.Repeat([]byte("k"), 32), 0o600))
+		must.Succeed(t, change())
 		if _, err := server.LoadKey(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("wanted %q, got %v", want, err)
 		}
@@ -198,9 +191,7 @@ func TestClusterFilesAreChecked(t *testing.T) {
 		`{"agents": ["a:1"], "key_file": "k", "scheduler": {"scheduler": "best"}}`: "scheduler is \"best\"",
 		good + "{}": "more after",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := server.LoadCluster(path)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: wanted %q, got %v", text, want, err)
@@ -253,9 +244,7 @@ func TestOneConnectionMoreThanTheAgentHasIsRefusedByName(t *testing.T) {
 	var there []*server.Client
 	for range 2 {
 		there = append(there, servertest.Client(t, b.Cluster))
-		if err := there[len(there)-1].Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, there[len(there)-1].Ready(t.Context()))
 	}
 	if _, err := servertest.Client(t, b.Cluster).Write(t.Context(), "o", 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "has 2 connections") {
 		t.Errorf("a third client: %v", err)
@@ -294,9 +283,7 @@ func TestAnOracleCountsWritesInTransit(t *testing.T) {
 	fixed.Scheduler = twochoice.Defaults(twochoice.Fixed)
 	for _, c := range []server.Cluster{asking, fixed} {
 		client, err := oracle.Connect(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer client.Close()
 		for i := range 9 {
 			if _, err := client.Write(t.Context(), fmt.Sprintf("%s/%d", c.Scheduler.Scheduler, i), 0, make([]byte, 2000)); err != nil {
@@ -313,9 +300,7 @@ func TestAnOracleCountsWritesInTransit(t *testing.T) {
 	oracle.Queues().Add(0, 1<<20)
 	oracle.Queues().Add(1, 1<<20)
 	client, err := oracle.Connect(asking)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	for i := range 6 {
 		w, err := client.Write(t.Context(), fmt.Sprintf("kept/%d", i), 0, make([]byte, 2000))
@@ -329,21 +314,15 @@ func TestAnOracleCountsWritesInTransit(t *testing.T) {
 func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 	b := start(t, 2)
 	key, err := server.LoadKey(b.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	prober, err := server.NewProber(b.Cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer prober.Close()
 	put := protocol.Message{Kind: protocol.Put, Object: "o", Write: protocol.WriteID{Client: 9, Seq: 1}, To: 1, Node: 1,
 		Data: []byte("x")}
 	for want, version := range []uint32{7, protocol.Version} {
 		conn, err := tls.Dial("tcp", b.Agents[1], key.Config())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := conn.Write(append(server.Packet(server.Hello(version, 1), 0), server.Packet(put, 0)...)); err != nil {
 			t.Fatal(err)
 		}
@@ -363,13 +342,9 @@ func TestAnAgentOfAnotherVersionIsNamed(t *testing.T) {
 		c.KeyFile = servertest.Key(t, "k")
 		c.Patience, c.Attempts = twochoice.Span(100*time.Millisecond), 3
 		key, err := server.LoadKey(c.KeyFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		l, err := tls.Listen("tcp", "127.0.0.1:0", key.Config())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer func() { _ = l.Close() }()
 		go func() {
 			for {
@@ -384,9 +359,7 @@ func TestAnAgentOfAnotherVersionIsNamed(t *testing.T) {
 		}()
 		c.Agents = []string{l.Addr().String()}
 		client, err := server.Connect(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer client.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
