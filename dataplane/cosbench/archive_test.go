@@ -96,8 +96,7 @@ func checkSeries(t *testing.T, folder string) {
 	if strings.Join(seconds[0][:9], ",") != "second,stage,op,tenant,ops,bytes,errors,mean_s,p95_s" || len(seconds) < 4 {
 		t.Errorf("seconds %v", seconds)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "histograms.json"))
-	must.Succeed(t, err)
+	text := must.Read(t, filepath.Join(folder, "histograms.json"))
 	var file histogramFile
 	must.Succeed(t, json.Unmarshal(text, &file))
 	read := file.Stages[2].Operations[0]

@@ -3,7 +3,6 @@ package cosbench
 import (
 	"bytes"
 	"encoding/csv"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,8 +13,7 @@ import (
 
 func table2(t *testing.T, path string) [][]string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	text := must.Read(t, path)
 	reader := csv.NewReader(bytes.NewReader(text))
 	reader.FieldsPerRecord = -1
 	rows, err := reader.ReadAll()

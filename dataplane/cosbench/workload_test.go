@@ -3,7 +3,6 @@ package cosbench
 import (
 	"encoding/xml"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -148,8 +147,7 @@ func written(t *testing.T, w *Workload) string {
 
 // FuzzRead checks that nothing panics and that a workload survives writing and rereading.
 func FuzzRead(f *testing.F) {
-	recorded, err := os.ReadFile("testdata/recorded-config.xml")
-	must.Succeed(f, err)
+	recorded := must.Read(f, "testdata/recorded-config.xml")
 	f.Add(string(recorded))
 	f.Add(workload(reading))
 	f.Add(workload(`<work type="delay"/><work name="a&amp;b" workers="1" totalBytes="9" driver="d" config="=;"><operation type="list"/></work>`))

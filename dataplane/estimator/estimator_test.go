@@ -3,7 +3,6 @@ package estimator
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -24,8 +23,7 @@ type golden struct {
 }
 
 func TestTheSameNumbersAsPython(t *testing.T) {
-	text, err := os.ReadFile("testdata/golden.json")
-	must.Succeed(t, err)
+	text := must.Read(t, "testdata/golden.json")
 	var cases []golden
 	must.Succeed(t, json.Unmarshal(text, &cases))
 	if len(cases) < 3 {

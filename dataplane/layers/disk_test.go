@@ -60,9 +60,8 @@ func TestOpenRefusesWithASentence(t *testing.T) {
 		{"twice", "the same file", 0, []string{base, base}},
 		{"folder", "not a regular file", 0, []string{dir, path("top")}},
 	} {
-		if _, err := Open(c.paths, c.size); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		_, err := Open(c.paths, c.size)
+		must.Refuse(t, err, c.want)
 	}
 }
 

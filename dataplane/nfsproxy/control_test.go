@@ -156,9 +156,7 @@ func TestBadConfigurationsGetASentence(t *testing.T) {
 		good + `"control": "/c", "profile": "/p", "parameters": {"policy": "x"}}`: "policy is",
 	} {
 		_, err := ParseConfig([]byte(text))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want a sentence with %q", text, err, want)
-		}
+		must.Refuse(t, err, want)
 	}
 	if _, err := LoadConfig("/nowhere"); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("a missing file: %v", err)

@@ -40,15 +40,13 @@ func TestWhatIsWrongIsSaidInASentence(t *testing.T) {
 	} {
 		s := connected(one(enforcer.PM, "w"), 125e6, enforcer.PM)
 		change(&s)
-		if _, err := Run(s, FromFile, func(float64) {}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want a sentence with %q", err, want)
-		}
+		_, err := Run(s, FromFile, func(float64) {})
+		must.Refuse(t, err, want)
 	}
 	for text, want := range map[string]string{"{": "cannot be read", `{"x": 1}`: "unknown field",
 		`{"schema": 1}`: "no device"} {
-		if _, err := ParseScenario([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
-		}
+		_, err := ParseScenario([]byte(text))
+		must.Refuse(t, err, want)
 	}
 }
 

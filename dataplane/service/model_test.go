@@ -3,7 +3,6 @@ package service
 import (
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,9 +22,7 @@ func TestValidateNamesTheValueThatIsWrong(t *testing.T) {
 	} {
 		m := disk()
 		change(&m)
-		if err := m.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v", want, err)
-		}
+		must.Refuse(t, m.Validate(), want)
 	}
 }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,11 +30,7 @@ func TestMistakesGetASentence(t *testing.T) {
 }
 
 func TestAGoodConfigurationIsOnlyChecked(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "good.json")
-	text := `{"nfs": {"listen": "127.0.0.1:1", "server": "127.0.0.1:2"}, "control": "/nowhere/c",
-		"profile": "/nowhere/p", "parameters": {"policy": "ps", "depth": 4}}`
-	must.Succeed(t, os.WriteFile(path, []byte(text), 0o644))
-	if err := run(context.Background(), []string{"--config", path, "--check"}); err != nil {
-		t.Error(err)
-	}
+	path := must.Write(t, "good.json", `{"nfs": {"listen": "127.0.0.1:1", "server": "127.0.0.1:2"}, "control": "/nowhere/c",
+		"profile": "/nowhere/p", "parameters": {"policy": "ps", "depth": 4}}`)
+	must.Succeed(t, run(context.Background(), []string{"--config", path, "--check"}))
 }

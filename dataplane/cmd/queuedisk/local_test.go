@@ -88,8 +88,7 @@ func (r *running) ask(t *testing.T, line string) queuedisk.Stats {
 
 func mounted(t *testing.T, dir string) bool {
 	t.Helper()
-	table, err := os.ReadFile("/proc/self/mounts")
-	must.Succeed(t, err)
+	table := must.Read(t, "/proc/self/mounts")
 	return strings.Contains(string(table), " "+dir+" ")
 }
 

@@ -178,8 +178,7 @@ func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 	}
 	p.agents[0].Kill()
 	path := filepath.Join(p.folder, "0", "redirect.log")
-	log, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	log := must.Read(t, path)
 	last := len(bytes.TrimRight(log, "\x00")) - 1
 	for _, flips := range [][]int{{last}, {last - 4096}, {last, last - 4096}} {
 		spoilt := bytes.Clone(log)
@@ -226,13 +225,9 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 	must.Succeed(t, os.Chmod(key, 0o600))
 	checked := []string{"--node", "0", "--folder", folder, "--cluster", cluster, "--check"}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	if err := run(t.Context(), checked); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, run(t.Context(), checked))
 	debug.SetMemoryLimit(256 << 20)
-	if err := run(t.Context(), checked); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, run(t.Context(), checked))
 	must.Succeed(t, os.WriteFile(cluster, fmt.Appendf(nil, `{"agents": ["127.0.0.1:1"], "key_file": %q, "memory": 200000000}`, key),
 		0o644))
 	if err := run(t.Context(), checked); err == nil || !strings.Contains(err.Error(), "GOMEMLIMIT") {

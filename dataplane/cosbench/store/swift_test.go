@@ -322,7 +322,5 @@ func TestBadFilesOfProxies(t *testing.T) {
 		}
 	}
 	_, err := made(t, "swift", "storage_url=http://x;proxies=a:1;proxies_file=b", swiftSession(t, server))
-	if err == nil || !strings.Contains(err.Error(), "leave one out") {
-		t.Error(err)
-	}
+	must.Refuse(t, err, "leave one out")
 }

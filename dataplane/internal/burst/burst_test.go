@@ -2,7 +2,6 @@ package burst
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,9 +34,7 @@ func TestASummaryReportsWhatWasAcknowledged(t *testing.T) {
 
 func TestOptionsThatCannotBeAreOneSentence(t *testing.T) {
 	good := Options{Nodes: 2, Processes: 2, Writes: 1, Size: 10, File: "f"}
-	if err := good.Check(); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, good.Check())
 	for want, change := range map[string]func(*Options){
 		"0 nodes":         func(o *Options) { o.Nodes = 0 },
 		"0 writes":        func(o *Options) { o.Writes = 0 },
@@ -46,9 +43,7 @@ func TestOptionsThatCannotBeAreOneSentence(t *testing.T) {
 	} {
 		o := good
 		change(&o)
-		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("wanted %q, got %v", want, err)
-		}
+		must.Refuse(t, o.Check(), want)
 	}
 }
 
@@ -118,8 +113,6 @@ func TestTableOptionsThatCannotBeAreOneSentence(t *testing.T) {
 		"2 writes and 3 sampl": {Writers: 1, Writes: 2, Samples: 3, Object: 1 << 20},
 		"the object has 1":     {Writers: 1, Writes: 2, Samples: 1, Object: 1},
 	} {
-		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("wanted %q, got %v", want, err)
-		}
+		must.Refuse(t, o.Check(), want)
 	}
 }

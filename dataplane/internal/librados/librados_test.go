@@ -20,9 +20,7 @@ import (
 var _ radosstore.Pool = (*Pool)(nil)
 
 func TestErrorsAreWhatTheyMean(t *testing.T) {
-	if err := check(3, "x"); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, check(3, "x"))
 	err := check(-int32(syscall.ENOENT), "read %s", "a/b")
 	if !errors.Is(err, fs.ErrNotExist) || err.Error() != "read a/b: no such file or directory" {
 		t.Error(err)
@@ -55,9 +53,7 @@ func TestACluserThatIsNotThereIsOneSentence(t *testing.T) {
 	}
 	c := Config{Conf: t.TempDir() + "/none.conf", User: "x", Pool: "p", Patience: time.Second}
 	_, err := Open(c)
-	if err == nil || !strings.Contains(err.Error(), "none.conf") {
-		t.Error(err)
-	}
+	must.Refuse(t, err, "none.conf")
 }
 
 // config returns the Config of a cluster for tests. HOTBED_RADOS is "conf user keyring"; pools contract.0
@@ -136,9 +132,7 @@ func TestAnOwnerThatIsFencedWritesNoMore(t *testing.T) {
 	}()
 	must.Succeed(t, first.Own("one", false))
 	must.Succeed(t, first.Write("b.x.0", []byte("first"), 0))
-	if err := second.Own("two", false); err == nil || !strings.Contains(err.Error(), "in use by an agent on one") {
-		t.Fatal(err)
-	}
+	must.Refuse(t, second.Own("two", false), "in use by an agent on one")
 	must.Succeed(t, second.Own("two", true))
 	if err := first.Write("b.x.0", []byte("late"), 0); !errors.Is(err, syscall.ESHUTDOWN) {
 		t.Errorf("a fenced owner writes: %v", err)
@@ -150,7 +144,5 @@ func TestAnOwnerThatIsFencedWritesNoMore(t *testing.T) {
 	if err := second.Close(); err != nil { // a clean end: no fence is needed
 		t.Fatal(err)
 	}
-	if err := third.Own("three", false); err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, third.Own("three", false))
 }

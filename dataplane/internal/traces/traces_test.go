@@ -65,9 +65,8 @@ func TestTracesAreRead(t *testing.T) {
 		}
 	}
 	for content, want := range map[string]string{"": "no request in it", "\x1f\x8bx": "t.csv: "} {
-		if _, err := Open(written(t, content)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", content, err)
-		}
+		_, err := Open(written(t, content))
+		must.Refuse(t, err, want)
 	}
 	if _, err := Open("no/such"); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("a missing file: %v", err)

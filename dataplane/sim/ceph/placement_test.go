@@ -3,7 +3,6 @@ package ceph
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,14 +12,10 @@ import (
 	"hotbed/dataplane/tests/must"
 )
 
-const recorded = "../../../tests/data/ceph/16.2.15"
-
-// readJSON reads an answer of a real cluster: three hosts with one OSD each, a pool of 128 PGs.
+// readJSON reads a recorded answer of a real cluster.
 func readJSON(t *testing.T, name string, into any) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(recorded, name))
-	must.Succeed(t, err)
-	must.Succeed(t, json.Unmarshal(data, into))
+	must.Succeed(t, json.Unmarshal(must.Read(t, filepath.Join("../../../tests/data/ceph", name)), into))
 }
 
 func pgNumber(t *testing.T, id string) int32 {
@@ -48,7 +43,7 @@ func TestPlacementIsThatOfARealCluster(t *testing.T) {
 		PG string  `json:"raw_pgid"`
 		Up []int32 `json:"up"`
 	}
-	readJSON(t, "pg_maps.json", &maps)
+	readJSON(t, "16.2.15/pg_maps.json", &maps) // three hosts with one OSD each, a pool of 128 PGs
 	m := newTestMapOn([]int32{-2, -5, -7}, 2, 128, 2, 0) // osd_tree.json; the ids between are shadows
 	if len(maps) != 128 {
 		t.Fatalf("%d PGs were recorded", len(maps))
@@ -127,8 +122,6 @@ func TestUpmapsAndDownOSDs(t *testing.T) {
 }
 
 func TestTheReadBalancerIsThatOfOsdmaptool(t *testing.T) {
-	data, err := os.ReadFile("../../../tests/data/ceph/18.2.7/osdmaptool_read.json")
-	must.Succeed(t, err)
 	var pools []struct {
 		OSDs, PGs, Size int
 		Up              [][]int32
@@ -137,7 +130,7 @@ func TestTheReadBalancerIsThatOfOsdmaptool(t *testing.T) {
 			OSD int32
 		}
 	}
-	must.Succeed(t, json.Unmarshal(data, &pools))
+	readJSON(t, "18.2.7/osdmaptool_read.json", &pools)
 	for _, pool := range pools {
 		config := testConfig()
 		config.OSDs, config.PGs, config.Size = pool.OSDs, pool.PGs, pool.Size

@@ -34,11 +34,11 @@ func Read(t testing.TB, path string) []byte {
 	return text
 }
 
-// Refuse fails the test unless the error of `what` is one line with a text.
-func Refuse(t testing.TB, what any, err error, text string) {
+// Refuse fails the test unless the error is one line with a text.
+func Refuse(t testing.TB, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("%v: the error is %v; want one line with %q", what, err, text)
+		t.Errorf("the error is %v; want one line with %q", err, text)
 	}
 }
 

@@ -69,8 +69,7 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 	data := storetest.Bytes(300)
 	storetest.Must(t, d, storetest.Put(storetest.Name, data))
 	file := filepath.Join(path, "f.0000000000000abc.11")
-	whole, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	whole := must.Read(t, file)
 	for at := range whole {
 		bad := bytes.Clone(whole)
 		bad[at] ^= 1 << (at % 8)
@@ -111,8 +110,7 @@ func TestADamagedBaseIsFound(t *testing.T) {
 		t.Fatalf("%+v", done)
 	}
 	file := filepath.Join(path, filestore.BaseName("o"))
-	whole, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	whole := must.Read(t, file)
 	read := func(from, to uint64, sums []protocol.Sum) protocol.DiskDone {
 		return d.Do(protocol.DiskOp{Kind: protocol.ReadBase, Object: "o", From: from, To: to, Sums: sums})
 	}
@@ -162,8 +160,7 @@ func TestATornTailIsCutOffAndRecorded(t *testing.T) {
 		storetest.Must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
 			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
 	}
-	torn, err := os.ReadFile(filepath.Join(path, filestore.LogName))
-	must.Succeed(t, err)
+	torn := must.Read(t, filepath.Join(path, filestore.LogName))
 	// A kill during a call leaves the beginning of an append in the first copy. A separate record
 	// marks that it was cut off: without it, acknowledged fragments could be swept.
 	other := t.TempDir()
@@ -255,9 +252,7 @@ func TestAStoreWithoutItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 		must.Succeed(t, os.Rename(log, log+".gone"))
 		for range 2 {
 			refused, _, err := open(t, path)
-			if err == nil || !strings.Contains(err.Error(), log+" is not there") {
-				t.Fatal(err)
-			}
+			must.Refuse(t, err, log+" is not there")
 			_ = refused.folder.Close()
 			if left, err := os.ReadDir(path); err != nil || len(left) != 2 {
 				t.Fatalf("the folder has %v (%v)", left, err)
