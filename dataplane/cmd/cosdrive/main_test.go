@@ -21,15 +21,9 @@ const workload = `<workload name="demo"><auth type="mock" config="token=hush;del
 <workstage name="main"><work name="main" workers="2" totalOps="20">
 <operation type="read" config="containers=u(1,2);objects=u(1,10)"/></work></workstage></workflow></workload>`
 
-func file(t *testing.T, text string) string {
-	t.Helper()
-	path := must.Write(t, "w.xml", text)
-	return path
-}
-
 // TestMistakes checks that each mistake gives one sentence that names the mistake.
 func TestMistakes(t *testing.T) {
-	good := file(t, workload)
+	good := must.Write(t, "w.xml", workload)
 	for _, c := range []struct {
 		args []string
 		says string
@@ -44,8 +38,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"run", good, "--archive", "x", "--open-loop", "fast"}, `"fast" is no rate`},
 		{[]string{"run", good, "--archive", "x", "--open-loop", "NaN"}, `is no rate`},
 		{[]string{"run", good, "--archive", "x", "--only-stage", "warm"}, `no stage "warm"`},
-		{[]string{"check", file(t, strings.Replace(workload, `"read"`, `"copy"`, 1))}, `line 4, operation "copy": type "copy" is not supported`},
-		{[]string{"check", file(t, strings.Replace(workload, `type="mock" config="size=100`, `type="ampli" config="`, 1))}, `line 1, storage "ampli"`},
+		{[]string{"check", must.Write(t, "w.xml", strings.Replace(workload, `"read"`, `"copy"`, 1))}, `line 4, operation "copy": type "copy" is not supported`},
+		{[]string{"check", must.Write(t, "w.xml", strings.Replace(workload, `type="mock" config="size=100`, `type="ampli" config="`, 1))}, `line 1, storage "ampli"`},
 	} {
 		err := cosdrive(context.Background(), c.args, new(bytes.Buffer))
 		var usage command.UsageError
@@ -57,7 +51,7 @@ func TestMistakes(t *testing.T) {
 
 // TestRun checks that a run reports progress and leaves an archive without the secret.
 func TestRun(t *testing.T) {
-	path, archive := file(t, workload), filepath.Join(t.TempDir(), "archive")
+	path, archive := must.Write(t, "w.xml", workload), filepath.Join(t.TempDir(), "archive")
 	for number, id := range []string{"w1-demo", "w2-demo"} {
 		var out bytes.Buffer
 		args := []string{"run", path, "--archive", archive, "--seed", "3"}
@@ -99,7 +93,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	archive := t.TempDir()
-	err := cosdrive(ctx, []string{"run", file(t, workload), "--archive", archive}, new(bytes.Buffer))
+	err := cosdrive(ctx, []string{"run", must.Write(t, "w.xml", workload), "--archive", archive}, new(bytes.Buffer))
 	history, _ := os.ReadFile(filepath.Join(archive, "run-history.csv"))
 	if err == nil || !strings.Contains(string(history), ",cancelled,") {
 		t.Errorf("%v, history %s", err, history)

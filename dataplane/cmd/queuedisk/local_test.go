@@ -58,15 +58,12 @@ func start(t *testing.T, dir string, args ...string) *running {
 		_ = r.cmd.Process.Kill()
 		_ = r.cmd.Wait()
 		_ = syscall.Unmount(r.mount, syscall.MNT_DETACH)
+		if t.Failed() {
+			t.Logf("the disk said: %s", r.stderr.String())
+		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if queuedisk.Ask(r.control, `{"op":"ping"}`, nil) == nil {
-			return r
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the disk did not start: %s", r.stderr.String())
-		}
-	}
+	must.Come(t, "the disk answers", func() bool { return queuedisk.Ask(r.control, `{"op":"ping"}`, nil) == nil })
+	return r
 }
 
 func (r *running) open(t *testing.T) *os.File {

@@ -145,18 +145,15 @@ func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
 	prober, err := server.NewProber(p.Cluster)
 	must.Succeed(t, err)
 	defer prober.Close()
-	left := 1
-	for deadline := time.Now().Add(time.Minute); left > 0 && time.Now().Before(deadline); time.Sleep(25 * time.Millisecond) {
-		left = 0
+	must.Come(t, "no entry and no fragment is left", func() bool {
+		left := 0
 		for node := range p.agents {
 			stats, err := prober.Status(t.Context(), protocol.Node(node))
 			must.Succeed(t, err)
 			left += stats.Entries + stats.Fragments
 		}
-	}
-	if left > 0 {
-		t.Errorf("%d entries and fragments are left", left)
-	}
+		return left == 0
+	})
 }
 
 // A bit of the last of five acknowledged writes' log frames flips after kill -9, in one copy: all

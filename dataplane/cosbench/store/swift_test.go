@@ -269,18 +269,8 @@ func TestProxiesOfAFile(t *testing.T) {
 	if counts[0].Load() == 0 || counts[1].Load() != 0 {
 		t.Fatalf("requests: %d, %d", counts[0].Load(), counts[1].Load())
 	}
-	until := func(what string, holds func() bool) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); !holds(); {
-			one()
-			if time.Now().After(end) {
-				t.Fatal(what)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
 	list(urls...)
-	until("the second proxy is never asked", func() bool { return counts[1].Load() > 0 })
+	must.Come(t, "the second proxy is asked", func() bool { one(); return counts[1].Load() > 0 })
 	before := counts[0].Load()
 	one()
 	one()
@@ -288,7 +278,7 @@ func TestProxiesOfAFile(t *testing.T) {
 		t.Error("they do not take turns")
 	}
 	list(urls[1])
-	until("the first proxy is asked for ever", func() bool {
+	must.Come(t, "the first proxy is asked no more", func() bool {
 		first := counts[0].Load()
 		one()
 		one()

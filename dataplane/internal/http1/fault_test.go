@@ -37,9 +37,7 @@ func TestAConnectionThatTheServerClosedIsMadeAgain(t *testing.T) {
 		}
 		_ = r.Close()
 		<-closed
-		for c.conn != nil && c.probe.quiet() { // until the end has arrived
-			time.Sleep(time.Millisecond)
-		}
+		must.Come(t, "the end arrives", func() bool { return c.conn == nil || !c.probe.quiet() })
 	}
 	if len(s.asked) != 4 {
 		t.Errorf("%d requests", len(s.asked))
@@ -281,9 +279,7 @@ func TestHTTPS(t *testing.T) {
 		}
 		if i == 4 { // the server ends the connection while no request is in progress
 			server.CloseClientConnections()
-			for c.conn != nil && c.probe.quiet() {
-				time.Sleep(time.Millisecond)
-			}
+			must.Come(t, "the end arrives", func() bool { return c.conn == nil || !c.probe.quiet() })
 		}
 	}
 	if asked != 8 {

@@ -24,12 +24,6 @@ func all(seq iter.Seq2[Request, error]) (requests []Request, err error) {
 	return requests, nil
 }
 
-func written(t *testing.T, content string) string {
-	t.Helper()
-	path := must.Write(t, "t.csv", content)
-	return path
-}
-
 func zipped(text string) string {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
@@ -38,19 +32,10 @@ func zipped(text string) string {
 	return packed.String()
 }
 
-func TestAByteOrderMarkIsNoPartOfTheFirstRow(t *testing.T) {
-	for _, content := range []string{"\xef\xbb\xbf5,10,DiskRead\n", zipped("\xef\xbb\xbf5,10,DISKREAD\n")} {
-		trace, err := Open(written(t, content))
-		if err != nil || trace.Requests != 1 || trace.Report.Malformed != 0 {
-			t.Errorf("%q: %d requests, %v", content, trace.Requests, err)
-		}
-	}
-}
-
 func TestTracesAreRead(t *testing.T) {
-	const text = "5000,1000,DiskRead\n6000,0x200,DiskWrite,1f0000\nnonsense\n5500,10, Read ,0\n1,2\n"
-	for _, content := range []string{text, zipped(text)} {
-		path := written(t, content)
+	const text, mark = "5000,1000,DISKREAD\n6000,0x200,DiskWrite,1f0000\nnonsense\n5500,10, Read ,0\n1,2\n", "\xef\xbb\xbf"
+	for _, content := range []string{text, zipped(text), mark + text, zipped(mark + text)} {
+		path := must.Write(t, "t.csv", content)
 		trace, err := Open(path)
 		must.Succeed(t, err)
 		want := []Request{{0, -1, 4096, true}, {500, 0, 16, true}, {1000, 0x1f0000, 512, false}}
@@ -65,7 +50,7 @@ func TestTracesAreRead(t *testing.T) {
 		}
 	}
 	for content, want := range map[string]string{"": "no request in it", "\x1f\x8bx": "t.csv: "} {
-		_, err := Open(written(t, content))
+		_, err := Open(must.Write(t, "t.csv", content))
 		must.Refuse(t, err, want)
 	}
 	if _, err := Open("no/such"); err == nil || !strings.Contains(err.Error(), "cannot be read") {
@@ -152,7 +137,7 @@ func TestAFeedGivesEverythingAndThenTheError(t *testing.T) {
 
 func TestATraceThatChangesIsNoticed(t *testing.T) {
 	for _, later := range []string{"1,1,DiskRead\n", "1,1,DiskRead\n2,1,DiskRead\n3,1,DiskRead\n", "0,1,DiskRead\n1,1,DiskRead\n"} {
-		path := written(t, "1,1,DiskRead\n2,1,DiskRead\n")
+		path := must.Write(t, "t.csv", "1,1,DiskRead\n2,1,DiskRead\n")
 		trace, err := Open(path)
 		must.Succeed(t, err)
 		must.Succeed(t, os.WriteFile(path, []byte(later), 0o644))

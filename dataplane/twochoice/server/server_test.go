@@ -32,13 +32,8 @@ func start(t *testing.T, n int, change ...func(*server.Cluster)) *servertest.Age
 	}
 	b := servertest.Start(t, n, append([]func(*server.Cluster){servertest.Unmaintained, defaults}, change...)...)
 	t.Cleanup(func() {
-		for i, s := range b.Servers {
-			for n := 0; n < 500 && s != nil && s.Reserved() != 0; n++ { // clients are gone: nothing is in progress
-				time.Sleep(10 * time.Millisecond)
-			}
-			if s != nil && s.Reserved() != 0 {
-				t.Errorf("agent %d has %d bytes for nothing", i, s.Reserved())
-			}
+		for _, s := range b.Servers { // clients are gone: nothing is in progress
+			must.Come(t, "no memory is reserved", func() bool { return s == nil || s.Reserved() == 0 })
 		}
 	})
 	return b
