@@ -39,6 +39,16 @@ type change struct {
 // is lost or the depth is exceeded, and returns the jobs in dispatch order.
 func drive(t *testing.T, e *Enforcer, jobs []job, changes ...change) []served {
 	t.Helper()
+	took := make([]time.Duration, len(jobs))
+	for i, one := range jobs {
+		took[i] = time.Duration(math.Round(one.cost * 1e9))
+	}
+	return driveFor(t, e, jobs, took, changes...)
+}
+
+// driveFor is drive with a device that takes took[i] for job i.
+func driveFor(t *testing.T, e *Enforcer, jobs []job, took []time.Duration, changes ...change) []served {
+	t.Helper()
 	var out []served
 	index := map[*Request]int{}
 	free, wake := time.Duration(0), Forever
@@ -58,7 +68,7 @@ func drive(t *testing.T, e *Enforcer, jobs []job, changes ...change) []served {
 			id := r.Data.(int)
 			index[r] = len(out)
 			out = append(out, served{job: jobs[id], id: id, dispatched: now, inProfile: r.inProfile})
-			free = max(free, now) + time.Duration(math.Round(r.Cost*1e9))
+			free = max(free, now) + took[id]
 			ends[r] = free
 			running = append(running, r)
 			if d := e.Parameters().Depth; d > 0 && len(running) > d {

@@ -6,48 +6,10 @@ import (
 	"time"
 )
 
-// answer runs jobs, sorted by time, one at a time; job i really takes took[i]. It returns the
-// response time of each job.
-func answer(t *testing.T, e *Enforcer, jobs []job, took []time.Duration) []time.Duration {
-	t.Helper()
-	requests := make([]Request, len(jobs))
-	response := make([]time.Duration, len(jobs))
-	free, next := time.Duration(0), 0
-	for left := len(jobs); left > 0; {
-		r, wake := e.Next(free)
-		if r == nil {
-			if next < len(jobs) && jobs[next].at <= wake {
-				free = max(free, jobs[next].at)
-			} else {
-				free = wake
-			}
-		}
-		// Requests that came while the server was busy arrive at their own times.
-		for ; r == nil && next < len(jobs) && jobs[next].at <= free; next++ {
-			requests[next] = Request{Workload: jobs[next].workload, Cost: jobs[next].cost, Data: next}
-			e.Arrive(jobs[next].at, &requests[next])
-		}
-		if r == nil {
-			continue
-		}
-		id := r.Data.(int)
-		end := free + took[id]
-		for ; next < len(jobs) && jobs[next].at <= end; next++ {
-			requests[next] = Request{Workload: jobs[next].workload, Cost: jobs[next].cost, Data: next}
-			e.Arrive(jobs[next].at, &requests[next])
-		}
-		free = end
-		e.Done(free, r)
-		response[id] = free - jobs[id].at
-		left--
-	}
-	return response
-}
-
 func TestTheLagIsTheMostThatTheServerWasBehind(t *testing.T) {
 	e := mustNew(t, Parameters{Policy: None, Depth: 1, Workloads: []Workload{{Name: "a"}}})
 	jobs := []job{{0, 0, 0.010}, {0, 1 * ms, 0.010}, {0, 2 * ms, 0.010}, {0, 100 * ms, 0.010}}
-	answer(t, e, jobs, []time.Duration{14 * ms, 7 * ms, 12 * ms, 13 * ms})
+	driveFor(t, e, jobs, []time.Duration{14 * ms, 7 * ms, 12 * ms, 13 * ms})
 	// Behind by 4, 1, 3 ms; then the server was idle, and behind by 3 ms.
 	want := Service{Done: 4, Cost: 40 * ms, Busy: 46 * ms, Lag: 4 * ms}
 	if got := e.Service(); got.Done != want.Done || got.Cost != want.Cost || got.Busy != want.Busy ||
@@ -111,17 +73,16 @@ func TestNoResponseIsLongerThanItsWorkBlockingAndTheLag(t *testing.T) {
 		}
 		e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
 			{Name: "high", Priority: 1}, {Name: "low", Priority: 2}}})
-		response := answer(t, e, jobs, took)
-		for i, r := range response {
-			bound := work[0] + largest
-			if jobs[i].workload == 1 {
+		for _, one := range driveFor(t, e, jobs, took) {
+			bound, r := work[0]+largest, one.done-one.at
+			if one.workload == 1 {
 				bound = work[0] + work[1]
 			}
 			if r > bound {
 				broken++
 			}
 			if r > bound+e.Service().Lag {
-				t.Fatalf("job %d of %v took %v, above %v and %v", i, jobs, r, bound, e.Service().Lag)
+				t.Fatalf("job %d of %v took %v, above %v and %v", one.id, jobs, r, bound, e.Service().Lag)
 			}
 		}
 	}
