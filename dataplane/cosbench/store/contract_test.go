@@ -16,7 +16,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -164,7 +163,7 @@ func hasKind(t *testing.T, err error, want string, texts ...string) {
 	}
 }
 
-// fakeS3 is an in-memory store that answers as S3 does, if the request's signature is right.
+// fakeS3 answers as S3 does if the request's signature is right. Its objects are in a fake Swift.
 type fakeS3 struct {
 	*httptest.Server
 	// AccessKey and SecretKey sign requests.
@@ -172,13 +171,12 @@ type fakeS3 struct {
 	// Domain is the suffix of bucket host names; empty: buckets are in the path.
 	Domain string
 
-	mu      sync.Mutex
-	buckets map[string]map[string][]byte
+	store memswift.Server
 }
 
 // newFakeS3 starts a fakeS3.
 func newFakeS3(t testing.TB) *fakeS3 {
-	s := &fakeS3{AccessKey: "test:tester", SecretKey: "test-key", buckets: map[string]map[string][]byte{}}
+	s := &fakeS3{AccessKey: "test:tester", SecretKey: "test-key"}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.Close)
 	return s
@@ -189,8 +187,6 @@ func (s *fakeS3) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if payload := r.Header.Get("X-Amz-Content-Sha256"); payload != "UNSIGNED-PAYLOAD" {
 		if sum := sha256.Sum256(body); payload != hex.EncodeToString(sum[:]) {
 			s3Error(w, http.StatusBadRequest, "XAmzContentSHA256Mismatch")
@@ -216,11 +212,27 @@ func (s *fakeS3) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		path = strings.TrimSuffix(bucket+"/"+path, "/")
 	}
-	bucket, object, isObject := strings.Cut(path, "/")
-	if isObject {
-		s.object(w, r, bucket, object, body)
-	} else {
-		s.bucket(w, r, bucket)
+	asked, answer := r.Clone(r.Context()), httptest.NewRecorder()
+	asked.URL.Path, asked.Body = memswift.AccountPath+"/"+path, io.NopCloser(bytes.NewReader(body))
+	asked.Header.Set("X-Auth-Token", s.store.Token())
+	s.store.ServeHTTP(answer, asked)
+	isObject := strings.Contains(path, "/")
+	switch {
+	case answer.Code == http.StatusAccepted:
+		s3Error(w, http.StatusConflict, "BucketAlreadyOwnedByYou")
+	case answer.Code == http.StatusConflict:
+		s3Error(w, http.StatusConflict, "BucketNotEmpty")
+	case answer.Code == http.StatusNotFound && r.Method == http.MethodDelete && isObject:
+		w.WriteHeader(http.StatusNoContent)
+	case answer.Code == http.StatusNotFound:
+		s3Error(w, http.StatusNotFound, "NoSuchKey")
+	case r.Method != http.MethodGet:
+		w.WriteHeader(answer.Code)
+	case !isObject && r.URL.Query().Get("list-type") != "2":
+		s3Error(w, http.StatusNotImplemented, "NotImplemented")
+	default:
+		w.Header().Set("Content-Length", fmt.Sprint(answer.Body.Len()))
+		_, _ = answer.Body.WriteTo(w)
 	}
 }
 
@@ -228,48 +240,6 @@ func s3Error(w http.ResponseWriter, status int, code string) {
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>`+"\n<Error><Code>%s</Code><Message>Because\nof that."+
 		"</Message><Resource>/x</Resource></Error>", code)
-}
-
-func (s *fakeS3) bucket(w http.ResponseWriter, r *http.Request, name string) {
-	objects, found := s.buckets[name]
-	switch {
-	case r.Method == http.MethodPut && found:
-		s3Error(w, http.StatusConflict, "BucketAlreadyOwnedByYou")
-	case r.Method == http.MethodPut:
-		s.buckets[name] = map[string][]byte{}
-	case !found:
-		s3Error(w, http.StatusNotFound, "NoSuchBucket")
-	case r.Method == http.MethodDelete && len(objects) > 0:
-		s3Error(w, http.StatusConflict, "BucketNotEmpty")
-	case r.Method == http.MethodDelete:
-		delete(s.buckets, name)
-		w.WriteHeader(http.StatusNoContent)
-	case r.URL.Query().Get("list-type") != "2":
-		s3Error(w, http.StatusNotImplemented, "NotImplemented")
-	default:
-		for _, name := range listed(objects, r.URL.Query().Get("prefix")) {
-			_, _ = fmt.Fprintf(w, "<Contents><Key>%s</Key></Contents>", name)
-		}
-	}
-}
-
-func (s *fakeS3) object(w http.ResponseWriter, r *http.Request, bucket, name string, body []byte) {
-	objects, found := s.buckets[bucket]
-	content, there := objects[name]
-	switch {
-	case !found:
-		s3Error(w, http.StatusNotFound, "NoSuchBucket")
-	case r.Method == http.MethodPut:
-		objects[name] = body
-	case r.Method == http.MethodDelete:
-		delete(objects, name)
-		w.WriteHeader(http.StatusNoContent)
-	case !there:
-		s3Error(w, http.StatusNotFound, "NoSuchKey")
-	default:
-		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
-		_, _ = w.Write(content)
-	}
 }
 
 func between(text, begin, end string) string {
@@ -324,17 +294,6 @@ func mac(key, text string) string {
 // encode is AWS's UriEncode, based on net/url's.
 func encode(text string) string {
 	return strings.NewReplacer("+", "%20", "*", "%2A", "%7E", "~").Replace(url.QueryEscape(text))
-}
-
-func listed(objects map[string][]byte, prefix string) []string {
-	var names []string
-	for name := range objects {
-		if strings.HasPrefix(name, prefix) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // fakeSwift is an in-memory store that answers as Swift's proxy with TempAuth does.

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"fmt"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -250,48 +250,37 @@ func TestProxiesOfAFile(t *testing.T) {
 		urls = append(urls, counting(t, server.Server, &counts[i]).URL)
 	}
 	path := filepath.Join(t.TempDir(), "tenant.json")
-	list := func(proxies ...string) {
-		quoted := make([]string, len(proxies))
-		for i, proxy := range proxies {
-			quoted[i] = fmt.Sprintf("%q", proxy)
-		}
-		text := `{"key": "secret", "proxies": [` + strings.Join(quoted, ", ") + `]}`
-		must.Succeed(t, os.WriteFile(path+".new", []byte(text), 0o600))
-		must.Succeed(t, os.Rename(path+".new", path))
-	}
-	list(urls[0])
-	s := opened(t, "swift", "proxies_file="+path, swiftSession(t, server)).(*swift)
-	one := func() {
+	list := func(proxies []string) {
 		t.Helper()
-		must.Succeed(t, s.CreateContainer(t.Context(), "c"))
+		text, err := json.Marshal(map[string]any{"key": "secret", "proxies": proxies})
+		must.Succeed(t, err, os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path))
 	}
-	one()
-	if counts[0].Load() == 0 || counts[1].Load() != 0 {
-		t.Fatalf("requests: %d, %d", counts[0].Load(), counts[1].Load())
-	}
-	list(urls...)
-	must.Come(t, "the second proxy is asked", func() bool { one(); return counts[1].Load() > 0 })
-	before := counts[0].Load()
-	one()
-	one()
-	if counts[0].Load() != before+1 {
-		t.Error("they do not take turns")
-	}
-	list(urls[1])
-	must.Come(t, "the first proxy is asked no more", func() bool {
-		first := counts[0].Load()
-		one()
-		one()
-		return counts[0].Load() == first
-	})
-	// With no proxies or no file, the known proxies stay in use.
-	for _, spoil := range []func(){func() { list() }, func() { _ = os.Remove(path) }} {
-		spoil()
-		for end := time.Now().Add(1200 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			one()
+	list(urls[:1])
+	s := opened(t, "swift", "proxies_file="+path, swiftSession(t, server)).(*swift)
+	for i, step := range []struct {
+		change func()
+		want   [2]int64 // of four requests
+	}{
+		{func() {}, [2]int64{4, 0}},
+		{func() { list(urls) }, [2]int64{2, 2}},
+		{func() { list(urls[1:]) }, [2]int64{0, 4}},
+		{func() { list(nil) }, [2]int64{0, 4}}, // with no proxies or no file, the known proxies stay in use
+		{func() { _ = os.Remove(path) }, [2]int64{0, 4}},
+	} {
+		step.change()
+		s.file.mu.Lock()
+		s.file.due = time.Time{} // the next request looks at the file
+		s.file.mu.Unlock()
+		before := [2]int64{counts[0].Load(), counts[1].Load()}
+		for range 4 {
+			must.Succeed(t, s.CreateContainer(t.Context(), "c"))
+		}
+		if got := [2]int64{counts[0].Load() - before[0], counts[1].Load() - before[1]}; got != step.want {
+			t.Errorf("step %d: the proxies got %v of four requests, not %v", i, got, step.want)
 		}
 	}
 }
+
 
 func TestBadFilesOfProxies(t *testing.T) {
 	server := newFakeSwift(t)
