@@ -113,63 +113,6 @@ func TestARequestGoesOverTheWireAsItShould(t *testing.T) {
 	}
 }
 
-func TestAnswersAreReadWhateverTheirForm(t *testing.T) {
-	for _, test := range []struct{ name, answer, body string }{
-		{"nothing", "HTTP/1.1 204 No Content\r\n\r\n", ""},
-		{"no length, no content", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ""},
-		{"no reason", "HTTP/1.1 200\r\nContent-Length: 1\r\n\r\na", "a"},
-		{"lines without a return", "HTTP/1.1 200 OK\nContent-Length: 1\n\na", "a"},
-		{"twice the same length", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\ncontent-length: 1\r\n\r\na", "a"},
-		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n" + "00a;x=\"y\"\r\n0123456789\r\n0\r\n\r\n",
-			"abc0123456789"},
-		{"chunks and a trailer", "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n1 \r\na\r\n0\r\nX: y\r\n\r\n", "a"},
-		{"interim answers", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" +
-			"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na", "a"},
-		{"version 1.0 that stays", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na", "a"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := open(t, answers(t, test.answer).address, patience)
-			for range 3 {
-				if _, body := get(t, c); body != test.body {
-					t.Errorf("%q", body)
-				}
-				if c.conn == nil {
-					t.Error("the connection was given up")
-				}
-			}
-		})
-	}
-}
-
-func TestAConnectionEndsWithTheAnswerThatSaysSo(t *testing.T) {
-	for name, answer := range map[string]string{
-		"close":                     "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 1\r\n\r\na",
-		"close, nothing":            "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
-		"all to the end":            "HTTP/1.1 200 OK\r\n\r\na",
-		"version 1.0":               "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na",
-		"chunks":                    "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
-		"more than was asked for":   "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na+HTTP/1.1 200 OK\r\n\r\n",
-		"more, but after an answer": "HTTP/1.1 204 No Content\r\n\r\nx",
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
-				if s.request(in) != nil {
-					say(conn, answer)
-				}
-			})
-			c := open(t, s.address, patience)
-			for range 3 {
-				if _, body := get(t, c); body != "a" && body != "" {
-					t.Errorf("%q", body)
-				}
-			}
-			if len(s.asked) != 3 {
-				t.Errorf("%d requests", len(s.asked))
-			}
-		})
-	}
-}
-
 func TestWhatIsNotHTTPIsRefused(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for name, answer := range map[string]string{
@@ -250,5 +193,49 @@ func TestAnUnreachableServerHasItsOwnReason(t *testing.T) {
 	_, err = New("x:1", never).Do(t.Context(), &Request{Method: "GET", Target: "/"})
 	if reason(t, err, Unreached, "1ms"); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error(err)
+	}
+}
+
+func TestAnswersAreReadWhateverTheirForm(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\n"
+	for _, test := range []struct {
+		name, answer, body string
+		ends               bool // the connection
+	}{
+		{"nothing", "HTTP/1.1 204 No Content\r\n\r\n", "", false},
+		{"no length, no content", ok + "Content-Length: 0\r\n\r\n", "", false},
+		{"no reason", "HTTP/1.1 200\r\nContent-Length: 1\r\n\r\na", "a", false},
+		{"lines without a return", "HTTP/1.1 200 OK\nContent-Length: 1\n\na", "a", false},
+		{"twice the same length", ok + "Content-Length: 1\r\ncontent-length: 1\r\n\r\na", "a", false},
+		{"chunks", ok + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n00a;x=\"y\"\r\n0123456789\r\n0\r\n\r\n", "abc0123456789", false},
+		{"chunks and a trailer", ok + "Transfer-Encoding: Chunked\r\n\r\n1 \r\na\r\n0\r\nX: y\r\n\r\n", "a", false},
+		{"interim answers", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + ok + "Content-Length: 1\r\n\r\na", "a", false},
+		{"version 1.0 that stays", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na", "a", false},
+		{"close", ok + "Connection: x, Close\r\nContent-Length: 1\r\n\r\na", "a", true},
+		{"close, nothing", "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", "", true},
+		{"all to the end", ok + "\r\na", "a", true},
+		{"version 1.0", "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", "a", true},
+		{"close and chunks", ok + "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", "a", true},
+		{"more than was asked for", ok + "Content-Length: 1\r\n\r\na+HTTP/1.1 200 OK\r\n\r\n", "a", true},
+		{"more, but after an answer", "HTTP/1.1 204 No Content\r\n\r\nx", "", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
+				for s.request(in) != nil {
+					if say(conn, test.answer); test.ends {
+						return
+					}
+				}
+			})
+			c := open(t, s.address, patience)
+			for range 3 {
+				if _, body := get(t, c); body != test.body || !test.ends && c.conn == nil {
+					t.Errorf("%q, and the connection is there: %v", body, c.conn != nil)
+				}
+			}
+			if len(s.asked) != 3 {
+				t.Errorf("%d requests", len(s.asked))
+			}
+		})
 	}
 }
