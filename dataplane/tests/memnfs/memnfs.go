@@ -237,21 +237,14 @@ const handlePrefix = "memnfs\x00\x01"
 
 func handleOf(id uint64) []byte { return binary.BigEndian.AppendUint64([]byte(handlePrefix), id) }
 
-// find returns the file (or, if folder is true, the folder) of a handle.
-func (fs *FS) find(handle []byte, folder bool) (*node, nfs3.Status) {
-	if len(handle) != 16 || string(handle[:8]) != handlePrefix {
-		return nil, nfs3.ErrBadHandle
+// find returns the file or the folder of a handle.
+func (fs *FS) find(handle []byte) (*node, nfs3.Status) {
+	if len(handle) == 16 && string(handle[:8]) == handlePrefix {
+		if n := fs.nodes[binary.BigEndian.Uint64(handle[8:])]; n != nil {
+			return n, nfs3.OK
+		}
 	}
-	n := fs.nodes[binary.BigEndian.Uint64(handle[8:])]
-	switch {
-	case n == nil:
-		return nil, nfs3.ErrStale
-	case folder && n.id != rootID:
-		return n, nfs3.ErrNotDir
-	case !folder && n.id == rootID:
-		return n, nfs3.ErrIsDir
-	}
-	return n, nfs3.OK
+	return nil, nfs3.ErrStale
 }
 
 // resize sets a file's size; new bytes are zero.
@@ -358,10 +351,7 @@ func sized(d *sunrpc.Decoder) (size uint64, given bool) {
 }
 
 func (fs *FS) getattr(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle), false)
-	if status == nfs3.ErrIsDir {
-		status = nfs3.OK
-	}
+	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	e.Uint32(uint32(status))
 	if status == nfs3.OK {
 		attributes(e, n)
@@ -370,7 +360,7 @@ func (fs *FS) getattr(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) setattr(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle), false)
+	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	size, given := sized(d)
 	if !d.OK() {
 		return false
@@ -384,7 +374,7 @@ func (fs *FS) setattr(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) lookup(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	folder, status := fs.find(d.Opaque(nfs3.MaxHandle), true)
+	folder, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	n := fs.names[d.String(nfs3.MaxPath)]
 	if status == nfs3.OK && n == nil {
 		status = nfs3.ErrNoEntry
@@ -399,7 +389,7 @@ func (fs *FS) lookup(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) read(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle), false)
+	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	offset, count := d.Uint64(), d.Uint32()
 	e.Uint32(uint32(status))
 	after(e, n)
@@ -415,7 +405,7 @@ func (fs *FS) read(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) write(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	n, status := fs.find(d.Opaque(nfs3.MaxHandle), false)
+	n, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	offset, count, _ := d.Uint64(), d.Uint32(), d.Uint32()
 	data := d.Opaque(MaxTransfer)
 	if !d.OK() || int(count) != len(data) {
@@ -441,7 +431,7 @@ func (fs *FS) write(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) create(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	_, status := fs.find(d.Opaque(nfs3.MaxHandle), true)
+	_, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	name, how := d.String(nfs3.MaxPath), d.Uint32()
 	var size uint64
 	var given bool
@@ -456,8 +446,6 @@ func (fs *FS) create(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 	n := fs.names[name]
 	switch {
 	case status != nfs3.OK:
-	case name == "" || len(name) > nfs3.MaxName:
-		status = nfs3.ErrNameTooLong
 	case n != nil && how != 0:
 		status = nfs3.ErrExists
 	default:
@@ -481,7 +469,7 @@ func (fs *FS) create(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) remove(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	_, status := fs.find(d.Opaque(nfs3.MaxHandle), true)
+	_, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	name := d.String(nfs3.MaxPath)
 	if !d.OK() {
 		return false
@@ -498,7 +486,7 @@ func (fs *FS) remove(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
 }
 
 func (fs *FS) rename(d *sunrpc.Decoder, e *sunrpc.Encoder) bool {
-	_, status := fs.find(d.Opaque(nfs3.MaxHandle), true)
+	_, status := fs.find(d.Opaque(nfs3.MaxHandle))
 	from := d.String(nfs3.MaxPath)
 	d.Opaque(nfs3.MaxHandle)
 	to := d.String(nfs3.MaxPath)
