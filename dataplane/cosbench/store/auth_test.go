@@ -34,13 +34,6 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-func refused(t *testing.T, err error, kind, text string) {
-	t.Helper()
-	if err == nil || KindOf(err) != kind || !strings.Contains(err.Error(), text) {
-		t.Errorf("error %v, not of kind %s with %q", err, kind, text)
-	}
-}
-
 func TestNoneAndMock(t *testing.T) {
 	if session, err := login(t, "none", "logging=false;caching=true"); err != nil || session.Token != "" {
 		t.Error(session, err)
@@ -81,9 +74,9 @@ func TestSwauth(t *testing.T) {
 		}
 	}
 	_, err := login(t, "swauth", "auth_url="+at+";username=other;password="+secret)
-	refused(t, err, Auth, `does not let user "other" in`)
+	hasKind(t, err, Auth, `does not let user "other" in`)
 	_, err = login(t, "swauth", "auth_url="+at+"x;username=test:tester;password="+secret)
-	refused(t, err, Other, "see to auth_url")
+	hasKind(t, err, Other, "see to auth_url")
 }
 
 func TestServicesThatAnswerOtherwise(t *testing.T) {
@@ -116,15 +109,15 @@ func TestServicesThatAnswerOtherwise(t *testing.T) {
 				t.Cleanup(func() { close(stall) })
 			}
 			_, err := login(t, "swauth", config)
-			refused(t, err, test.kind, test.text)
+			hasKind(t, err, test.kind, test.text)
 		})
 	}
 	_, err := login(t, "swauth", "auth_url=http://127.0.0.1:1/auth")
-	refused(t, err, Refused, "cannot be reached")
+	hasKind(t, err, Refused, "cannot be reached")
 	for config, text := range map[string]string{"auth_url=x": "is not the URL", "auth_url=ftp://x": "is not the URL",
 		"auth_url=http://a:" + secret + "@x": "has a user in it", "timeout=x": "timeout=x", "tls_verify=1": "tls_verify=1"} {
 		_, err := login(t, "swauth", config)
-		refused(t, err, Other, text)
+		hasKind(t, err, Other, text)
 	}
 }
 
@@ -188,9 +181,9 @@ func TestKeystone(t *testing.T) {
 			}
 		}
 		_, err := login(t, "keystone", who+";tenant_name=other")
-		refused(t, err, Auth, `does not let user "u" in`)
+		hasKind(t, err, Auth, `does not let user "u" in`)
 		_, err = login(t, "keystone", who+";tenant_name=t;service=s3;region=R9")
-		refused(t, err, Other, "no public endpoint of service s3 R9; it has: ")
+		hasKind(t, err, Other, "no public endpoint of service s3 R9; it has: ")
 	}
 	if _, err := login(t, "keystone", "auth_url="+at+"/v3;username=u;password="+secret+
 		";tenant_name=t;user_domain=D;project_domain=E"); err != nil {
@@ -199,7 +192,7 @@ func TestKeystone(t *testing.T) {
 	for _, path := range []string{"/v2.0", "/v3"} {
 		at := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
 		_, err := login(t, "keystone", "auth_url="+at+path)
-		refused(t, err, Server, "without a token")
+		hasKind(t, err, Server, "without a token")
 	}
 }
 
@@ -254,14 +247,14 @@ func TestAFailedRenewalIsEverybodysForAWhile(t *testing.T) {
 	}, time.Hour)
 	for range 5 {
 		_, err := a.renew(t.Context(), 0)
-		refused(t, err, Server, "down")
+		hasKind(t, err, Server, "down")
 	}
 	if logins != 1 {
 		t.Errorf("%d logins", logins)
 	}
 	a.hold = 0
 	_, err := a.renew(t.Context(), 0)
-	if refused(t, err, Server, "down"); logins != 2 {
+	if hasKind(t, err, Server, "down"); logins != 2 {
 		t.Errorf("%d logins", logins)
 	}
 }
