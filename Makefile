@@ -53,9 +53,10 @@ test: setup lint test-unit test-go test-slow test-local test-openstack ## set up
 test-unit: setup ## tests without root, network or testbed (a minute)
 	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "not local and not slow and not openstack and not soak and not golden"
 
-test-go: setup ## the data plane's tests, those of concurrent packages also with the race detector
-	cd dataplane && ../tools/go test -p 4 ./... # many wait rather than compute
+test-go: setup ## the data plane's tests, those of concurrent packages with the race detector
+	cd dataplane && ../tools/go test -p 4 $$(../tools/go list ./... | grep -vxFf <(../tools/go list $(CONCURRENT))) # many wait
 	cd dataplane && ../tools/go test -p 4 -race -skip TestAnAgentStaysWithinItsMemory $(CONCURRENT)
+	cd dataplane && ../tools/go test -run TestAnAgentStaysWithinItsMemory ./twochoice/server
 
 test-slow: setup ## tests without root or testbed that take longer
 	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m "slow and not local and not openstack and not soak" \
