@@ -200,13 +200,18 @@ func TestItCanBeInterrupted(t *testing.T) {
 	}
 }
 
-func TestAServerThatDoesNotAnswer(t *testing.T) {
-	o := prepared(t, &memnfs.Server{Delay: func(c sunrpc.Call) time.Duration {
+// silent returns a server that answers no read.
+func silent() *memnfs.Server {
+	return &memnfs.Server{Delay: func(c sunrpc.Call) time.Duration {
 		if isRead(c) {
 			return time.Hour
 		}
 		return 0
-	}})
+	}}
+}
+
+func TestAServerThatDoesNotAnswer(t *testing.T) {
+	o := prepared(t, silent())
 	o.Drain = 100 * ms
 	r, err := Run(context.Background(), o, traces.Listed(spread(7)))
 	if err == nil || !strings.Contains(err.Error(), "4 requests have no reply") || r.Errors["not answered"] != 4 {
@@ -228,12 +233,7 @@ func TestAStartThatIsPastIsRefused(t *testing.T) {
 }
 
 func TestWhatIsNotAnsweredInTimeIsCounted(t *testing.T) {
-	o := prepared(t, &memnfs.Server{Delay: func(c sunrpc.Call) time.Duration {
-		if isRead(c) {
-			return time.Hour
-		}
-		return 0
-	}})
+	o := prepared(t, silent())
 	o.Wait, o.SLO = time.Second, 40*ms // a loaded machine answers writes late
 	r := run(t, o, spread(30))         // twenty of them reads
 	if r.Whole.Requests != 30 || r.Whole.Unanswered.Count != 20 || *r.Whole.Misses < 20 ||
