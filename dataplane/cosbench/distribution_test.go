@@ -2,7 +2,6 @@ package cosbench
 
 import (
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"hotbed/dataplane/tests/must"
@@ -95,11 +94,6 @@ func TestSizes(t *testing.T) {
 		s, err := ParseSizes(text, 1)
 		if err != nil || s.Draw(nil) != want {
 			t.Errorf("%s: %v %v", text, s, err)
-		}
-	}
-	for _, text := range []string{"c(1)", "c(1)TB", "c(1)kb", "c(1)KiB", "", "B"} {
-		if s, err := ParseSizes(text, 1); err == nil || text != "B" && !strings.Contains(err.Error(), "write B, KB, MB or GB") {
-			t.Errorf("%q: %v %v", text, s, err)
 		}
 	}
 }

@@ -77,16 +77,6 @@ func TestABucketMayBeFasterThanAnyLink(t *testing.T) {
 	}
 }
 
-func TestARefusedChangeChangesNothing(t *testing.T) {
-	e := mustNew(t, Parameters{Policy: None, Depth: 3, Workloads: []Workload{{Name: "a"}}})
-	if err := e.SetParameters(0, Parameters{Policy: PM}); err == nil {
-		t.Fatal("parameters without workloads were taken")
-	}
-	if p := e.Parameters(); p.Policy != None || p.Depth != 3 || len(p.Workloads) != 1 {
-		t.Errorf("now the parameters are %+v", p)
-	}
-}
-
 func TestAChangeOfPairsKeepsWhatBucketsHold(t *testing.T) {
 	with := func(pairs ...[2]float64) Parameters {
 		return Parameters{Policy: PM, Workloads: []Workload{{Name: "a", Pairs: pairs}}}

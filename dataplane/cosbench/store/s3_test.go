@@ -6,18 +6,15 @@ import (
 	"time"
 )
 
-func TestS3KeepsTheContract(t *testing.T) {
+func TestS3KeepsTheContractWithBucketsInPathsAndInHostNames(t *testing.T) {
+	const login = "accesskey=test:tester;secretkey=test-key;"
 	server := newFakeS3(t)
-	contract(t, opened(t, "s3", "accesskey=test:tester;secretkey=test-key;path_style_access=true;timeout=60000;"+
-		"region=eu-west-1;proxyhost=;proxyport=;endpoint="+server.URL, Session{}), "bucket-1")
-}
-
-func TestBucketsInTheHostsName(t *testing.T) {
-	server := newFakeS3(t)
-	address := strings.TrimPrefix(server.URL, "http://")
+	contract(t, opened(t, "s3", login+"path_style_access=true;timeout=60000;region=eu-west-1;proxyhost=;proxyport=;endpoint="+server.URL,
+		Session{}), "bucket-1")
+	server = newFakeS3(t)
 	server.Domain = "store.example:8080"
-	s := opened(t, "s3", "accesskey=test:tester;secretkey=test-key;endpoint=http://store.example:8080;proxies="+address, Session{}).(*s3)
-	contract(t, s, "bucket-1")
+	address := strings.TrimPrefix(server.URL, "http://")
+	contract(t, opened(t, "s3", login+"endpoint=http://store.example:8080;proxies="+address, Session{}), "bucket-1")
 }
 
 // The examples are from AWS's documentation ("Signature Calculations for the Authorization Header").
