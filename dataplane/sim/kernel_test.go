@@ -1,9 +1,10 @@
 package sim
 
 import (
-	"container/heap"
 	"encoding/binary"
 	"math"
+	"slices"
+	"sort"
 	"testing"
 	"time"
 
@@ -63,61 +64,39 @@ func TestAnEventInThePastPanics(t *testing.T) {
 	}
 }
 
-// reference is the plain queue for comparison with the kernel: a binary heap by time and number.
-type reference []struct {
+// waits is a waiting event of the plain queue with which the kernel is compared: a sorted list.
+type waits struct {
 	at  time.Duration
-	seq uint64
-}
-
-func (r reference) Len() int { return len(r) }
-func (r reference) Less(i, j int) bool {
-	return r[i].at < r[j].at || r[i].at == r[j].at && r[i].seq < r[j].seq
-}
-func (r reference) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
-func (r *reference) Push(x any)   { *r = append(*r, x.(reference)[0]) }
-func (r *reference) Pop() any {
-	last := (*r)[len(*r)-1]
-	*r = (*r)[:len(*r)-1]
-	return last
+	arg uint64
 }
 
 // checkQueue interprets data as a program of scheduling, cancelling, stepping and running, and
-// compares every event with the reference.
+// compares every event with the plain queue.
 func checkQueue(t *testing.T, data []byte) {
-	k, ref := New(), &reference{}
+	k := New()
+	var plain []waits
 	var timers []Timer // of all events; 0 of those that cannot be cancelled
-	waiting, cancelled := map[uint64]bool{}, map[uint64]bool{}
-	var seq uint64
-	expect := func(arg uint64, now time.Duration) {
-		for ref.Len() > 0 && cancelled[(*ref)[0].seq] {
-			heap.Pop(ref)
+	handler := Func(func(k *Kernel, arg uint64) {
+		if len(plain) == 0 || plain[0] != (waits{k.Now(), arg}) {
+			t.Fatalf("event %d ran at %d, and there wait %v", arg, k.Now(), plain)
 		}
-		if ref.Len() == 0 {
-			t.Fatalf("event %d ran, nothing was to", arg)
-		}
-		first := (*ref)[0]
-		heap.Pop(ref)
-		if first.seq != arg || first.at != now {
-			t.Fatalf("event %d ran at %d, want event %d at %d", arg, now, first.seq, first.at)
-		}
-		delete(waiting, arg)
-	}
-	handler := Func(func(k *Kernel, arg uint64) { expect(arg, k.Now()) })
+		plain = plain[1:]
+	})
 	for len(data) >= 4 {
 		op, width, value := data[0], data[1], binary.LittleEndian.Uint16(data[2:])
 		data = data[4:]
 		span := time.Duration(value) << (width % 44) // from ties up to days
 		switch op % 8 {
 		case 0, 1, 2, 3:
-			timer := Timer(0)
+			e := waits{k.Now() + span, uint64(len(timers))}
 			if op&32 != 0 {
-				k.Post(k.Now()+span, handler, seq)
+				k.Post(e.at, handler, e.arg)
+				timers = append(timers, 0)
 			} else {
-				timer = k.After(span, handler, seq)
+				timers = append(timers, k.After(span, handler, e.arg))
 			}
-			timers, waiting[seq] = append(timers, timer), true
-			heap.Push(ref, reference{{k.Now() + span, seq}})
-			seq++
+			later := sort.Search(len(plain), func(i int) bool { return plain[i].at > e.at })
+			plain = slices.Insert(plain, later, e)
 		case 4:
 			for range width {
 				if before := k.Now(); !k.step(math.MaxInt64) && k.Now() != before {
@@ -127,39 +106,32 @@ func checkQueue(t *testing.T, data []byte) {
 		case 5:
 			until := k.Now() + span
 			k.RunUntil(until)
-			if k.Now() != until {
-				t.Fatalf("stopped at %v, not %v", k.Now(), until)
-			}
-			for ref.Len() > 0 && cancelled[(*ref)[0].seq] {
-				heap.Pop(ref)
-			}
-			if ref.Len() > 0 && (*ref)[0].at <= until {
-				t.Fatalf("an event of %v waits at %v", (*ref)[0].at, until)
+			if k.Now() != until || len(plain) > 0 && plain[0].at <= until {
+				t.Fatalf("run until %v, it stopped at %v, and there wait %v", until, k.Now(), plain)
 			}
 		case 6:
-			if seq == 0 {
+			if len(timers) == 0 {
 				break
 			}
 			// A recent event, which may have run or been cancelled: another may have its slot now.
-			victim := seq - 1 - uint64(value)%min(seq, 1+uint64(width%16))
-			waits := waiting[victim] && timers[victim] != 0
-			if k.Cancel(timers[victim]) != waits {
-				t.Fatalf("Cancel of event %d, which waits: %v", victim, waits)
+			victim := len(timers) - 1 - int(value)%min(len(timers), 1+int(width%16))
+			at := slices.IndexFunc(plain, func(e waits) bool { return e.arg == uint64(victim) && timers[victim] != 0 })
+			if k.Cancel(timers[victim]) != (at >= 0) {
+				t.Fatalf("Cancel of event %d, and there wait %v", victim, plain)
 			}
-			if waits {
-				cancelled[victim] = true
-				delete(waiting, victim)
+			if at >= 0 {
+				plain = slices.Delete(plain, at, at+1)
 			}
 		case 7:
 			k.sweep()
 		}
-		if k.pending != len(waiting) {
-			t.Fatalf("%d pending, want %d", k.pending, len(waiting))
+		if k.pending != len(plain) {
+			t.Fatalf("%d pending, want %d", k.pending, len(plain))
 		}
 	}
 	k.Run()
-	if len(waiting) != 0 {
-		t.Fatalf("%d events never ran", len(waiting))
+	if len(plain) != 0 {
+		t.Fatalf("%d events never ran", len(plain))
 	}
 }
 

@@ -1,8 +1,9 @@
 package burst
 
 import (
-	"container/heap"
 	"fmt"
+	"slices"
+	"sort"
 	"testing"
 	"time"
 
@@ -16,8 +17,7 @@ import (
 // schedulers. It takes loads, homes and starts from the model.
 type plain struct {
 	m         *model // the model with the bursts to repeat
-	queue     plainQueue
-	sequence  int
+	queue     []plainEvent // in order
 	now       time.Duration
 	servers   []plainServer
 	detectors []*twochoice.Detector
@@ -43,29 +43,7 @@ type plainWrite struct {
 type plainEvent struct {
 	at       time.Duration
 	ends     bool // end of a write: before all other events of the instant
-	sequence int
 	run      func()
-}
-
-type plainQueue []plainEvent
-
-func (q plainQueue) Len() int      { return len(q) }
-func (q plainQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *plainQueue) Push(e any)   { *q = append(*q, e.(plainEvent)) }
-func (q *plainQueue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
-}
-func (q plainQueue) Less(i, j int) bool {
-	a, b := q[i], q[j]
-	if a.at != b.at {
-		return a.at < b.at
-	}
-	if a.ends != b.ends {
-		return a.ends
-	}
-	return a.sequence < b.sequence
 }
 
 func newPlain(t *testing.T, m *model) *plain {
@@ -91,16 +69,19 @@ func (r *plain) forget() {
 	}
 }
 
-func (r *plain) at(t time.Duration, run func()) {
-	r.sequence++
-	heap.Push(&r.queue, plainEvent{t, false, r.sequence, run})
+// at schedules a function behind all of its instant, or the end of a write before them.
+func (r *plain) at(t time.Duration, ends bool, run func()) {
+	later := sort.Search(len(r.queue), func(i int) bool {
+		e := r.queue[i]
+		return e.at > t || e.at == t && ends && !e.ends
+	})
+	r.queue = slices.Insert(r.queue, later, plainEvent{t, ends, run})
 }
 
 // serve begins the first write of a server's queue.
 func (r *plain) serve(i int) {
 	s := &r.servers[i]
-	r.sequence++
-	heap.Push(&r.queue, plainEvent{r.now + r.m.service, true, r.sequence, func() {
+	r.at(r.now+r.m.service, true, func() {
 		w := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		took := time.Duration(0)
@@ -117,7 +98,7 @@ func (r *plain) serve(i int) {
 		if len(s.waiting) > 0 {
 			r.serve(i)
 		}
-	}})
+	})
 }
 
 func (r *plain) submit(i int, w plainWrite) {
@@ -147,10 +128,11 @@ func (r *plain) repeat(t *testing.T) {
 		}
 	}
 	for i := range m.nodes {
-		r.at(m.nodes[i].begun, func() { r.node(i) })
+		r.at(m.nodes[i].begun, false, func() { r.node(i) })
 	}
 	for len(r.queue) > 0 {
-		e := heap.Pop(&r.queue).(plainEvent)
+		e := r.queue[0]
+		r.queue = r.queue[1:]
 		r.now = e.at
 		e.run()
 	}
@@ -170,10 +152,10 @@ func (r *plain) node(i int) {
 	}
 	for j, p := range probes {
 		r.messages.Probes++
-		r.at(r.now+m.half, func() {
+		r.at(r.now+m.half, false, func() {
 			reading, more := r.detectors[p.Server].Probe(r.now, p.Bytes, nil)
 			r.messages.Answers++
-			r.at(r.now+m.half, func() {
+			r.at(r.now+m.half, false, func() {
 				readings[j] = reading
 				cached = append(cached, more...)
 				if left--; left == 0 {
@@ -192,7 +174,7 @@ func (r *plain) decide(i int, probes []twochoice.Probe, readings, cached []twoch
 	decisions, loads := r.planners[i].Decide(writes, probes, readings, placed, nil, nil)
 	for _, one := range decisions {
 		r.messages.Decisions++
-		r.at(r.now+m.half, func() {
+		r.at(r.now+m.half, false, func() {
 			d := r.detectors[one.Server]
 			d.Remember(r.now, loads)
 			if one.Write < 0 {
@@ -206,7 +188,7 @@ func (r *plain) decide(i int, probes []twochoice.Probe, readings, cached []twoch
 	for j, p := range placed {
 		free += m.link
 		r.messages.Writes++
-		r.at(free+m.half, func() { r.data(n.begun, writes[j], p.Server, tickets[j]) })
+		r.at(free+m.half, false, func() { r.data(n.begun, writes[j], p.Server, tickets[j]) })
 	}
 }
 
@@ -217,16 +199,16 @@ func (r *plain) data(begun time.Duration, w twochoice.Write, target twochoice.Se
 	r.detectors[target].Begin(r.now, ticket, WriteBytes)
 	s.given++
 	r.submit(int(target), plainWrite{r.now, int32(operations), true, func(now time.Duration) {
-		r.at(now+r.m.half, func() {
+		r.at(now+r.m.half, false, func() {
 			r.messages.Acknowledgements++
 			if !r.m.p.Redirects || target == w.Home {
 				r.acknowledge(begun)
 				return
 			}
 			r.messages.Records++
-			r.at(r.now+r.m.half, func() {
+			r.at(r.now+r.m.half, false, func() {
 				r.messages.Records++
-				r.at(r.now+r.m.half, func() { r.acknowledge(begun) })
+				r.at(r.now+r.m.half, false, func() { r.acknowledge(begun) })
 			})
 		})
 	}})
