@@ -48,10 +48,10 @@ var everyPolicy = []string{
 func TestFilesAreTheSameWhenRepliesComeInPiecesAndOutOfOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var mutex sync.Mutex
-	server := &memnfs.Server{Fragment: 1021, Delay: func(sunrpc.Call) time.Duration {
+	server := &memnfs.Server{Fragment: 1021, Hold: func(sunrpc.Call) <-chan struct{} {
 		mutex.Lock()
 		defer mutex.Unlock()
-		return time.Duration(random.IntN(2000)) * time.Microsecond
+		return memnfs.After(time.Duration(random.IntN(2000)) * time.Microsecond)
 	}}
 	r := newRig(t, server, `{"policy": "ps", "depth": 16}`)
 	var all sync.WaitGroup

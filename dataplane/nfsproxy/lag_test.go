@@ -18,14 +18,10 @@ func slowly(took time.Duration, first chan struct{}) *memnfs.Server {
 	var once sync.Once
 	return &memnfs.Server{Hold: func(c sunrpc.Call) (hold <-chan struct{}) {
 		if c.Procedure == nfs3.ProcRead {
+			hold = memnfs.After(took)
 			once.Do(func() { hold = first })
 		}
 		return hold
-	}, Delay: func(c sunrpc.Call) time.Duration {
-		if c.Procedure == nfs3.ProcRead {
-			return took
-		}
-		return 0
 	}}
 }
 

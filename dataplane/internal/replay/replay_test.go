@@ -132,7 +132,7 @@ func TestRequestsAreSplitIntoTransfersAndFoldedIntoTheFile(t *testing.T) {
 }
 
 func TestClosedLoopKeepsSoManyInFlight(t *testing.T) {
-	o := prepared(t, &memnfs.Server{Delay: func(sunrpc.Call) time.Duration { return ms }})
+	o := prepared(t, &memnfs.Server{Hold: func(sunrpc.Call) <-chan struct{} { return memnfs.After(ms) }})
 	o.Closed = 4
 	trace := spread(100)
 	for i := range trace {
@@ -174,12 +174,12 @@ func TestErrorsOfTheServerAreCounted(t *testing.T) {
 func TestALostServerIsOneSentence(t *testing.T) {
 	server := &memnfs.Server{}
 	var once sync.Once
-	server.Delay = func(c sunrpc.Call) time.Duration {
-		if isRead(c) {
-			once.Do(func() { go server.Close() })
-			return time.Hour
+	server.Hold = func(c sunrpc.Call) <-chan struct{} {
+		if !isRead(c) {
+			return nil
 		}
-		return 0
+		once.Do(func() { go server.Close() })
+		return make(chan struct{})
 	}
 	o := prepared(t, server)
 	if _, err := Run(context.Background(), o, traces.Listed(spread(100_000))); err == nil || !strings.Contains(err.Error(), "was lost") {
@@ -202,11 +202,11 @@ func TestItCanBeInterrupted(t *testing.T) {
 
 // silent returns a server that answers no read.
 func silent() *memnfs.Server {
-	return &memnfs.Server{Delay: func(c sunrpc.Call) time.Duration {
+	return &memnfs.Server{Hold: func(c sunrpc.Call) <-chan struct{} {
 		if isRead(c) {
-			return time.Hour
+			return make(chan struct{})
 		}
-		return 0
+		return nil
 	}}
 }
 

@@ -17,9 +17,8 @@ import (
 // Server serves NFS and its mount protocol on one port. Close ends it and every connection.
 type Server struct {
 	FS *FS
-	// Delay, if set, returns how long a call waits before service; calls can overtake each other.
-	Delay func(sunrpc.Call) time.Duration
-	// Hold, if set, returns a channel: the call is served on its closing, or at once if it is nil.
+	// Hold, if set, returns a channel: the call is served on its closing, or at once if it is nil. Calls
+	// can overtake each other.
 	Hold func(sunrpc.Call) <-chan struct{}
 	// Work is CPU time that every call takes, as calls of real servers do.
 	Work time.Duration
@@ -107,17 +106,21 @@ func (s *Server) serve(conn net.Conn) {
 			if err != nil {
 				return
 			}
-			if s.Delay == nil && s.Hold == nil {
+			if s.Hold == nil {
 				out = s.answer(out, call)
 				continue
 			}
 			call.Arguments = append([]byte(nil), call.Arguments...)
-			s.later(call, func() {
+			held := s.Hold(call)
+			go func() {
+				if held != nil {
+					<-held
+				}
 				reply := s.answer(nil, call)
 				writing.Lock()
 				defer writing.Unlock()
 				_, _ = conn.Write(reply)
-			})
+			}()
 		}
 		if len(out) > 0 {
 			if _, err := conn.Write(out); err != nil {
@@ -128,22 +131,11 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// later serves a call once its hold and delay are over.
-func (s *Server) later(c sunrpc.Call, serve func()) {
-	if s.Hold != nil {
-		if held := s.Hold(c); held != nil {
-			go func() {
-				<-held
-				serve()
-			}()
-			return
-		}
-	}
-	delay := time.Duration(0)
-	if s.Delay != nil {
-		delay = s.Delay(c)
-	}
-	time.AfterFunc(delay, serve)
+// After returns a channel that is closed after a time, for Hold.
+func After(d time.Duration) <-chan struct{} {
+	done := make(chan struct{})
+	time.AfterFunc(d, func() { close(done) })
+	return done
 }
 
 // answer appends the reply to a call.
