@@ -20,6 +20,7 @@ import (
 	"hotbed/dataplane/internal/queuedisk"
 	"hotbed/dataplane/service"
 	"hotbed/dataplane/tests/must"
+	"hotbed/dataplane/tests/process"
 )
 
 // local skips a test that mounts, unless such tests are enabled and possible.
@@ -38,9 +39,8 @@ func local(t *testing.T) {
 
 // running is a queue disk in its own process.
 type running struct {
+	process.Process
 	dir, mount, control, pid string
-	cmd                      *exec.Cmd
-	stderr                   bytes.Buffer
 }
 
 // start runs a 64 MiB disk on the layers in dir and returns once the disk is usable.
@@ -51,17 +51,8 @@ func start(t *testing.T, dir string, args ...string) *running {
 	_ = os.Mkdir(r.mount, 0o700)
 	args = append([]string{"--layer", filepath.Join(dir, "base"), "--size", "64MiB",
 		"--mount", r.mount, "--control", r.control, "--pid-file", r.pid}, args...)
-	r.cmd = exec.Command(os.Args[0], args...)
-	r.cmd.Stderr = &r.stderr
-	must.Succeed(t, r.cmd.Start())
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill()
-		_ = r.cmd.Wait()
-		_ = syscall.Unmount(r.mount, syscall.MNT_DETACH)
-		if t.Failed() {
-			t.Logf("the disk said: %s", r.stderr.String())
-		}
-	})
+	t.Cleanup(func() { _ = syscall.Unmount(r.mount, syscall.MNT_DETACH) }) // once it is killed
+	r.Start(t, nil, args...)
 	must.Come(t, "the disk answers", func() bool { return queuedisk.Ask(r.control, `{"op":"ping"}`, nil) == nil })
 	return r
 }
@@ -119,9 +110,9 @@ func TestTheDiskHoldsWhatWasWrittenAndEndsCleanly(t *testing.T) {
 		t.Errorf("a write past the end: %v", err)
 	}
 	_ = f.Close()
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	if err := r.cmd.Wait(); err != nil || r.stderr.Len() > 0 {
-		t.Errorf("end: %v %s", err, r.stderr.String())
+	_ = r.Command.Process.Signal(syscall.SIGTERM)
+	if err := r.Command.Wait(); err != nil || r.Log.Len() > 0 {
+		t.Errorf("end: %v %s", err, r.Log.String())
 	}
 	for _, left := range []string{r.control, r.pid} {
 		if _, err := os.Stat(left); err == nil {
@@ -146,8 +137,7 @@ func TestKilledItIsUnmountedLazilyAndStartsAgain(t *testing.T) {
 	if _, err := f.WriteAt(want, 12345*512); err != nil {
 		t.Fatal(err)
 	}
-	_ = r.cmd.Process.Kill()
-	_ = r.cmd.Wait()
+	r.Kill()
 
 	out, _ := exec.Command(os.Args[0], "--layer", filepath.Join(dir, "base"),
 		"--mount", r.mount).CombinedOutput()
@@ -168,10 +158,10 @@ func TestInUseItLetsGoAndSaysSo(t *testing.T) {
 	local(t)
 	r := start(t, t.TempDir())
 	f := r.open(t)
-	_ = r.cmd.Process.Signal(syscall.SIGTERM)
-	err := r.cmd.Wait()
-	if err == nil || !strings.Contains(r.stderr.String(), "still in use") {
-		t.Errorf("end of a disk in use: %v %s", err, r.stderr.String())
+	_ = r.Command.Process.Signal(syscall.SIGTERM)
+	err := r.Command.Wait()
+	if err == nil || !strings.Contains(r.Log.String(), "still in use") {
+		t.Errorf("end of a disk in use: %v %s", err, r.Log.String())
 	}
 	if mounted(t, r.mount) {
 		t.Error("still mounted")
