@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/tests/memswift"
 	"hotbed/dataplane/tests/must"
 )
 
@@ -48,34 +49,20 @@ func TestNoneAndMock(t *testing.T) {
 	}
 }
 
-// tempAuth answers as Swift's TempAuth does.
-func tempAuth(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/auth/v1.0" {
-		http.NotFound(w, r)
-		return
-	}
-	if r.Header.Get("X-Auth-User") != "test:tester" || r.Header.Get("X-Auth-Key") != secret {
-		http.Error(w, "your key "+r.Header.Get("X-Auth-Key")+" is wrong", http.StatusUnauthorized)
-		return
-	}
-	w.Header().Set("X-Auth-Token", "AUTH_tk1")
-	w.Header().Set("X-Auth-Token-Expires", "3600")
-	w.Header().Set("X-Storage-Url", "http://store:8080/v1/AUTH_test/")
-}
-
 func TestSwauth(t *testing.T) {
-	at := serve(t, tempAuth) + "/auth/v1.0"
+	server := newFakeSwift(t)
+	server.Store.Key = secret
 	for _, key := range []string{"auth_url", "url"} {
-		session, err := login(t, "swauth", key+"="+at+";username=test:tester;password="+secret)
+		session, err := login(t, "swauth", key+"="+server.AuthURL()+";username=test:tester;password="+secret)
 		left := time.Until(session.Expires)
-		if err != nil || session.Token != "AUTH_tk1" || session.StorageURL != "http://store:8080/v1/AUTH_test" ||
-			session.Renew == nil || left < 30*time.Minute || left > time.Hour {
+		if err != nil || session.Token != server.Store.Token() || session.StorageURL != server.StorageURL() ||
+			session.Renew == nil || left < 23*time.Hour || left > 24*time.Hour {
 			t.Error(session, err)
 		}
 	}
-	_, err := login(t, "swauth", "auth_url="+at+";username=other;password="+secret)
+	_, err := login(t, "swauth", "auth_url="+server.AuthURL()+";username=other;password="+secret)
 	hasKind(t, err, Auth, `does not let user "other" in`)
-	_, err = login(t, "swauth", "auth_url="+at+"x;username=test:tester;password="+secret)
+	_, err = login(t, "swauth", "auth_url="+serve(t, http.NotFound))
 	hasKind(t, err, Other, "see to auth_url")
 }
 
@@ -122,11 +109,11 @@ func TestServicesThatAnswerOtherwise(t *testing.T) {
 }
 
 func TestCertificatesAreLookedAt(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(tempAuth))
+	server := httptest.NewUnstartedServer(&memswift.Server{User: "test:tester", Key: secret})
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	config := "username=test:tester;password=" + secret + ";auth_url=" + server.URL + "/auth/v1.0"
+	config := "username=test:tester;password=" + secret + ";auth_url=" + server.URL + memswift.AuthPath
 	_, err := login(t, "swauth", config)
 	must.Refuse(t, err, "certificate")
 	if _, err := login(t, "swauth", config+";tls_verify=false"); err != nil {

@@ -165,7 +165,6 @@ func TestFaults(t *testing.T) {
 			_, _ = io.WriteString(conn, "hello\r\n\r\n")
 			_ = conn.Close()
 		}},
-		"overloaded": {Server, "Service Unavailable", func(w http.ResponseWriter) { http.Error(w, "", http.StatusServiceUnavailable) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := ""
