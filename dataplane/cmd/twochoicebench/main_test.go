@@ -14,10 +14,10 @@ import (
 	"hotbed/dataplane/tests/servertest"
 )
 
-// printed returns the JSON that a verb prints.
-func printed(t *testing.T, do func() error) (map[string]any, error) {
+// printed runs a verb and returns the JSON that it prints, and its error.
+func printed(t *testing.T, verb string, flags ...string) (map[string]any, error) {
 	t.Helper()
-	text, failed := process.Output(t, do)
+	text, failed := process.Output(t, func() error { return verbs[verb](t.Context(), flags) })
 	out := map[string]any{}
 	if err := json.Unmarshal(text, &out); err != nil && failed == nil {
 		t.Fatal(err)
@@ -25,55 +25,37 @@ func printed(t *testing.T, do func() error) (map[string]any, error) {
 	return out, failed
 }
 
-func TestABurstIsWrittenAndVerifiedByItsLedger(t *testing.T) {
+func TestABurstIsWrittenVerifiedAndReported(t *testing.T) {
 	path := servertest.Start(t, 3).Path
 	ledger := filepath.Join(t.TempDir(), "ledger")
-	flags := []string{"--cluster", path, "--nodes", "2", "--processes", "3", "--writes", "2", "--size", "20KiB",
-		"--ledger", ledger}
-	out, err := printed(t, func() error { return write(t.Context(), flags) })
+	flags := []string{"--cluster", path, "--nodes", "2", "--processes", "3", "--writes", "2", "--size", "20KiB"}
+	out, err := printed(t, "write", append(flags, "--ledger", ledger)...)
 	if err != nil || out["writes"] != 12.0 || out["bytes"] != 12*20480.0 || len(out["process_seconds"].([]any)) != 6 {
 		t.Fatalf("%v %v", out, err)
 	}
-	verified := func() (map[string]any, error) {
-		return printed(t, func() error { return verify(t.Context(), []string{"--cluster", path, "--ledger", ledger}) })
-	}
-	if out, err := verified(); err != nil || out["objects"] != 12.0 || len(out["bad"].([]any)) != 0 {
+	if out, err := printed(t, "verify", "--cluster", path, "--ledger", ledger); err != nil || out["objects"] != 12.0 ||
+		len(out["bad"].([]any)) != 0 {
 		t.Errorf("%v %v", out, err)
 	}
-	// Another burst over the same file makes the first ledger wrong.
-	flags = append(flags[:len(flags)-2], "--seed", "2")
-	if _, err := printed(t, func() error { return write(t.Context(), flags) }); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := verified(); err == nil || len(out["bad"].([]any)) != 12 || !strings.Contains(err.Error(), "12 of 12") {
-		t.Errorf("%v %v", out, err)
-	}
-}
-
-func TestProbesAreTimed(t *testing.T) {
-	path := servertest.Start(t, 3).Path
-	out, err := printed(t, func() error {
-		return probe(t.Context(), []string{"--cluster", path, "--servers", "3", "--schedulers", "2", "--times", "20"})
-	})
-	if err != nil || out["probes"] != 40.0 || out["lost"] != 0.0 || out["mean_seconds"].(float64) <= 0 {
-		t.Errorf("%v %v", out, err)
-	}
-}
-
-func TestStatusReportsEveryAgent(t *testing.T) {
-	path := servertest.Start(t, 3).Path
-	flags := []string{"--cluster", path, "--processes", "4", "--size", "2KiB"}
-	if _, err := printed(t, func() error { return write(t.Context(), flags) }); err != nil {
-		t.Fatal(err)
-	}
-	out, err := printed(t, func() error { return status(t.Context(), []string{"--cluster", path}) })
+	out, err = printed(t, "status", "--cluster", path)
 	must.Succeed(t, err)
 	logged := 0.0
 	for _, agent := range out["agents"].([]any) {
 		logged += agent.(map[string]any)["has"].(map[string]any)["logged"].(float64)
 	}
-	if logged < 4 {
+	if logged < 12 {
 		t.Errorf("%v", out)
+	}
+	// Another burst over the same file makes the first ledger wrong.
+	_, err = printed(t, "write", append(flags, "--seed", "2")...)
+	must.Succeed(t, err)
+	out, err = printed(t, "verify", "--cluster", path, "--ledger", ledger)
+	if must.Refuse(t, err, "12 of 12"); len(out["bad"].([]any)) != 12 {
+		t.Errorf("%v", out)
+	}
+	out, err = printed(t, "probe", "--cluster", path, "--servers", "3", "--schedulers", "2", "--times", "20")
+	if err != nil || out["probes"] != 40.0 || out["lost"] != 0.0 || out["mean_seconds"].(float64) <= 0 {
+		t.Errorf("%v %v", out, err)
 	}
 }
 
