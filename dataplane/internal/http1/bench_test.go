@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/command"
+	"hotbed/dataplane/tests/must"
 )
 
 // serving is set if the test program is the benchmark's server: a separate process, so that only
@@ -46,16 +47,10 @@ func benchmarkServer(b *testing.B) string {
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), serving+"=1")
 	in, err := command.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	out, err := command.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
+	must.Succeed(b, command.Start())
 	b.Cleanup(func() {
 		_ = in.Close()
 		_ = command.Wait()
@@ -110,16 +105,12 @@ func BenchmarkRequest(b *testing.B) {
 			for _, client := range []string{"http1", "net-http"} {
 				b.Run(fmt.Sprintf("%s/%d/%s", method, size, client), func(b *testing.B) {
 					do := clients[client]
-					if err := do(method, size); err != nil {
-						b.Fatal(err)
-					}
+					must.Succeed(b, do(method, size))
 					b.ReportAllocs()
 					b.ResetTimer()
 					before := command.ProcessorTime()
 					for range b.N {
-						if err := do(method, size); err != nil {
-							b.Fatal(err)
-						}
+						must.Succeed(b, do(method, size))
 					}
 					b.ReportMetric(float64((command.ProcessorTime()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 				})
