@@ -1,14 +1,10 @@
 package redirectlog
 
 // Parts of the format, for tests.
-const (
-	HeaderSize, SectorSize, BlockSize, MaxPayload = headerSize, sectorSize, blockSize, maxPayload
-	FrameHeader                                   = frameHeader
-)
+const HeaderSize, SectorSize, BlockSize, MaxPayload = headerSize, sectorSize, blockSize, maxPayload
 
 var (
 	AppendPairs = appendPairs
-	EndFrame    = endFrame
 	InFile      = inFile
 )
 
