@@ -134,20 +134,6 @@ func wantOrder(t *testing.T, got []served, want ...int) {
 	}
 }
 
-func wantDispatch(t *testing.T, got []served, want ...time.Duration) {
-	t.Helper()
-	times := make([]time.Duration, len(got))
-	for _, one := range got {
-		times[one.id] = one.dispatched
-	}
-	for i := range want {
-		if d := times[i] - want[i]; d < -time.Microsecond || d > time.Microsecond {
-			t.Errorf("dispatched at %v, want %v", times, want)
-			return
-		}
-	}
-}
-
 // randomParameters returns random parameters of a policy.
 func randomParameters(random *rand.Rand, policy Policy, workloads int) Parameters {
 	p := Parameters{Policy: policy, Depth: 1 + random.IntN(6), Mode: Hold}

@@ -75,6 +75,9 @@ func TestPolicies(t *testing.T) {
 		// takes the third (25), at 30 ms it has 22.5 and the fourth waits until 40.
 		"pm: all buckets": {Parameters{Policy: PM, Workloads: one([2]float64{1, 0.01}, [2]float64{0.25, 0.03})},
 			at(0, 0, 0, 0, 0), nil, []int{0, 10, 20, 40}},
+		// A bucket of 20 ms takes two requests, then one every 20 ms, and is empty at 80 ms.
+		"pm: a bucket holds two": {Parameters{Policy: PM, Depth: 4, Workloads: one(halfDevice)},
+			at(0, 0, 0, 0, 0, 200, 200, 200), nil, []int{0, 0, 20, 40, 200, 200, 220}},
 		// a's second request has room at 100 ms; until then b is served, and then a precedes b.
 		"pm: held requests let others pass": {Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
 			{Name: "a", Priority: 1, Pairs: [][2]float64{{0.1, 0.01}}}, {Name: "b", Priority: 2}}},
@@ -138,11 +141,10 @@ func TestMClockSharesByWeightAndLetsNobodySaveUp(t *testing.T) {
 	}
 }
 
-// TestPMCountsWhatIsHeldAndOutOfProfile in both modes: a bucket of 20 ms takes two requests of 10 ms,
-// then one every 20 ms. After the last at 40 ms it is empty at 80 ms.
+// TestPMCountsWhatIsHeldAndOutOfProfile in both modes.
 func TestPMCountsWhatIsHeldAndOutOfProfile(t *testing.T) {
 	e := mustNew(t, Parameters{Policy: PM, Depth: 4, Workloads: []Workload{{Name: "a", Pairs: [][2]float64{halfDevice}}}})
-	wantDispatch(t, drive(t, e, at(0, 0, 0, 0, 0, 200, 200, 200)), 0, 0, 20*ms, 40*ms, 200*ms, 200*ms, 220*ms)
+	drive(t, e, at(0, 0, 0, 0, 0, 200, 200, 200))
 	if s := e.Stats()[0]; s.Held != 3 || s.OutOfProfile != 0 {
 		t.Errorf("%d were held and %d out of profile, want 3 and 0", s.Held, s.OutOfProfile)
 	}

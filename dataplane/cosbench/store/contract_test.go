@@ -319,39 +319,27 @@ func (s *fakeSwift) AuthURL() string { return s.URL + memswift.AuthPath }
 // StorageURL returns the account's URL.
 func (s *fakeSwift) StorageURL() string { return s.URL + memswift.AccountPath }
 
-// real opens a real store for tests. HOTBED_SWIFT is "TYPE CONFIG [AUTHTYPE AUTHCONFIG]", several
-// separated by "|", such as "swift timeout=10000 swauth username=...;password=...;auth_url=...". It
-// is an environment variable because it has passwords.
-func real(t testing.TB, description string) Storage {
-	t.Helper()
-	words := strings.Fields(description)
-	if len(words) != 2 && len(words) != 4 {
-		t.Fatalf("HOTBED_SWIFT has %d words for a store", len(words))
-	}
-	var session Session
-	if len(words) == 4 {
-		var err error
-		if session, err = logIn(t, words[2], words[3]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return opened(t, words[0], words[1], session)
-}
-
-func descriptions(t testing.TB) []string {
-	t.Helper()
+// HOTBED_SWIFT is "TYPE CONFIG [AUTHTYPE AUTHCONFIG]", several separated by "|", such as "swift
+// timeout=10000 swauth username=...;password=...;auth_url=...". It is an environment variable
+// because it has passwords.
+func TestRealStoresKeepTheContract(t *testing.T) {
 	text := os.Getenv("HOTBED_SWIFT")
 	if text == "" {
 		t.Skip("needs a Swift: HOTBED_SWIFT says which, and as whom")
 	}
-	return strings.Split(text, "|")
-}
-
-func TestRealStoresKeepTheContract(t *testing.T) {
-	for i, description := range descriptions(t) {
-		kind, _, _ := strings.Cut(strings.TrimSpace(description), " ")
-		t.Run(kind, func(t *testing.T) {
-			contract(t, real(t, description), fmt.Sprintf("contract-%d", i))
+	for i, description := range strings.Split(text, "|") {
+		words := strings.Fields(description)
+		if len(words) != 2 && len(words) != 4 {
+			t.Fatalf("HOTBED_SWIFT has %d words for a store", len(words))
+		}
+		t.Run(words[0], func(t *testing.T) {
+			var session Session
+			if len(words) == 4 {
+				var err error
+				session, err = logIn(t, words[2], words[3])
+				must.Succeed(t, err)
+			}
+			contract(t, opened(t, words[0], words[1], session), fmt.Sprintf("contract-%d", i))
 		})
 	}
 }
