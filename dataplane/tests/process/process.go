@@ -57,9 +57,8 @@ var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 // Peak returns a process's peak memory in bytes.
 func Peak(t testing.TB, pid int) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must.Succeed(t, err)
-	kilobytes, err := strconv.Atoi(peak.FindStringSubmatch(string(text))[1])
+	text := must.Read(t, fmt.Sprintf("/proc/%d/status", pid))
+	kilobytes, err := strconv.Atoi(string(peak.FindSubmatch(text)[1]))
 	must.Succeed(t, err)
 	return kilobytes << 10
 }

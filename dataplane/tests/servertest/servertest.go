@@ -18,8 +18,7 @@ import (
 // Key writes a key file.
 func Key(t testing.TB, secret string) string {
 	t.Helper()
-	path := must.Write(t, "key", strings.Repeat(secret, 32))
-	return path
+	return must.Write(t, "key", strings.Repeat(secret, 32))
 }
 
 // Configure returns the configuration of n agents, altered by the given functions, and its file.
