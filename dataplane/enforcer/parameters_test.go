@@ -41,14 +41,14 @@ func TestParametersAreReadFromJSON(t *testing.T) {
 
 func TestBadParametersGetASentence(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:                           "cannot unmarshal",
-		`{"policy": "pm"`:              "unexpected EOF",
-		`{"policy": "pm"} x`:           "more after",
-		`{"policy": "pm", "burst": 1}`: `unknown field "burst"`,
-		`{"policy": "fifo"}`:           `policy is "fifo"`,
-		`{"policy": "pm"}`:             "no workloads",
-		`{"policy": "pm", "mode": "no"}`:                                                          `mode is "no"`,
-		`{"policy": "pm", "workloads": [{}]}`:                                                     "no name",
+		`[]`:                                  "cannot unmarshal",
+		`{"policy": "pm"`:                     "unexpected EOF",
+		`{"policy": "pm"} x`:                  "more after",
+		`{"policy": "pm", "burst": 1}`:        `unknown field "burst"`,
+		`{"policy": "fifo"}`:                  `policy is "fifo"`,
+		`{"policy": "pm"}`:                    "no workloads",
+		`{"policy": "pm", "mode": "no"}`:      `mode is "no"`,
+		`{"policy": "pm", "workloads": [{}]}`: "no name",
 		`{"policy": "pm", "workloads": [{"name": "a"}, {"name": "a"}]}`:                           "twice",
 		`{"policy": "pm", "workloads": [{"name": "a", "pairs": [[0, 1]]}]}`:                       "pairs[0]",
 		`{"policy": "pm", "workloads": [{"name": "a", "pairs": [[1e31, 1]]}]}`:                    "at most 1e30",

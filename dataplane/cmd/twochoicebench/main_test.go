@@ -10,14 +10,14 @@ import (
 
 	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/tests/must"
-	"hotbed/dataplane/tests/process"
+	testprocess "hotbed/dataplane/tests/process"
 	"hotbed/dataplane/tests/servertest"
 )
 
 // printed runs a verb and returns the JSON that it prints, and its error.
 func printed(t *testing.T, verb string, flags ...string) (map[string]any, error) {
 	t.Helper()
-	text, failed := process.Output(t, func() error { return verbs[verb](t.Context(), flags) })
+	text, failed := testprocess.Output(t, func() error { return verbs[verb](t.Context(), flags) })
 	out := map[string]any{}
 	if err := json.Unmarshal(text, &out); err != nil && failed == nil {
 		t.Fatal(err)

@@ -280,7 +280,6 @@ func TestProxiesOfAFile(t *testing.T) {
 	}
 }
 
-
 func TestBadFilesOfProxies(t *testing.T) {
 	server := newFakeSwift(t)
 	for content, text := range map[string]string{

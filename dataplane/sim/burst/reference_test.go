@@ -16,7 +16,7 @@ import (
 // is a separate event, servers hold lists of writes, and servers receive all reports of the
 // schedulers. It takes loads, homes and starts from the model.
 type plain struct {
-	m         *model // the model with the bursts to repeat
+	m         *model       // the model with the bursts to repeat
 	queue     []plainEvent // in order
 	now       time.Duration
 	servers   []plainServer
@@ -41,9 +41,9 @@ type plainWrite struct {
 }
 
 type plainEvent struct {
-	at       time.Duration
-	ends     bool // end of a write: before all other events of the instant
-	run      func()
+	at   time.Duration
+	ends bool // end of a write: before all other events of the instant
+	run  func()
 }
 
 func newPlain(t *testing.T, m *model) *plain {

@@ -43,7 +43,7 @@ func TestPlacementIsThatOfARealCluster(t *testing.T) {
 		PG string  `json:"raw_pgid"`
 		Up []int32 `json:"up"`
 	}
-	readJSON(t, "16.2.15/pg_maps.json", &maps) // three hosts with one OSD each, a pool of 128 PGs
+	readJSON(t, "16.2.15/pg_maps.json", &maps)           // three hosts with one OSD each, a pool of 128 PGs
 	m := newTestMapOn([]int32{-2, -5, -7}, 2, 128, 2, 0) // osd_tree.json; the ids between are shadows
 	if len(maps) != 128 {
 		t.Fatalf("%d PGs were recorded", len(maps))

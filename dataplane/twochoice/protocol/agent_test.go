@@ -13,14 +13,14 @@ import (
 
 // bench is an agent with a disk that completes operations at once, unless held.
 type bench struct {
-	t      *testing.T
-	a      *Agent
-	held   bool
-	ops    []DiskOp
-	sends  []Send
-	data   map[WriteID][]byte
-	base   map[string][]byte
-	full   bool
+	t     *testing.T
+	a     *Agent
+	held  bool
+	ops   []DiskOp
+	sends []Send
+	data  map[WriteID][]byte
+	base  map[string][]byte
+	full  bool
 }
 
 func newAgent(t *testing.T, node Node, nodes int) *bench {
