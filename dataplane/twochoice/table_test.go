@@ -369,7 +369,7 @@ func TestARecordThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestAMaintainerStartsOnlyBetweenIdleServers(t *testing.T) {
+func TestAMaintainerPullsBetweenIdleServersWhatIsNotOverwritten(t *testing.T) {
 	table := newTable()
 	redirect(t, table, "a", Range{0, 10}, Location{1, 1})
 	redirect(t, table, "b", Range{0, 200}, Location{2, 2})
@@ -387,7 +387,12 @@ func TestAMaintainerStartsOnlyBetweenIdleServers(t *testing.T) {
 			t.Fatalf("it pulls %v", p)
 		}
 	}
-	if again := m.Start(func(Server) bool { return true }); len(again) != 1 || again[0].Object != "a" {
+	again := m.Start(func(Server) bool { return true })
+	if len(again) != 1 || again[0].Object != "a" {
 		t.Fatalf("then it pulls %v", again)
+	}
+	redirect(t, table, "a", Range{3, 5}, Location{3, 3}) // a later write is not brought home by this pull
+	if left := m.Remaining(again[0]); !slices.Equal(left, []Range{{0, 3}, {5, 10}}) {
+		t.Errorf("of the pull remain %v", left)
 	}
 }
