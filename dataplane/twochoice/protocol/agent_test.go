@@ -146,6 +146,26 @@ func TestWrongRequestsAreRefusedInASentence(t *testing.T) {
 	}
 }
 
+func TestAFullDiskRefusesAndHarmsNothing(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	one(t, b.do(client, put(1, 0, "abc")))
+	b.full = true
+	if got := one(t, b.do(client, put(2, 0, "xyz"))); got.Code != Full || !strings.Contains(got.Text, "no space left") {
+		t.Errorf("%+v", got)
+	}
+	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 3}, To: 3, Targets: []Node{1}, Low: 1}
+	if got := one(t, b.do(client, register)); got.Code != Full || !strings.Contains(got.Text, "free space") {
+		t.Errorf("%+v", got)
+	}
+	b.full = false
+	if got := one(t, b.do(client, put(2, 0, "xyz"))); got.Code != OK {
+		t.Errorf("%+v", got)
+	}
+	if got := one(t, b.do(client, register)); got.Code != OK || b.a.Failed() != nil {
+		t.Errorf("%+v %v", got, b.a.Failed())
+	}
+}
+
 func TestAFenceMakesItFinalThatAWriteIsNotOrdered(t *testing.T) {
 	b := newAgent(t, 0, 3)
 	one(t, b.do(client, put(1, 0, "abc")))
