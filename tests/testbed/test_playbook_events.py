@@ -63,15 +63,6 @@ def test_an_ignored_failure_is_none_and_changes_are_counted(recorded):
     assert [share for _, share in steps] == [0, 0.5, 1]
 
 
-def test_progress_never_falls_and_skips_tasks_that_did_not_run(recorded):
-    tasks = ["Write ceph.conf", "Another one", "Create the OSDs' stores", "Start the OSDs"]
-    _, steps = follow(recorded("failing"), tasks)
-    shares = [share for _, share in steps]
-    assert shares == sorted(shares)
-    assert steps[0][0] == "ceph: Write ceph.conf"
-    assert 0 < steps[1][1] < 1
-
-
 @pytest.mark.parametrize(
     ("result", "said"),
     [

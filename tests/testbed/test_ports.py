@@ -59,18 +59,6 @@ def test_ports_of_ceph_and_nfs():
     assert numbers(spec, "a") == []
 
 
-def test_ports_of_object_and_swift_servers():
-    spec = spec_of({"kind": "twochoice", "port": 7100}, ("o", 2, "object"))
-    assert numbers(spec, "o1") == [7100]
-    body = spec.model_dump(mode="json")
-    body["groups"][1] |= {"disks": 3, "disk": {"scratch": 0}}
-    assert numbers(TestbedSpec.model_validate(body), "o1") == [7100, 7101, 7102]
-    spec = spec_of({**SWIFT, "port": 8081}, ("p", 2, "proxy"), ("s", 2, "storage"))
-    assert numbers(spec, "p1") == [8081, 11211]
-    assert numbers(spec, "s1") == [873, 6200, 6201, 6202, 6210, 6211, 6212]
-    assert to_be_reached(spec, "s1") == (873, 6200, 6202, 6210, 6212)
-
-
 def test_ports_for_the_testbeds_nodes_alone():
     """Swift's servers may move: a storage node closes the ports of all microstores."""
     spec = spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage"))

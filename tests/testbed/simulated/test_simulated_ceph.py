@@ -23,7 +23,6 @@ from testbed.stores.contract import (
     READ_BALANCE,
     READ_POLICY,
     ClearUpmap,
-    ClearUpmapPrimary,
     MoveReplica,
     ReweightByUtilization,
     RunReadBalancer,
@@ -124,18 +123,6 @@ def test_changes_and_what_is_refused(make):
     )
     assert [effect.ok for effect in refused] == [False, False, True, False, False, False, False]
     assert all(effect.message for effect in refused)
-
-
-def test_a_primary_is_set_and_removed(make):
-    ceph = make(objects=100)
-    pg = ceph.sense(EVERYTHING).pgs[7]
-    outside = next(osd for osd in range(8) if osd not in pg.up)
-    assert not ceph.act([SetUpmapPrimary(pg.id, outside)])[0].ok
-    effect = ceph.act([SetUpmapPrimary(pg.id, pg.up[1])])[0]
-    assert effect.ok and effect.detail["epochs"] == 1 and effect.detail["stall_s"] > 0
-    assert ceph.sense(EVERYTHING).pgs[7].acting == pg.up[::-1]
-    assert ceph.act([ClearUpmapPrimary(pg.id)])[0].ok
-    assert ceph.sense(EVERYTHING).pgs[7].acting == pg.up
 
 
 def test_the_read_balancer_evens_out_the_score(make):

@@ -56,16 +56,6 @@ def requested(world: World, options: dict[str, Any]) -> str:
     return str(line["name"])
 
 
-def test_a_renamed_lease_is_still_ours(world):
-    world.site().provision(spec_of(BARE))
-    (made,) = world.cloud.live_leases()
-    world.cloud.add_lease(replace(made, name="my favourite"))
-    world.site().provision(spec_of(BARE))
-    assert world.cloud.calls.count("create_lease") == 1
-    world.site().release("small")
-    assert world.cloud.left() == []
-
-
 def test_a_lease_of_seven_days_is_no_minute_longer(world):
     """Blazar counts from the start of the minute."""
     world.site().provision(spec_of({**BARE, "lease": {"hours": 168}}))

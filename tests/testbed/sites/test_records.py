@@ -64,19 +64,6 @@ def test_the_journal_keeps_its_order_and_survives_a_torn_line(records):
     assert records.names() == ("mine",)
 
 
-def test_removing_takes_everything_of_one_testbed(records):
-    for name in ("mine", "other"):
-        with records.open(name) as record:
-            record.save()
-            record.journal("ask")
-            (record.folder / "ansible").mkdir()
-            (record.folder / "ansible" / "x").write_text("")
-    with records.open("mine"):
-        records.remove("mine")
-    assert records.names() == ("other",)
-    assert not records.folder("mine").exists()
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"version": 99})])
 def test_a_record_changed_by_hand_is_refused(records, text):
     with records.open("mine") as record:
