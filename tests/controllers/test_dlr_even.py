@@ -227,31 +227,6 @@ def test_one_step_settles_a_lasting_hotspot_and_disturbed_osds_keep_what_they_ca
     assert both_hot <= sum(led[osd] for osd in range(4)) <= both_hot + 4
 
 
-def test_the_swaps_are_undone_after_calm_and_a_foreign_pin_stays():
-    store = FakeStore(pressures=lambda n: HOT if n < 3 else CALM, latency=LATENCY)
-    pg, osds = next((pg, osds) for pg, osds in store.crush.items() if set(osds) & {0, 1, 2, 3})
-    store.upmaps[pg] = (osds[1], osds[0])
-    counts = settle(even(), store, 8)
-    assert counts[0] > 0
-    assert store.upmaps == {pg: (osds[1], osds[0])}
-    assert sum(counts[-2:]) == 0
-
-
-def test_no_step_that_does_not_pay_for_its_stall():
-    store = FakeStore(pressures=lambda _: HOT, latency=LATENCY)
-    assert sum(settle(even(stall_s=60, horizon=1), store, 5)) == 0
-
-
-def test_the_stall_budget_holds_when_hotspots_move_every_interval():
-    def moving(number: int) -> dict[int, float]:
-        return {osd: 97.0 if (osd + number) % 8 < 4 else 5.0 for osd in range(8)}
-
-    store = FakeStore(pressures=moving, interval_s=4)
-    counts = settle(even(stall_share=0.05, stall_burst_s=2, horizon=1000), store, 40)
-    epochs = sum(count > 0 for count in counts)
-    assert 2 < epochs <= 2 + 40 * 4 * 0.05 + 1
-
-
 def test_one_window_of_noise_moves_nothing_and_two_of_three_do():
     for hot, acts in (({3}, False), ({3, 5}, True), ({3, 4}, True), ({3, 6}, False)):
         store = FakeStore(

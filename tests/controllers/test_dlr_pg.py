@@ -1,5 +1,5 @@
 """dlr-pg: allowed actions, forbidden actions, its advantage over affinities, and its model of a
-closed network."""
+closed network; the rules of a step that it shares with dlr-even."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controllers.common.closed_network import throughput
 from controllers.dlr_pg.swaps import SwapProblem, osd_loads, plan
 from controllers.registry import create, find
-from testbed.stores.contract import ClearUpmap, SwapPrimary
+from testbed.stores.contract import ClearUpmap, OsdLatency, SwapPrimary
 from tests.testbed.fake_store import FakeStore
 
 DLR_PG = find("dlr-pg")
@@ -72,35 +72,38 @@ def test_it_beats_affinities_in_the_model_on_every_seed():
     assert min(ratios) > 1
 
 
-def test_the_swaps_are_undone_after_two_calm_intervals():
-    store = FakeStore(pressures=lambda n: HOT if n < 3 else CALM)
-    counts = settle(dlr_pg(), store, 8)
-    assert counts[3] == 0
-    assert counts[4] > 0
-    assert store.upmaps == {}
+SLOW, QUICK = OsdLatency(40, 0.75), OsdLatency(200, 0.1)
+LATENCY = {osd: SLOW if osd < 4 else QUICK for osd in range(8)}
+BOTH = pytest.mark.parametrize("name", ["dlr-pg", "dlr-even"])
+
+
+@BOTH
+def test_the_swaps_are_undone_after_two_calm_intervals_and_a_foreign_pin_stays(name):
+    store = FakeStore(pressures=lambda n: HOT if n < 3 else CALM, latency=LATENCY)
+    pg, osds = next((pg, osds) for pg, osds in store.crush.items() if set(osds) & {0, 1, 2, 3})
+    store.upmaps[pg] = (osds[1], osds[0])
+    counts = settle(create(find(name), {}, 1), store, 8)
+    assert counts[0] > 0
+    assert counts[3] == 0 < counts[4]
+    assert store.upmaps == {pg: (osds[1], osds[0])}
     assert sum(counts[5:]) == 0
 
 
-def test_a_pin_of_somebody_else_is_left_alone():
-    store = FakeStore(pressures=lambda n: HOT if n < 3 else CALM)
-    foreign = {pg: osds for pg, osds in store.crush.items() if set(osds) <= {0, 5}}
-    pg, osds = next(iter(foreign.items()), next(iter(store.crush.items())))
-    store.upmaps[pg] = (osds[1], osds[0])
-    settle(dlr_pg(), store, 8)
-    assert store.upmaps == {pg: (osds[1], osds[0])}
+@BOTH
+def test_no_step_that_does_not_pay_for_its_stall(name):
+    store = FakeStore(pressures=lambda _: HOT, latency=LATENCY)
+    policy = create(find(name), {"stall_s": 60, "horizon": 1}, 1)
+    assert sum(settle(policy, store, 5)) == 0
 
 
-def test_no_step_that_does_not_pay_for_its_stall():
-    store = FakeStore(pressures=lambda _: HOT)
-    assert sum(settle(dlr_pg(stall_s=30, horizon=1), store, 5)) == 0
-
-
-def test_the_stall_budget_holds_when_hotspots_move_every_interval():
+@BOTH
+def test_the_stall_budget_holds_when_hotspots_move_every_interval(name):
     def moving(number: int) -> dict[int, float]:
         return {osd: 97.0 if (osd + number) % 8 < 4 else 5.0 for osd in range(8)}
 
     store = FakeStore(pressures=moving, interval_s=4)
-    counts = settle(dlr_pg(stall_share=0.05, stall_burst_s=2), store, 40)
+    parameters = {"stall_share": 0.05, "stall_burst_s": 2, "horizon": 1000}
+    counts = settle(create(find(name), parameters, 1), store, 40)
     epochs = sum(count > 0 for count in counts)
     # Two stalls of 1 s in a burst, then one per 20 s.
     assert 2 < epochs <= 2 + 40 * 4 * 0.05 + 1

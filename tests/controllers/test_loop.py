@@ -418,9 +418,3 @@ def test_legal(actions):
 )
 def test_illegal(actions, words):
     assert words in (illegal(actions, SEEN, NEEDS) or "")
-
-
-def test_an_action_that_the_policy_did_not_declare_is_refused():
-    move = [MapTenant("web", "large")]
-    assert illegal(move, SEEN, NEEDS) is None
-    assert illegal(move, SEEN, replace(NEEDS, acts=frozenset())) is not None

@@ -47,10 +47,11 @@ def test_a_command_is_given_every_interval(name, command):
     assert settle(policy, FakeStore(), 3) == [1, 1, 1]
 
 
-def test_upmap_switches_the_balancer_on_once():
+@pytest.mark.parametrize("name", ["upmap", "upmap-read"])
+def test_the_balancer_is_switched_on_once(name):
     store = FakeStore()
-    assert settle(create(find("upmap"), {}, 1), store, 3) == [1, 0, 0]
-    assert store.balancer == "upmap"
+    assert settle(create(find(name), {}, 1), store, 3) == [1, 0, 0]
+    assert store.balancer == name
 
 
 def test_the_read_balancer_evens_out_the_primaries_once():
@@ -58,12 +59,6 @@ def test_the_read_balancer_evens_out_the_primaries_once():
     before = store.read_balance()["bench"]
     assert settle(create(find("read-balancer"), {}, 1), store, 3) == [1, 0, 0]
     assert 1 <= store.read_balance()["bench"] < before
-
-
-def test_upmap_read_switches_the_balancer_on_once():
-    store = FakeStore()
-    assert settle(create(find("upmap-read"), {}, 1), store, 3) == [1, 0, 0]
-    assert store.balancer == "upmap-read"
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,6 @@ def test_parameters_are_checked(name, parameters, words):
         create(find(name), parameters, 1)
 
 
-def test_the_defaults_are_the_papers():
-    policy = create(find("dlr"), {}, 1)
-    assert policy.parameters() == {"theta_h": 50.0, "theta_i": 0.2, "theta_l": 20.0}
-    assert create(find("dlr"), {"theta_i": 0.3}, 1).parameters()["theta_i"] == 0.3
-
-
 def test_needs_that_a_store_does_not_offer_are_named():
     offers = Needs(frozenset({"osds"}), frozenset({"primary-affinity"}))
     with raises(UserError, "dlr-pg", "Swift", "sense pgs", "sense pressure", "change pg-upmap"):

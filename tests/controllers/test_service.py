@@ -267,16 +267,6 @@ def test_an_outcome_that_cannot_be_written_is_a_failure(ground):
     assert "outcome.json" in ground.log()
 
 
-def test_a_policy_from_outside_that_raises_ends_with_its_reason(ground):
-    dirs = [naughty.write(ground.folder / "outside", "bad-one", "raise ValueError('oops')")]
-    remote.start(ground, "bad-one", interval_s=0.1, controllers_dirs=dirs)
-    until(lambda: gone(ground.pid("bad-one")))
-    stopped = remote.stop(ground, "bad-one")
-    assert stopped["code"] == 3
-    assert "ValueError: oops (policy.py line" in stopped["reason"]
-    assert not ground.changed()
-
-
 def test_one_controller_at_a_time(ground):
     remote.start(ground, "dlr", interval_s=0.1)
     with pytest.raises(UserError):

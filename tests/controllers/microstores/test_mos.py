@@ -1,5 +1,5 @@
-"""Algorithm 1, literally: its actions epoch by epoch, within its machines; and the drift of section
-9."""
+"""MOS on machines that carry less than all resources, in the loop, and the drift of section 9.
+test_mos_transcribed.py holds it to the listing."""
 
 from __future__ import annotations
 
@@ -35,98 +35,8 @@ from testbed.stores.microstores import (
 )
 from tests.errors import raises
 
-HOLDS = Resources(1, 1, 1e8, 1, 1)
-
-
 def policy(name="mos", **parameters):
     return create(find(name), parameters, 1)
-
-
-class Pool:
-    """Machines with a utilization chosen by the test."""
-
-    def __init__(self, free=20, **held):
-        self.names = list(held)
-        self.machines = {f"m{i:02d}": "" for i in range(free)}
-        for name, count in held.items():
-            self.machines |= {f"{name}{i}": name for i in range(count)}
-
-    def observe(self, **busy):
-        stores = tuple(
-            Microstore(name, NOTHING, {"proxy_cpu": busy[name]} if name in busy else {})
-            for name in self.names
-        )
-        machines = tuple(
-            AssignableMachine(name, HOLDS, store) for name, store in self.machines.items()
-        )
-        return Observation(0, 10, microstores=Microstores(stores, (), NOTHING, NOTHING, machines))
-
-    def act(self, actions):
-        for action in actions:
-            assert isinstance(action, AssignMachine)
-            assert self.machines[action.machine] != action.microstore
-            self.machines[action.machine] = action.microstore
-
-    def count(self, name):
-        return sum(store == name for store in self.machines.values())
-
-
-def run(pool, epochs, made=None, state=None):
-    """Return each microstore's number of machines after every epoch."""
-    made = made or policy()
-    state = made.initial() if state is None else state
-    counts = []
-    for busy in epochs:
-        state, actions = made.decide(state, pool.observe(**busy))
-        pool.act(actions)
-        counts.append([pool.count(name) for name in pool.names])
-    return counts
-
-
-HIGH, LOW = {"a": 0.9}, {"a": 0.1}
-BAND = [{"a": 0.85}, {"a": 0.65}]
-
-
-@pytest.mark.parametrize(
-    ("pool", "epochs", "counts"),
-    [
-        # The first epoch only arms; then it doubles: 0, 2, 4, 8 and the remaining 6.
-        ({"a": 1}, [HIGH] * 5, [1, 3, 7, 15, 21]),
-        # It gives back one at a time and keeps the last.
-        ({"a": 4}, [LOW] * 6, [4, 3, 2, 1, 1, 1]),
-        # Within the band it rests and begins anew.
-        ({"a": 1}, [*[HIGH] * 3, *BAND, *[HIGH] * 3], [1, 3, 7, 7, 7, 7, 9, 13]),
-        # The listing's toChange doubles in epochs that release: 1, 2, 4, 8, then 16.
-        ({"a": 6}, [*[LOW] * 4, HIGH], [6, 5, 4, 3, 19]),
-        # A microstore that is not sensed is left alone.
-        ({"a": 2}, [HIGH, {}, HIGH], [2, 2, 4]),
-        # One gets what those before it in the array gave back, in the same epoch.
-        ({"free": 0, "b": 3, "a": 1}, [{"a": 0.9, "b": 0.1}] * 3, [[3, 1], [2, 2], [1, 3]]),
-        ({"free": 0, "a": 1, "b": 3}, [{"a": 0.9, "b": 0.1}] * 3, [[1, 3], [1, 2], [2, 1]]),
-    ],
-)
-def test_algorithm_1_epoch_by_epoch(pool, epochs, counts):
-    expected = [count if isinstance(count, list) else [count] for count in counts]
-    assert run(Pool(**pool), epochs) == expected
-
-
-def test_at_once_is_the_other_reading():
-    assert run(Pool(a=1), [HIGH] * 4, policy("mos-at-once")) == [[2], [4], [8], [16]]
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    st.integers(0, 6),
-    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=12),
-)
-def test_no_machine_is_given_twice_and_nobody_is_left_with_none(free, epochs):
-    pool = Pool(free=free, a=2, b=2)
-    counts = run(pool, [{"a": a, "b": b} for a, b in epochs])
-    for a, b in counts:
-        assert a >= 1
-        assert b >= 1
-        assert a + b <= free + 4
-    assert sum(counts[-1]) + pool.count("") == free + 4
 
 
 @pytest.mark.parametrize("holds", [Resources(0.2, 0.2, 12.5e6), Resources(0.2, 0, 12.5e6)])
@@ -140,12 +50,6 @@ def test_what_no_machine_carries_keeps_none_of_them(holds):
     assert list(actions) == [AssignMachine("proxy0", "")]
     last = Microstores(seen.stores, (), machines=machines[:1])
     assert made.decide(state, Observation(10, 10, microstores=last))[1] == []
-
-
-def test_even_begins_with_as_many_for_each():
-    pool = Pool(free=8, a=0, b=0)
-    made = policy(initial="even")
-    assert run(pool, [{"a": 0.9, "b": 0.9}] * 3, made) == [[2, 2], [2, 2], [4, 4]]
 
 
 def small_large(number):

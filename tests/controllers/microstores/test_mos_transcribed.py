@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mos_stores import linear
 
@@ -45,12 +45,14 @@ UTILIZATIONS = st.one_of(
 def algorithm_1(hw: dict[str, int], free: int, epochs, *, at_once: bool):
     """Return the machines of each microstore after every epoch. `at_once`: adding and removing
     follow the choice of toChange, instead of standing in its else-branch. A store keeps a
-    machine."""
+    machine, and one that is not sensed keeps all."""
     hw, found = dict(hw), []
     first_time = dict.fromkeys(hw, True)
     to_change = dict.fromkeys(hw, 0)
     for utils in epochs:
         for ms in hw:
+            if utils[ms] is None:
+                continue
             if UTIL_LOW <= utils[ms] <= UTIL_HIGH:
                 first_time[ms] = True
                 continue
@@ -72,22 +74,13 @@ def algorithm_1(hw: dict[str, int], free: int, epochs, *, at_once: bool):
     return found
 
 
-@pytest.mark.parametrize(("name", "at_once"), [("mos", False), ("mos-at-once", True)])
-@settings(max_examples=40, deadline=None)
-@given(
-    hw=st.fixed_dictionaries({"a": st.integers(1, 5), "b": st.integers(1, 5)}),
-    free=st.integers(0, 12),
-    epochs=st.lists(
-        st.fixed_dictionaries({"a": UTILIZATIONS, "b": UTILIZATIONS}), min_size=1, max_size=12
-    ),
-)
-def test_algorithm_1_is_the_listing(name, at_once, hw, free, epochs):
-    owners = {f"free{i}": "" for i in range(free)}
-    owners |= {f"{ms}{i}": ms for ms, count in hw.items() for i in range(count)}
-    policy = create(find(name), {}, 1)
-    state, found = policy.initial(), []
+def machines_held(policy, owners, names, epochs):
+    """Return the machines of each microstore after every epoch of the controller; `owners` maps
+    machines to microstores, and a utilization of None is not sensed."""
+    owners, state, found = dict(owners), policy.initial(), []
     for utils in epochs:
-        stores = tuple(Microstore(ms, NOTHING, {"proxy_cpu": utils[ms]}) for ms in hw)
+        sensed = {ms: {} if utils[ms] is None else {"proxy_cpu": utils[ms]} for ms in names}
+        stores = tuple(Microstore(ms, NOTHING, sensed[ms]) for ms in names)
         machines = tuple(
             AssignableMachine(machine, Resources(1, 1, 1, 1, 1), owner)
             for machine, owner in owners.items()
@@ -96,10 +89,38 @@ def test_algorithm_1_is_the_listing(name, at_once, hw, free, epochs):
         state, actions = policy.decide(state, seen)
         for action in actions:
             assert isinstance(action, AssignMachine)
+            assert owners[action.machine] != action.microstore
             owners[action.machine] = action.microstore
         held = list(owners.values())
-        found.append({ms: held.count(ms) for ms in hw})
+        found.append({ms: held.count(ms) for ms in names})
+    return found
+
+
+SENSED = st.one_of(st.none(), UTILIZATIONS)
+
+
+@pytest.mark.parametrize(("name", "at_once"), [("mos", False), ("mos-at-once", True)])
+@settings(max_examples=40, deadline=None)
+@given(
+    hw=st.fixed_dictionaries({"a": st.integers(1, 5), "b": st.integers(1, 5)}),
+    free=st.integers(0, 12),
+    epochs=st.lists(st.fixed_dictionaries({"a": SENSED, "b": SENSED}), min_size=1, max_size=12),
+)
+@example(hw={"a": 1, "b": 3}, free=0, epochs=[{"a": 0.9, "b": 0.1}] * 3)
+@example(hw={"b": 3, "a": 1}, free=0, epochs=[{"a": 0.9, "b": 0.1}] * 3)
+def test_algorithm_1_is_the_listing(name, at_once, hw, free, epochs):
+    """A store takes what those before it in the array gave back, in the same epoch."""
+    owners = {f"free{i}": "" for i in range(free)}
+    owners |= {f"{ms}{i}": ms for ms, count in hw.items() for i in range(count)}
+    found = machines_held(create(find(name), {}, 1), owners, list(hw), epochs)
     assert found == algorithm_1(hw, free, epochs, at_once=at_once)
+
+
+def test_even_begins_with_as_many_for_each():
+    policy = create(find("mos"), {"initial": "even"}, 1)
+    epochs = [{"a": 0.9, "b": 0.9}] * 3
+    found = machines_held(policy, {f"free{i}": "" for i in range(8)}, ["a", "b"], epochs)
+    assert found == [{"a": count, "b": count} for count in (2, 2, 4)]
 
 
 # ---- Algorithm 2 ----
