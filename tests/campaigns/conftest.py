@@ -27,7 +27,7 @@ def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTBED_FAKE_GROUND", str(HERE / "fake_ground.py"))
     monkeypatch.setenv("HOTBED_FAKE_LOCKS", str(tmp_path))
     monkeypatch.setenv("HOTBED_FAKE_TRACE", str(tmp_path / "trace"))
-    for name in ("FAULT", "CEPH", "CODE", "CONTROLLERS", "LACKS", "LEASE"):
+    for name in ("FAULT", "CODE", "CONTROLLERS", "LACKS", "LEASE"):
         monkeypatch.delenv(f"HOTBED_FAKE_{name}", raising=False)
 
 

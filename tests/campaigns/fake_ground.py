@@ -2,8 +2,8 @@
 
 Loaded by file name through HOTBED_FAKE_GROUND, also in a notebook's kernel. HOTBED_FAKE_FAULT, a
 JSON object, requests faults: {"step": name, "how": "raise"|"hang"|"kill"|"full", "once": file},
-{"step": name, "how": "write", "file": path, "text": its new end}, {"load": {...}}, {"left":
-"sentence"}. Every step is appended to the file named by HOTBED_FAKE_TRACE. HOTBED_FAKE_CONTROLLERS
+{"step": name, "how": "write", "file": path, "text": its new end}, {"load": {...}}. Every step is
+appended to the file named by HOTBED_FAKE_TRACE. HOTBED_FAKE_CONTROLLERS
 gives controllers an effect, a JSON object: {name: {"gain": 1.2, "fails": "sentence", "inert":
 true}}; with it every run varies a little. HOTBED_FAKE_LACKS lists what the store does not offer,
 separated by commas. HOTBED_FAKE_LEASE: a JSON file {"ends_at_s": seconds since the epoch, "state":
@@ -42,10 +42,9 @@ class FakeGround:
         self.name = name
 
     def facts(self) -> Facts:
-        version = os.environ.get("HOTBED_FAKE_CEPH", "16.2.15")
         return Facts(
             site="fake",
-            versions={"ceph": version, "fio": "3.33", "kernel": "6.1"},
+            versions={"ceph": "16.2.15", "fio": "3.33", "kernel": "6.1"},
             hosts={"admin": {"cpus": 2}},
             signal="io_pressure",
             osd_count=8,
@@ -141,7 +140,7 @@ class FakeServices:
         return MachineLoad(0.05, 0.0, 0.2)
 
     def not_restored(self) -> list[str]:
-        return [self._fault["left"]] if "left" in self._fault else []
+        return []
 
     def collect(self) -> Summary:
         self._step("collect")

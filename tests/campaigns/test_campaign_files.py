@@ -169,20 +169,6 @@ def test_a_block_holds_repeats_of_a_cell_under_their_own_ids():
     assert set(times.values()) == {3}
 
 
-@pytest.mark.parametrize("name", ["dlr-variation", "mos-variation", "pm-variation"])
-def test_a_campaign_of_variation_has_its_sources_apart(name, tmp_path):
-    campaign = load_campaign(FILES / f"{name}.yaml")
-    cells = prepare(Request(name, artifacts=tmp_path), need_ground=False).plan.cells
-    in_blocks = Counter((cell.parameters.label(), cell.grids, cell.block) for cell in cells)
-    assert max(in_blocks.values()) == 2  # the same cell twice in a block
-    assert len({cell.block for cell in cells}) >= 2  # and in several
-    assert len({cell.grids for cell in cells if cell.figures == ("length",)}) == 1
-    for op in {getattr(cell.parameters, "op", None) for cell in cells}:
-        alike = [cell for cell in cells if getattr(cell.parameters, "op", None) == op]
-        assert sum(cell.planned_s for cell in alike) <= 20.5 * 60
-    assert not campaign.claims
-
-
 def test_the_order_is_random_and_repeatable():
     campaign = tiny(grids=[{**TINY["grids"][0], "repetitions": 30}])
     first = plan_of(campaign)

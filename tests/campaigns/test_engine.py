@@ -192,15 +192,6 @@ def _three(names: list[str]) -> Plan:
     return plan_of(tiny(retries=0, grids=[{**grid, "repetitions": 3}]))
 
 
-def test_broken_controllers_do_not_stop_the_others(tmp_path):
-    plan = _three(["default", "dlr", "dlr-pg", "upmap"])
-    broken = {cell.run_id for cell in plan.cells if cell.parameters.controller != "default"}
-    executor = Scripted(lambda cell, tries: "failed" if cell.run_id in broken else "done")
-    result = engine(plan, executor, tmp_path).run()
-    assert len(executor.made) == len(plan.cells)
-    assert (result.gave_up, result.ran, len(result.missing)) == (None, 6, 18)
-
-
 def test_nothing_planned_is_a_failure(tmp_path):
     plan = plan_of(tiny(), only=[])
     assert plan.cells == ()
@@ -295,17 +286,6 @@ def test_the_reason_of_a_failure_is_shown_once(tmp_path, capsys, bad):
     assert (result.ok, result.gave_up is None) == (False, len(bad) == 1)
     assert capsys.readouterr().err.count("failed as asked") == 1
     assert result.sentence.count("failed as asked") == 1
-
-
-@pytest.mark.parametrize("ground", ["sim", "fake"])
-def test_only_a_testbed_is_put_back_when_a_campaign_stops(tmp_path, capsys, ground):
-    executor = Scripted(lambda cell, _: "done")
-    store = ScriptedStore(tmp_path, executor.made)
-    made = Engine(plan_of(tiny(ground=ground)), store, executor, Lines())
-    made.stop()
-    made.stop()
-    first, second = capsys.readouterr().err.splitlines()
-    assert ("testbed" in first, "control stop" in second) == (ground == "fake",) * 2
 
 
 def test_nothing_starts_when_no_cell_can_fare_better(tmp_path):

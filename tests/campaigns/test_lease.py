@@ -34,17 +34,6 @@ def test_no_cell_is_begun_that_would_not_end_in_time(fitting):
     assert "hotbed up" in result.sentence and "hotbed deploy" in result.sentence
 
 
-def test_the_cells_come_in_the_plan_s_order_over_two_leases():
-    world = leased(3.5 * CELL_S + 100)
-    assert not world.run(PLAN, world.lease(), as_planned).ok
-    world.up()
-    assert not world.run(PLAN, world.lease(), as_planned).ok
-    world.up()
-    result = world.run(PLAN, world.lease(), as_planned)
-    assert (result.ok, result.already_done, result.ran) == (True, 6, 2)
-    assert [run_id for run_id, _ in world.begun] == [cell.run_id for cell in PLAN.cells]
-
-
 def test_cells_that_take_longer_than_planned_are_expected_to():
     world = leased(5 * CELL_S + 100)
     result = world.run(PLAN, world.lease(), lambda *_: ("done", 1.5 * CELL_S))

@@ -61,14 +61,6 @@ def test_cells_are_thin_and_hold_no_output(path, nbformat):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_says_what_one_learns_and_ends_with_exercises(path, nbformat):
-    first, *_, last = nbformat.read(path, as_version=4).cells
-    assert "**You learn**" in first.source
-    assert "**It takes**" in first.source
-    assert "xercises" in last.source.splitlines()[0]
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_relative_paths_begin_at_hotbed_s_folder(path, nbformat):
     """Jupyter starts a notebook in the notebook's folder, papermill in any folder."""
     cells = nbformat.read(path, as_version=4).cells

@@ -255,22 +255,6 @@ def test_the_share_of_a_claim_is_looked_at_as_declared(tmp_path):
     assert {run.stopping.looks for run in prepared.store.runs() if run.stopping} == {5}
 
 
-def test_a_dry_run_knows_the_stored_variation_only(tmp_path):
-    blocks = blocks_of(asking(), tmp_path)
-    (grid,) = blocks.campaign.grids
-    plan, _, (none,) = blocks.plans()
-    assert "not known" in sentence(grid, plan, blocks.store, none)
-    fixed = grid.model_copy(update={"precision": None})
-    assert "1.24 standard deviations" in sentence(fixed, plan, blocks.store, None)
-    engine(blocks, Measures(tmp_path, 8)).run()
-    plan, _, (some,) = blocks.plans()
-    assert "4 stored pairs" in sentence(grid, plan, blocks.store, some)
-    engine(blocks, Measures(tmp_path)).run()
-    plan, _, (last,) = blocks.plans()
-    assert f"n = {last.n} gives" in sentence(grid, plan, blocks.store, last)
-    assert f"{last.n} stored pairs" in sentence(fixed, plan, blocks.store, None)
-
-
 @pytest.mark.parametrize(
     "changes",
     [

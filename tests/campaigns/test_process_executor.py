@@ -135,17 +135,6 @@ def test_a_spoiled_cell_is_redone(campaign_file, monkeypatch):
     assert "stolen" in (first.reason or "")
 
 
-@IN_PROCESS
-def test_a_store_left_changed_fails_the_cell(campaign_file, monkeypatch):
-    path = campaign_file(grids=ONE_CELL, retries=0)
-    fault = {"left": "osd.3 has primary affinity 0.1"}
-    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
-    go(path)
-    (found,) = runs(path)
-    assert "dlr" in str(found.reason)
-    assert "osd.3 has primary affinity 0.1" in str(found.reason)
-
-
 def test_a_process_that_dies_is_a_failed_cell(campaign_file, monkeypatch):
     path = campaign_file(grids=ONE_CELL, retries=0)
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "kill"}))
@@ -200,30 +189,6 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(campaign_file, monkeypatch
     (found,) = runs(path)
     assert (found.status, found.reason) == ("failed", "it did not end within 5 s")
     assert trace(path)[-3:] == ["recorder stop", "controller stop", "disturbance stop"]
-
-
-@IN_PROCESS
-def test_a_changed_store_version_reruns_and_the_same_one_does_not(campaign_file, monkeypatch):
-    path = campaign_file(grids=ONE_CELL)
-    assert (go(path).ran, go(path).ran) == (1, 0)
-    assert dry_run(Request(str(path), artifacts=path.parent / "artifacts")).done == 1
-    monkeypatch.setenv("HOTBED_FAKE_CEPH", "17.2.7")
-    assert go(path).ran == 1
-    assert len(runs(path)) == 2
-
-
-@pytest.mark.slow
-def test_a_changed_controller_reruns_its_cells_alone(campaign_file, tmp_path):
-    mine = tmp_path / "mine" / "mine"
-    mine.mkdir(parents=True)
-    policy = (ROOT / "controllers" / "default" / "policy.py").read_text()
-    (mine / "policy.py").write_text(policy.replace('"default"', '"mine"'))
-    grid = {**ONE_CELL[0], "vary": {"controller": ["dlr", "mine"]}, "fixed": {"op": "seq"}}
-    path = campaign_file(grids=[grid])
-    assert go(path, controllers_dir=tmp_path / "mine").ran == 2
-    (mine / "policy.py").write_text((mine / "policy.py").read_text() + "\nX = 1\n")
-    result = go(path, controllers_dir=tmp_path / "mine")
-    assert (result.ran, result.already_done) == (1, 1)
 
 
 def start(path: Path) -> subprocess.Popen[bytes]:

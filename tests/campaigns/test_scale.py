@@ -89,29 +89,6 @@ def test_a_limit_that_cannot_be_is_one_sentence(campaign_file, per_osd, said):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", [CAMPAIGN, QUICK])
-def test_the_sweeps_are_campaigns(name, tmp_path):
-    report = session.dry_run(Request(name, artifacts=tmp_path))
-    assert report.campaign == name
-    assert {figure for cell in report.pending for figure in cell.figures} == {"osds", "hot", "move"}
-    for cell in report.pending:
-        assert cell.parameters.osds
-        moves = cell.parameters.duration_s / cell.parameters.move_every_s
-        assert cell.parameters.scenario != "interference" or moves >= 2
-    # Every block of every setting holds default Ceph, with the same seed as the other cells.
-    settings_of: dict[str, set[str]] = {}
-    for cell in report.pending:
-        rest = {
-            name: value
-            for name, value in cell.parameters.model_dump(mode="json").items()
-            if name not in ("controller", "controller_parameters")
-        }
-        settings_of.setdefault(f"{cell.block} {cell.seed} {rest}", set()).add(
-            cell.parameters.controller
-        )
-    assert all("default" in names and len(names) > 1 for names in settings_of.values())
-
-
 @settings(deadline=None, max_examples=50)
 @given(
     osds=st.lists(st.integers(2, 10_000), min_size=1, max_size=5),
