@@ -57,15 +57,6 @@ class JudgedCampaign(dict[str, ClaimResult]):
         return self[name]
 
 
-def test_the_14_numbers_of_the_abstract_and_sections_3_and_5_are_claims() -> None:
-    degradation = [0.54, 2.2, 0.55, 2.3]
-    gains = [0.45, 0.65, 0.30, 0.41, 0.09, 0.19, 0.08, 0.16]
-    assert [claim.paper_value for claim in STATED] == [*degradation, *gains, 0.98, 0.96]
-    every = (*CLAIMS, *STATEMENTS, *SCALE_CLAIMS)
-    assert len({claim.id for claim in every}) == len(every)
-    assert all(not claim.sized and claim.paper_value is None for claim in SCALE_CLAIMS)
-
-
 def test_figures_1_to_11_are_computed_from_paired_blocks(tmp_path: Path) -> None:
     results = JudgedCampaign(write_campaign(tmp_path, with_samples=False))
     seq = results["dlr-heterogeneity-seq-throughput"]

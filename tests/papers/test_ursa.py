@@ -45,31 +45,6 @@ from tests.campaigns.tiny_kinds import job, written
 from tests.drawing import texts_by_figure, texts_of
 from tests.papers.ursa_runs import SIZES, write_all, write_open, write_plan, write_store
 
-STATED = {
-    "ursa-input-variation": 10.0,
-    "ursa-size": 30e6,
-    "ursa-third-left": 1 / 3,
-    "ursa-all-removed": 1.0,
-    "ursa-speedup-same-cost": 1.0,
-    "ursa-ilp-two-days-none": 172800.0,
-    "ursa-ilp-two-days-dc": 172800.0,
-    "ursa-optimum": 1.0,
-    "ursa-sa-cost-least": 80.0,
-    "ursa-sa-cost-most": 300.0,
-    "ursa-htoc-cost-least": 2.0,
-    "ursa-htoc-cost-most": 20.0,
-    "ursa-time-two-minutes": 120.0,
-    "ursa-time-130": 130.0,
-    "ursa-same-moves": 1.0,
-    "ursa-variables-exact": 3e11,
-    "ursa-variables-two-phase": 12e6,
-    "ursa-third-left-small": 1 / 3,
-    "ursa-divide-cost": 1.0,
-    "ursa-deviation-slightly": 1.0,
-}
-"""Numbers about the planner in the abstract and sections 1, 2.1, 3, 5.1 and 7, or read from
-them."""
-
 
 def planner(campaign: Path) -> Evidence:
     return evidence_of(campaign, PLANNER)
@@ -85,14 +60,8 @@ def judge(claims: tuple[Claim, ...], evidence: Evidence, name: str) -> ClaimResu
     return evaluate(claim, evidence)
 
 
-def test_every_number_of_section_5_1_is_a_claim() -> None:
-    stated = {c.id: c.paper_value for c in PLANNER.claims if c.paper_value is not None}
-    ours = {f"{name}-hotbed" for name in STATED}
-    assert {name: value for name, value in stated.items() if name not in ours} == STATED
-    assert all(claim.paper == "ursa" and not claim.machines for claim in PLANNER.claims)
-
-
 def test_figures_3_and_7_to_11_are_computed_from_pairs_of_one_instance(tmp_path: Path) -> None:
+    assert not any(claim.machines for claim in PLANNER.claims)  # their sizes count
     results = judged(PLANNER.claims, planner(write_all(tmp_path)))
     expected = {
         "ursa-third-left": (1 / 3, 6, "confirmed"),
