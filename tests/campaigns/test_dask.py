@@ -1,12 +1,16 @@
-"""Sweeps on Dask: same results on every worker, and lost or slow workers."""
+"""Sweeps on Dask: same results on every worker, lost or slow workers, and Ctrl-C."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -198,6 +202,42 @@ def test_ctrl_c_marks_what_runs_and_the_same_command_goes_on(campaign_file, tmp_
     asked = Request(str(file), artifacts=tmp_path / "a")
     again = session.run(asked, progress=Progress(), workers=Workers(scheduler=address))
     assert (again.ok, again.ran) == (True, 2)
+
+
+def test_a_terminal_s_ctrl_c_is_reported_in_one_sentence(campaign_file, tmp_path):
+    """It reaches every process of the command."""
+    vary = {"osds": [1000], "controller": ["default", "dlr"]}
+    parameters = SWEEP["parameters"] | {"duration_s": 600, "interval_s": 20}
+    grids = [SWEEP["grids"][0] | {"vary": vary, "repetitions": 3}]
+    file = campaign_file(**SWEEP | {"parameters": parameters, "grids": grids})
+    log = tmp_path / "log"
+    command = "import sys; from hotbed.cli import main; sys.exit(main())"
+    arguments = ["run", str(file), "--workers", "2", "--artifacts", str(tmp_path / "a")]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", command, *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            while not list((tmp_path / "a").glob("sweep/*/.attempt-*")):  # no cell is running yet
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.05)
+            os.killpg(process.pid, signal.SIGINT)
+            code = process.wait()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    text = log.read_text()
+    assert "Traceback" not in text, text
+    assert "same command again" in text
+    assert code != 0
+    with pytest.raises(ProcessLookupError):  # no process of the group is left
+        for _ in range(200):
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
 
 
 def test_a_scheduler_that_is_not_there_is_one_sentence(sweep, monkeypatch):
