@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from clusters import observations, settle
+from tests.controllers.clusters import observations, settle
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from virtual import run_loop
+from tests.controllers.virtual import run_loop
 
 from controllers.dlr_even.primaries import best_primaries, rate_of, weights
 from controllers.dlr_even.rates import rates_of, remember

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from clusters import python_3_12, settle
+from tests.controllers.clusters import python_3_12, settle
 
 from controllers.decide import decide
 from controllers.dlr_even.primaries import best_primaries, rate_of, weights

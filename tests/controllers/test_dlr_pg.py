@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from clusters import observations, settle
+from tests.controllers.clusters import observations, settle
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from virtual import run_loop
+from tests.controllers.virtual import run_loop
 
 from controllers.decide import InProcessDecider
 from controllers.decider import ChildDecider

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from clusters import PERCENT, observations, python_3_12, settle
+from tests.controllers.clusters import PERCENT, observations, python_3_12, settle
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-import naughty
+from tests.controllers import naughty
 import pytest
 
 from controllers.registry import BUILT_IN, code_hash, create, find, refuse_unoffered

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import naughty
+from tests.controllers import naughty
 import pytest
-import service_main
+from tests.controllers import service_main
 
 from controllers import control, remote
 from controllers.control import Control, unpack

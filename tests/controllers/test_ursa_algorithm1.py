@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from ursa_instances import instance, timer
+from tests.controllers.ursa_instances import instance, timer
 
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape

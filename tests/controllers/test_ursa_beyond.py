@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from ursa_general import general_instances, loads
-from ursa_instances import instance, instances, same, timer
+from tests.controllers.ursa_general import general_instances, loads
+from tests.controllers.ursa_instances import instance, instances, same, timer
 
 from controllers.research.ursa.optimum import optimum
 from controllers.research.ursa.plan import METHODS as GENERAL

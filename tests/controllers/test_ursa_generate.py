@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ursa_instances import instances
+from tests.controllers.ursa_instances import instances
 
 from controllers.ursa.generate import KINDS, generate, shape
 from controllers.ursa.instance import Euclidean, Instance, Nearest, between

@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from clusters import observations
+from tests.controllers.clusters import observations
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ursa_stores import loads, steer, steering, written
-from virtual import run_loop
+from tests.controllers.ursa_stores import loads, steer, steering, written
+from tests.controllers.virtual import run_loop
 
 from controllers.journal import read_journal
 from controllers.legality import illegal

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ursa_instances import instance, instances, timer
+from tests.controllers.ursa_instances import instance, instances, timer
 
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, Moves, between

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from ursa_instances import ADVERSARIAL, instance, instances, same, timer
+from tests.controllers.ursa_instances import ADVERSARIAL, instance, instances, same, timer
 
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from ursa_instances import instance, instances, timer
+from tests.controllers.ursa_instances import instance, instances, timer
 
 from controllers.ursa.check import check
 from controllers.ursa.instance import Instance, MigrationPlan, Racks

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ursa_instances import instance, instances, same, timer
+from tests.controllers.ursa_instances import instance, instances, same, timer
 
 from controllers.research.ursa.rounds import NodeIndex, Rounds
 from controllers.ursa.check import check

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from ursa_instances import timer
+from tests.controllers.ursa_instances import timer
 
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape

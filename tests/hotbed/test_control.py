@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from tests.hotbed.runner import run as hotbed
 from tests.testbed.fake_store import FakeStore
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "controllers"))
-
-from virtual import run_loop
+from tests.controllers.virtual import run_loop
 
 from controllers.loop import EXIT_DIED
 from controllers.registry import create, find

@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from clusters import python_3_12
+from tests.controllers.clusters import python_3_12
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mos_stores import TOTAL, FakeMicrostores
-from virtual import run_loop
+from tests.controllers.mos_stores import TOTAL, FakeMicrostores
+from tests.controllers.virtual import run_loop
 
 from controllers.journal import read_journal
 from controllers.microstores.detect_map import (

@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from clusters import python_3_12
+from tests.controllers.clusters import python_3_12
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mos_stores import HALF, MODEL, STEP, TABLES, TOTAL, off_by, served, two, with_model
-from virtual import run_loop
+from tests.controllers.mos_stores import HALF, MODEL, STEP, TABLES, TOTAL, off_by, served, two, with_model
+from tests.controllers.virtual import run_loop
 
 from controllers.journal import read_journal
 from controllers.legality import illegal

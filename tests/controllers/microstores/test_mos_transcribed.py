@@ -14,7 +14,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from mos_stores import linear
+from tests.controllers.mos_stores import linear
 
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
 from controllers.registry import create, find

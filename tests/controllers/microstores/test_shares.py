@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from clusters import python_3_12
+from tests.controllers.clusters import python_3_12
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mos_stores import STEP, TOTAL, two
+from tests.controllers.mos_stores import STEP, TOTAL, two
 
 from controllers.legality import illegal
 from controllers.microstores.shares import (

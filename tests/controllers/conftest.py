@@ -1,8 +1,0 @@
-"""Import path for this folder's helpers (`clusters`)."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
