@@ -94,9 +94,7 @@ def test_lacking_is_exactly_what_exceeds_the_processors(file, factor, processors
     if largest * factor > processors + 1e-3:
         assert found
     assert lacking(spec, factor, 10_000) == {}
-
-
-def test_a_pool_of_microstores_needs_its_cores_together():
+    # A pool of microstores needs its cores together.
     assert lacking(load_spec(SPECS[0]), 1.5, PROCESSORS) == {"pool of microstores": 2.4}
 
 

@@ -247,12 +247,8 @@ def test_the_outlook_says_what_fits_and_what_would():
     assert (outlook.fits, outlook.fitting, outlook.cells) == (False, 3, 8)
     assert outlook.short_s == pytest.approx(4.5 * CELL_S)
     assert outlook.extended_end_s == world.ends() + math.ceil(4.5 * CELL_S / ROUND_S) * ROUND_S
-    assert "3 of 8 cells fit" in outlook.sentence
-    assert "--extend-lease" in outlook.sentence
-    assert "it will be asked for" in replace(outlook, extend=True).sentence
     enough = world.lease().outlook([CELL_S] * 3)
     assert (enough.fits, enough.short_s, enough.extension_s) == (True, 0, 0)
-    assert "to spare" in enough.sentence
     assert enough.as_json()["fits"] is True
 
 

@@ -82,12 +82,10 @@ def throughput(cell: Cell) -> float:
 
 
 class Measures(OneByOne):
-    """Executor that stores the throughput of each cell, and ends after `left` attempts. Cells in
-    `noisy` are spoiled."""
+    """Executor that stores the throughput of each cell, and ends after `left` attempts."""
 
     def __init__(self, folder: Path, left: int = 10**6, ground: str = "local") -> None:
         self.folder, self.left, self.ground = folder, left, ground
-        self.noisy: set[tuple[int, str]] = set()
         self.made: list[Cell] = []
 
     def interrupt(self) -> None:
@@ -100,8 +98,6 @@ class Measures(OneByOne):
         if self.left < 0:
             return Outcome("failed", "the machine is gone", fatal=True)
         self.made.append(cell)
-        if (cell.block, cell.parameters.controller) in self.noisy:
-            return Outcome("spoiled", "noise", 1.0)
         value = throughput(cell)
         one = OpSummary(
             op="rand",
@@ -158,16 +154,6 @@ def test_an_interrupted_campaign_resumes_with_the_same_blocks(tmp_path, left):
     assert len(again.made) == len(whole.plans()[0].cells) - left
     assert cut.plans() == whole.plans()
     assert engine(cut, Measures(cut.store.folder)).run().ran == 0
-
-
-def test_a_first_stage_that_is_not_whole_is_waited_for(tmp_path):
-    blocks = blocks_of(asking(), tmp_path)
-    noisy = Measures(tmp_path)
-    noisy.noisy = {(2, "dlr")}
-    engine(blocks, noisy).run()
-    assert (reached(blocks).blocks, reached(blocks).why) == (5, "blocks to run")
-    engine(blocks, Measures(tmp_path)).run()
-    assert reached(blocks).why == "narrow enough"
 
 
 def test_a_budget_in_blocks_or_minutes_ends_it(tmp_path):

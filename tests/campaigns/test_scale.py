@@ -13,7 +13,7 @@ from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.plan import raw_cells
 from campaigns.engine.session import Request
-from campaigns.scale import CAMPAIGN, QUICK, ScaleRequest, request, vary
+from campaigns.scale import CAMPAIGN, ScaleRequest, request, vary
 from schemas.cells.dlr import DLR
 from schemas.errors import UserError
 from tests.errors import raises

@@ -18,14 +18,13 @@ import pytest
 from analysis.core.claims import Evidence, evaluate
 from analysis.core.load import load_campaign, table
 from analysis.core.report import build
-from analysis.papers.dlr.claims import CLAIMS, STATED
+from analysis.papers.dlr.claims import CLAIMS
 from analysis.papers.dlr.runs import STANDARD, select, tabulate
 from analysis.papers.dlr.scale import (
     AXES,
     HOT,
     MOVE,
     OSDS,
-    SCALE_CLAIMS,
     curves,
     parameters_text,
     stretches,

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
 from campaigns.engine.judge import MachineLoad
-from campaigns.engine.session import Request, prepare, typed_cells
+from campaigns.engine.session import typed_cells
 from campaigns.grounds.live import LiveTestbed, LoadMeter, ticks
 from campaigns.papers.twochoice import objects
 from campaigns.papers.twochoice.objects import (
@@ -213,14 +212,6 @@ def cells_of(name: str) -> list[ObjectCell]:
 def test_quick_cells_are_the_full_campaigns(full: str) -> None:
     quick, whole = ({one.model_dump_json() for one in cells_of(n)} for n in (f"{full}-quick", full))
     assert quick < whole
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["twochoice-local", "twochoice-micro", "twochoice-rados"])
-def test_a_dry_run_plans_them_on_the_testbed_of_their_spec(name: str, tmp_path: Path) -> None:
-    assert prepare(Request(name, artifacts=tmp_path)).spec_file is not None
-    report = session.dry_run(Request(name, artifacts=tmp_path))
-    assert report.cells > 0 == report.done
 
 
 def test_figure_14_has_the_same_stragglers_for_every_scheduler() -> None:

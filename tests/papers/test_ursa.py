@@ -11,7 +11,6 @@ import json
 import math
 import re
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +25,7 @@ from analysis.core.report import build
 from analysis.papers.ursa.claims import LIVE_CLAIMS, PLANNER_CLAIMS
 from analysis.papers.ursa.figures import LIVE, LIVE_FIGURES, PLANNER, SIMULATED
 from analysis.papers.ursa.runs import INSTANCE, cells
-from campaigns.engine import session
 from campaigns.engine.campaign_file import find_campaign, load_campaign
-from campaigns.engine.session import Request
 from campaigns.papers.ursa.cell import make
 from campaigns.papers.ursa.kind import planned_s
 from campaigns.papers.ursa.measure import method_of
@@ -40,8 +37,7 @@ from schemas.claim import ClaimResult
 from schemas.errors import HotbedError
 from schemas.run import Run, Summary
 from tests.analysis.synthetic import evidence_of, write_run
-from tests.campaigns.tiny_kinds import URSA as TINY
-from tests.campaigns.tiny_kinds import job, written
+from tests.campaigns.tiny_kinds import job
 from tests.drawing import texts_by_figure, texts_of
 from tests.papers.ursa_runs import SIZES, write_all, write_open, write_plan, write_store
 
@@ -346,15 +342,6 @@ def test_the_campaign_feeds_every_figure_at_the_papers_sizes() -> None:
     for figure in ("7", "8", "11"):
         assert {(figure, size) for size in ("0.1K-0.1M", "5K-5M", "10K-10M")} <= sizes
     assert {("9", "150-150K"), ("10", "30-3K")} <= sizes
-
-
-def test_methods_follow_each_other_on_one_instance(tmp_path: Path) -> None:
-    cells = session.prepare(Request(str(written(tmp_path, TINY)))).plan.cells
-    for block in range(3):
-        order = [cell.parameters.contents() for cell in cells if cell.block == block]
-        assert len(order) == 4
-        # Cells with the same instance follow each other, so it is created once.
-        assert sum(a != b for a, b in pairwise(order)) == 1
 
 
 @given(

@@ -22,10 +22,6 @@ PLAIN = "100,0x00001000,DiskWrite\n250,0x200,DiskRead\n\n900,ff,DiskRead\n"
 DATA = Path(__file__).resolve().parents[2] / "data" / "traces"
 OLD = (DATA / "microsoft-old.csv").read_text()
 NEW = (DATA / "microsoft-new.csv").read_text()
-MSR = """128166372010000000,web,0,Write,2654453760,4096,54086
-128166372011000000,web,1,Write,3154132992,4096,51785
-128166372012500000,web,0,Read,3154124800,512,39055
-"""
 
 
 def written(folder: Path, text: str | bytes, name: str = "trace.csv") -> Path:
