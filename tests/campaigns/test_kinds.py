@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tiny_kinds import CELLS, TINY, job, written
 
 from campaigns.engine import session
@@ -64,7 +62,7 @@ def test_what_has_no_testbed_says_nothing_of_one(name, tmp_path, changes):
         session.dry_run(Request(str(written(tmp_path, TINY[name], **changes))))
 
 
-@given(name=st.sampled_from(NAMES))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_cell_survives_being_written(name):
     cell = cells(name).check(CELLS[name], "x")
     written_out = json.loads(json.dumps(cell.model_dump(mode="json")))

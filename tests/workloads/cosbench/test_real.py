@@ -7,6 +7,7 @@ import shutil
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,24 +150,22 @@ def test_a_restarted_controller_that_had_finished(
     assert any("silent" in phase for phase, _ in reports)
 
 
-@pytest.mark.parametrize("reused", [False, True])
-def test_a_restarted_controller_that_lost_it(
-    fake: FakeController, address: str, tmp_path: Path, reused: bool
+@pytest.mark.parametrize(
+    ("happens", "says"),
+    [
+        (lambda fake: fake.restart(keeps=False), "no longer knows it"),
+        (lambda fake: fake.reuse(), "given its id to another one"),
+        (lambda fake: fake.failures.extend([503] * 200), "503"),
+    ],
+    ids=["lost", "reused", "away"],
+)
+def test_a_controller_that_lost_a_workload_or_stays_away(
+    fake: FakeController, address: str, tmp_path: Path, happens: Any, says: str
 ) -> None:
     fake.states = ("PROCESSING",)
     clock = Clock()
-    lose = fake.reuse if reused else lambda: fake.restart(keeps=False)
-    clock.at = {5.0: lose}
-    says = "given its id to another one" if reused else "no longer knows it"
-    with raises(WorkloadError, "w1 got lost", says):
-        drive(address, fake, tmp_path / "out", clock)
-
-
-def test_a_controller_that_stays_away(fake: FakeController, address: str, tmp_path: Path) -> None:
-    fake.states = ("PROCESSING",)
-    clock = Clock()
-    clock.at = {5.0: lambda: fake.failures.extend([503] * 200)}
-    with raises(WorkloadError, "503"):
+    clock.at = {5.0: lambda: happens(fake)}
+    with raises(WorkloadError, says):
         drive(address, fake, tmp_path / "out", clock)
 
 
