@@ -1,55 +1,37 @@
-"""Stand-in admin node: it answers each unit by a script and records its requests."""
+"""Stand-in admin node that answers each unit by a script."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from schemas.errors import UserError
 from testbed.agent.contract import UnitResult
+from tests.papers.live_fakes import RecordingAgent
 
 Answer = Callable[[list[str]], tuple[int | None, str, str]]  # argv -> exit code, stdout, stderr
 
 
-class FakeAgent:
-    """Units run one after the other on a virtual clock, `unit_s` seconds each."""
+class FakeAgent(RecordingAgent):
+    """Units run one after the other on a virtual clock, ten seconds each; `limits` are theirs."""
 
-    def __init__(self, answer: Answer, *, unit_s: float = 10.0) -> None:
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
         self.answer = answer
-        self.unit_s = unit_s
         self.now = 1_000_000.0
-        self.started: list[tuple[str, str, list[str], float]] = []
-        self.calls: list[tuple[str, Mapping[str, Any]]] = []
-        self.stopped: list[str] = []
-        self._running: dict[str, list[str]] = {}
+        self.limits: list[float] = []
 
     def call(
         self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
     ) -> Any:
-        self.calls.append((verb, payload or {}))
         self.now += 1.0
-        return {}
+        return super().call(verb, payload)
 
     def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
-        if name in self._running:
-            raise UserError(f"unit {name} is already running")
-        self._running[name] = list(argv)
-        self.started.append((node, name, list(argv), max_s))
+        self.limits.append(max_s)
+        super().unit_start(node, name, argv, max_s=max_s)
 
     def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
-        code, stdout, stderr = self.answer(self._running[name])
-        del self._running[name]
-        began = self.now
-        self.now += self.unit_s
+        code, stdout, stderr = self.answer(self.started[-1][2])
+        self.live[node].remove(name)
+        began, self.now = self.now, self.now + 10.0
         return UnitResult(node, name, code, began, self.now, stdout, stderr, 0.5)
-
-    def unit_stop(self, node: str, name: str) -> UnitResult | None:
-        self.stopped.append(name)
-        self._running.pop(name, None)
-        return None
-
-    def units(self) -> Mapping[str, Sequence[str]]:
-        return {"client": list(self._running)} if self._running else {}
-
-    def strays(self) -> Mapping[str, Sequence[str]]:
-        return {}

@@ -138,7 +138,7 @@ def test_a_load_that_failed_or_was_refused_is_no_result(
     agent.refusal = refusal
     with raises(UserError if refusal else WorkloadError, said):
         run_open_loop(agent, "admin", LOAD)
-    assert agent.stopped == ["load-open-loop"]
+    assert agent.stopped == [("admin", "load-open-loop")]
 
 
 def test_a_load_that_cannot_be_is_refused_here() -> None:

@@ -79,7 +79,7 @@ def test_rand_is_one_pass() -> None:
     began: list[float] = []
     result = run(agent, "client", bench("rand"), started=began.append)
     assert len(agent.started) == 1 and len(began) == 1
-    assert agent.started[0][3] == 24 + GRACE_S
+    assert agent.limits == [24 + GRACE_S]
     assert result.operations == 174487
     assert result.bytes == 174487 * 65536
     assert result.throughput_mb_s == pytest.approx(174487 * 65536 / 24 / 1e6)
@@ -103,7 +103,7 @@ def test_seq_reads_its_set_in_passes_and_leaves_the_gaps_out() -> None:
     agent = says("seq-64k.txt")  # 1.64 s per pass
     result = run(agent, "client", bench("seq", duration_s=4.5))
     assert len(agent.started) == 3
-    assert [argv[4] for _, _, argv, _ in agent.started] == ["5", "3", "2"]
+    assert [argv[4] for *_, argv in agent.started] == ["5", "3", "2"]
     assert [verb for verb, _ in agent.calls] == ["caches", "caches"]
     assert result.seconds == pytest.approx(3 * 1.63567)
     assert result.operations == 3 * 17987
@@ -149,5 +149,5 @@ def test_whatever_interrupts_the_wait_stops_the_load(error: BaseException) -> No
     agent = FakeAgent(fail)
     with pytest.raises(type(error)):
         run(agent, "client", bench("rand"))
-    assert agent.stopped == ["load-bench-rand"]
+    assert agent.stopped == [("client", "load-bench-rand")]
     assert agent.units() == {}
