@@ -1,10 +1,11 @@
-"""Engine reactions to Dask's reports: lost results and lost workers."""
+"""Engine reactions to Dask's reports: lost results, lost workers, and workers of other code."""
 
 from __future__ import annotations
 
 import threading
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,19 +15,24 @@ from tiny_campaigns import ONE_CELL, plan_of, tiny
 from tiny_kinds import job
 
 from campaigns.engine.attempts import AttemptRecords
-from campaigns.engine.dask import DaskExecutor, Made, Task
+from campaigns.engine.dask import DaskExecutor, Made, Task, Workers, refuse_others
 from campaigns.engine.display import Progress
 from campaigns.engine.engine import Engine
-from campaigns.engine.identity import Recipe, Sameness
+from campaigns.engine.identity import Recipe, Sameness, WrongWorker
 from campaigns.engine.job import Job
 from campaigns.engine.kind import Prepared
 from campaigns.engine.store import RUN_FILE, Ledger, RunStore
+from campaigns.grounds.sim import SIMULATIONS
+from schemas.errors import StoreError, UserError
 from schemas.names import UnsafeNameError
+from testbed.simulated.process import PROGRAM
+from tests.errors import raises
 
 pytestmark = [
     pytest.mark.slow,  # Importing Dask takes more than a second, minutes on a busy machine
     pytest.mark.timeout(600),
 ]
+built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built")
 RECIPE = Recipe(lambda job, folder: None, Sameness((), ()))
 Result = Callable[[Job], Made]
 
@@ -142,3 +148,56 @@ def test_no_result_is_waited_for_when_all_workers_are_gone(tmp_path, monkeypatch
     assert result.gave_up is not None
     assert result.gave_up.startswith("no Dask worker has been there for 0.1 s")
     assert [status for status, _ in statuses(tmp_path)] == ["failed"]
+
+
+# Choice of workers; those that would compute something else are refused.
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scheduler": "10.0.0.1:8786"}, "no address of a Dask"),
+        ({"scheduler": "http://x:1"}, "no address of a Dask"),
+        ({"scheduler": "tcp://x:1\n"}, "no address of a Dask"),
+        ({"scheduler": "tcp://x:1", "count": 2}, "give one of them"),
+        ({"count": 0}, "--workers: 0"),
+    ],
+)
+def test_workers_that_cannot_be_are_one_sentence(given, said):
+    with raises(UserError, said):
+        Workers(**given)
+
+
+class TwoWorkers:
+    """Client of a worker like this machine, and of another one."""
+
+    def __init__(self, theirs: object) -> None:
+        self.theirs = theirs
+
+    def run(self, digest: Callable[[], str], **_: Any) -> dict[str, Any]:
+        return {"tcp://10.0.0.2:1": digest(), "tcp://10.0.0.3:1": self.theirs}
+
+
+@built
+@pytest.mark.parametrize(
+    "changes",
+    [{"code": ("schemas",)}, {"libraries": ("numpy",)}, {"probe": lambda: "another"}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_worker_that_computes_with_something_else_is_refused(changes):
+    theirs = replace(SIMULATIONS, **changes).digest()
+    with raises(UserError, "`make setup`", where="worker tcp://10.0.0.3:1") as raised:
+        refuse_others(TwoWorkers(theirs), SIMULATIONS)  # type: ignore[arg-type]
+    assert "\n" not in str(raised.value)
+
+
+@built
+def test_a_worker_without_hotbed_or_simulator_is_named():
+    for error in (ModuleNotFoundError("No module named 'campaigns'"), StoreError("none")):
+        with raises(UserError, str(error), where="worker tcp://10.0.0.3:1"):
+            refuse_others(TwoWorkers(error), SIMULATIONS)  # type: ignore[arg-type]
+    without = replace(SIMULATIONS, program="nothing")
+    with raises(StoreError, "run `make setup`"):
+        refuse_others(TwoWorkers(""), without)  # type: ignore[arg-type]
+    with raises(WrongWorker, "this worker: ", "run `make setup`"):
+        without.require("", job({}))
