@@ -7,10 +7,10 @@ from itertools import chain, combinations, product, repeat
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.controllers.ursa_general import general_instances, loads
-from tests.controllers.ursa_instances import instance, instances, same, timer
+from tests.controllers.ursa_instances import instance, instances, plans, relaxed, same, timer
 
 from controllers.research.ursa.optimum import optimum
 from controllers.research.ursa.plan import METHODS as GENERAL
@@ -18,12 +18,10 @@ from controllers.research.ursa.units import Units, swap_phase, units_of
 from controllers.ursa.check import check
 from controllers.ursa.instance import Euclidean, Instance, MigrationPlan, RoundBudget, Timer
 from controllers.ursa.methods import METHODS, MethodRequest
-from controllers.ursa.plan import plan
 from controllers.ursa.state import PlanState, initial_state
 from schemas.errors import UserError
 from tests.errors import raises
 
-relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
@@ -38,11 +36,6 @@ def compiled() -> None:
         plans(with_bytes(case), budget=RoundBudget(max_moves=2, rounds=2))
 
     planned()
-
-
-def plans(case: Instance, method: str = "alp-fast", **more: object) -> MigrationPlan:
-    """Return a plan on its own clock."""
-    return plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
 
 
 def with_bytes(case: Instance) -> Instance:

@@ -7,9 +7,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.controllers.ursa_instances import instance, instances, timer
+from tests.controllers.ursa_instances import instance, instances, relaxed, timer
 
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, Moves, between
@@ -30,7 +30,6 @@ from controllers.ursa.place.market import Market
 from controllers.ursa.select import Result
 from controllers.ursa.state import PlanState, initial_state, object_load
 
-relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.slow  # compiling and solving take time
 FEW = 700
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.controllers.ursa_instances import ADVERSARIAL, instance, instances, same, timer
+from tests.controllers.ursa_general import loads as direct_loads
+from tests.controllers.ursa_instances import ADVERSARIAL, instance, instances, plans, relaxed, same, timer
 
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
@@ -29,9 +30,6 @@ from schemas.errors import UserError
 from tests.errors import raises
 
 pytestmark = pytest.mark.slow  # compiling and solving take time
-
-# The first example in a process waits for compiled loops.
-relaxed = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 
 
 @cache
@@ -48,13 +46,10 @@ def _ready(request: pytest.FixtureRequest) -> None:
 
 
 def loads(case: Instance, primary: np.ndarray | None = None) -> np.ndarray:
-    """Return the loads, computed directly."""
-    total = np.zeros(case.nodes)
-    for p, row in enumerate(case.replica_node):
-        for k, node in enumerate(row):
-            is_primary = k == (0 if primary is None else primary[p])
-            total[node] += (case.primary_load if is_primary else case.secondary_load)[p]
-    return total
+    """Return [nodes], computed directly."""
+    leads = np.zeros(case.partitions, int) if primary is None else primary
+    each = (case.primary_load[:, None], case.secondary_load[:, None])
+    return direct_loads(case.replica_node, *each, leads, case.nodes)[:, 0]
 
 
 @given(instances(), st.sampled_from([0.0, 0.5, 0.9, 1.0]), st.integers(0, 100))
@@ -107,11 +102,6 @@ def test_selection_is_the_fewest_and_none_in_vain(case: Instance) -> None:
         each = np.where(roles == 1, case.primary_load[:, None], case.secondary_load[:, None])
         heaviest = np.sort(each[case.replica_node == node])[::-1].astype(float)
         assert heaviest[: len(mine) - 1].sum() < over + slack, "fewer would do"
-
-
-def plans(case: Instance, method: str, **more: float) -> MigrationPlan:
-    """Return a plan on its own clock."""
-    return plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
 
 
 NEIGHBOURS = instance([[0, 1]], [4], [2, 99, 99], domain=[0, 0, 1], xy=[(0, 0), (1, 0), (9, 0)])

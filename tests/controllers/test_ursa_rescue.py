@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from tests.controllers.ursa_instances import instance, instances, timer
+from hypothesis import given
+from tests.controllers.ursa_instances import instance, instances, plans, relaxed
 
 from controllers.ursa.check import check
 from controllers.ursa.instance import Instance, MigrationPlan, Racks
 from controllers.ursa.place import exact, highs
-from controllers.ursa.plan import plan
 from controllers.ursa.state import initial_state
 
 pytestmark = pytest.mark.slow  # compiling and solving take time
 
 
 def made(case: Instance, method: str, **more: float) -> MigrationPlan:
-    found = plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
+    found = plans(case, method, **more)
     assert check(case, found).valid
     return found
 
@@ -80,7 +79,7 @@ def test_nothing_leaves_a_node_that_stays_hot() -> None:
 
 
 @given(instances(max_nodes=5, max_partitions=8))
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@relaxed
 def test_as_few_nodes_stay_hot_as_in_the_exact_model(case: Instance) -> None:
     exact = made(case, "opt")
     for method in ("alp-fast", "ilp", "joint"):

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.controllers.ursa_instances import instance, instances, same, timer
+from tests.controllers.ursa_instances import instance, instances, relaxed, same, timer
 
 from controllers.research.ursa.rounds import NodeIndex, Rounds
 from controllers.ursa.check import check
@@ -20,7 +20,6 @@ from controllers.ursa.state import initial_state
 from schemas.errors import UserError
 from tests.errors import raises
 
-relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 pytestmark = pytest.mark.slow  # compiling takes time
 
 

@@ -6,9 +6,13 @@ import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from controllers.ursa.instance import Distance, Euclidean, Instance, MigrationPlan, Racks, Timer
+
+# The first example in a process waits for compiled loops.
+relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 
 Loads = Sequence[float] | Sequence[Sequence[float]]
 
@@ -124,3 +128,10 @@ def same(first: MigrationPlan, second: MigrationPlan) -> bool:
     """Return True if two plans are the same except for their times."""
     arrays = (key for key in vars(first) if key != "summary")
     return all(np.array_equal(getattr(first, k), getattr(second, k)) for k in arrays)
+
+
+def plans(case: Instance, method: str = "alp-fast", **more: object) -> MigrationPlan:
+    """Return a plan on its own clock."""
+    from controllers.ursa.plan import plan  # it takes long to import, and few tests plan
+
+    return plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
