@@ -18,7 +18,6 @@ import pytest
 from analysis.core import style
 from analysis.core.claims import Claim, Evidence, NotRun, evaluate
 from analysis.core.evidence import quotient
-from analysis.core.figures import Missing
 from analysis.core.load import LoadedRun
 from analysis.core.report import build
 from analysis.papers.prioritymeister import FIGURES, LOCAL_FIGURES, PARTS, figures
@@ -40,8 +39,6 @@ from analysis.papers.prioritymeister.runs import (
     waiting,
 )
 from analysis.papers.prioritymeister.statements import OPEN, STATEMENTS, TAIL_LOCAL
-from campaigns.engine.campaign_file import find_campaign, load_campaign
-from campaigns.engine.session import typed_cells
 from schemas.cells.prioritymeister import PM, PmCell
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
@@ -429,22 +426,6 @@ def test_medians_of_runs_count_unanswered_requests() -> None:
     frames = (pd.DataFrame({"seed": [0, 1], "x": x}) for x in ([math.inf, 0.2], [0.1, 0.1]))
     ratio = quotient(*frames, "x")
     assert ratio is not None and ratio.value == pytest.approx(2) and ratio.n == 1
-
-
-def test_a_figure_without_runs_on_a_testbed_names_its_campaigns_slos() -> None:
-    file = find_campaign("pm-local")
-    campaign = load_campaign(file)
-    typed = typed_cells(campaign, file)
-    for entry in LOCAL_FIGURES:
-        made = entry.draw(evidence_of())
-        assert isinstance(made, Missing)
-        if entry.id == "bounds-local":
-            continue
-        figure = entry.id.removesuffix("-local")
-        of = [cell for g in campaign.grids if figure in g.figures for cell in typed[g.name]]
-        by_rule = of[0].slos is None
-        assert (f"(pm-local: {of[0].k:g})" if by_rule else "given SLOs") in made.runs, made.runs
-        assert len({(cell.k, cell.slos) for cell in of if cell.scenario == of[0].scenario}) == 1
 
 
 def test_figure_7_names_the_gaps_of_each_workload(monkeypatch: pytest.MonkeyPatch) -> None:
