@@ -308,18 +308,24 @@ def test_a_load_is_cosbench_s_workload() -> None:
     assert "sizes=c(64)KB" in to_xml(workload_of(one.objects, access()), ("prepare",))
 
 
-def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def cosdrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file that drivers run here, for a test to write."""
     program = tmp_path / "cosdrive"
-    program.write_text(
+    program.touch(0o755)
+    monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
+    return program
+
+
+def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
+    tmp_path: Path, cosdrive: Path
+) -> None:
+    cosdrive.write_text(
         '#!/bin/bash\nread -r line <&3\necho "$line" "$@"\n'
         '[ "$line" = fails ] && { echo "cosdrive: no store" >&2; exit 2; }\n'
         '[ "$line" = stays ] && exec sleep 100\nexit 0\n'
     )
-    program.chmod(0o755)
-    monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
     (load, *_) = loads_of(MOS.of(experiment="setups", **SMALL_CELL))
 
     def run(**contents: str) -> subprocess.CompletedProcess[bytes]:
@@ -438,21 +444,18 @@ def test_held_resources_count_machines_that_were_just_given() -> None:
 
 @pytest.mark.parametrize("given", ["http://10.0.0.9:8080/auth/v1.0", ""])
 def test_a_driver_that_begins_later_logs_in_where_its_tenant_is_served_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+    tmp_path: Path, cosdrive: Path, given: str
 ) -> None:
     """The proxy that served at the start of the cell may have returned to the pool."""
-    program, file = tmp_path / "cosdrive", tmp_path / "small.json"
-    program.write_text("#!/bin/sh\ncat /dev/fd/3\n")
-    program.chmod(0o755)
+    cosdrive.write_text("#!/bin/sh\ncat /dev/fd/3\n")
+    file = tmp_path / "small.json"
     file.write_text(json.dumps({"auth_url": given, "key": "k", "proxies": []}))
-    monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
     (load, *_) = loads_of(MOS.of(experiment="load", setup="mos"))
-    began = "http://10.0.0.1:8080/auth/v1.0"
-    access = driving.ProxyLogin("proxy0", began, "small:small", "a-key", str(file))
-    xml = to_xml(driving.workload_of(load.objects, access, load))
+    began = access().auth_url
+    login = replace(access(), file=str(file))
+    xml = to_xml(workload_of(load.objects, login, load))
     (tmp_path / "a.xml").write_text(xml)
-    text = driving.script([driving.ProxyDriver("a", load, access, "client0")], 0.0, 1)
+    text = script([ProxyDriver("a", load, login, "client0")], 0.0, 1)
     subprocess.run(["bash", "-c", text], check=True, timeout=60)
     assert (tmp_path / "a.out").read_text() == xml.replace(began, given or began)
     assert xml.count(began) == 1
