@@ -10,10 +10,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.controllers.clusters import observations, settle
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.controllers.virtual import run_loop
 
 from controllers.dlr_even.primaries import best_primaries, rate_of, weights
 from controllers.dlr_even.rates import rates_of, remember
@@ -29,6 +27,8 @@ from testbed.stores.contract import (
     Pg,
     SwapPrimary,
 )
+from tests.controllers.clusters import observations, settle
+from tests.controllers.virtual import run_loop
 from tests.testbed.fake_store import FakeStore
 
 HOT = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}

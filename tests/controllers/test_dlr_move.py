@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from tests.controllers.clusters import python_3_12, settle
 
 from controllers.decide import decide
 from controllers.dlr_even.primaries import best_primaries, rate_of, weights
@@ -15,6 +14,7 @@ from controllers.dlr_pg.swaps import SwapProblem
 from controllers.registry import create, find
 from schemas.closed_network import Station, best_shares
 from testbed.stores.contract import MoveReplica, OpRates, OsdLatency, observation_to_json
+from tests.controllers.clusters import python_3_12, settle
 from tests.testbed.fake_store import FakeStore
 
 TERMS = MoveTerms(10e6, 0.2, 600.0)

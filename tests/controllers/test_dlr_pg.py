@@ -1,12 +1,11 @@
-"""dlr-pg: allowed actions, forbidden actions, and its model of a closed network; the rules of a step
-that it shares with dlr-even."""
+"""dlr-pg: allowed actions, forbidden actions, and its model of a closed network; the rules of a
+step that it shares with dlr-even."""
 
 from __future__ import annotations
 
 import itertools
 
 import pytest
-from tests.controllers.clusters import observations, settle
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from controllers.common.closed_network import throughput
 from controllers.dlr_pg.swaps import SwapProblem, osd_loads, plan
 from controllers.registry import create, find
 from testbed.stores.contract import ClearUpmap, OsdLatency, SwapPrimary
+from tests.controllers.clusters import observations, settle
 from tests.testbed.fake_store import FakeStore
 
 DLR_PG = find("dlr-pg")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.controllers.virtual import run_loop
 
 from controllers.decide import InProcessDecider
 from controllers.decider import ChildDecider
@@ -26,6 +25,7 @@ from testbed.stores.contract import (
     observation_from_json,
     observation_to_json,
 )
+from tests.controllers.virtual import run_loop
 from tests.errors import raises
 from tests.testbed.fake_store import FakeStore
 

@@ -8,10 +8,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from tests.controllers import naughty
 import pytest
-from tests.controllers import virtual
-from tests.controllers.virtual import VirtualClock, run_loop
 
 from controllers.decider import ChildDecider
 from controllers.legality import illegal
@@ -52,6 +49,8 @@ from testbed.stores.microstores import (
     Tenant,
 )
 from tests.campaigns.disk_faults import Disk
+from tests.controllers import naughty, virtual
+from tests.controllers.virtual import VirtualClock, run_loop
 from tests.testbed.fake_store import EVERYTHING, FakeStore
 
 

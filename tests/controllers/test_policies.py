@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.controllers.clusters import PERCENT, observations, python_3_12, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from testbed.stores.contract import (
     SetPrimaryAffinity,
     observation_to_json,
 )
+from tests.controllers.clusters import PERCENT, observations, python_3_12, settle
 from tests.testbed.fake_store import FakeStore
 
 CONTROLLERS = available()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 
-from tests.controllers import naughty
 import pytest
 
 from controllers.registry import BUILT_IN, code_hash, create, find, refuse_unoffered
 from schemas.errors import UserError
 from testbed.stores.contract import Needs
+from tests.controllers import naughty
 from tests.errors import raises
 
 

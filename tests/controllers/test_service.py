@@ -10,9 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.controllers import naughty
 import pytest
-from tests.controllers import service_main
 
 from controllers import control, remote
 from controllers.control import Control, unpack
@@ -22,6 +20,7 @@ from controllers.registry import find
 from controllers.replay import replay
 from schemas.errors import RemoteError, StoreError, UserError
 from schemas.names import UnsafeNameError
+from tests.controllers import naughty, service_main
 from tests.errors import raises
 from tests.testbed.fake_store import FakeStore
 from tests.waiting import until

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from tests.controllers.ursa_instances import instance, timer
 
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
@@ -25,6 +24,7 @@ from controllers.ursa.place.problem import PlacementProblem, assignment_problem
 from controllers.ursa.plan import plan
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state
+from tests.controllers.ursa_instances import instance, timer
 
 pytestmark = pytest.mark.slow  # compiling and solving take time
 

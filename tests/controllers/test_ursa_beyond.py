@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.controllers.ursa_general import general_instances, loads
-from tests.controllers.ursa_instances import instance, instances, plans, relaxed, same, timer
 
 from controllers.research.ursa.optimum import optimum
 from controllers.research.ursa.plan import METHODS as GENERAL
@@ -20,6 +18,8 @@ from controllers.ursa.instance import Euclidean, Instance, MigrationPlan, RoundB
 from controllers.ursa.methods import METHODS, MethodRequest
 from controllers.ursa.state import PlanState, initial_state
 from schemas.errors import UserError
+from tests.controllers.ursa_general import general_instances, loads
+from tests.controllers.ursa_instances import instance, instances, plans, relaxed, same, timer
 from tests.errors import raises
 
 pytestmark = pytest.mark.slow  # compiling and solving take time

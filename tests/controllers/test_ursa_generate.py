@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.controllers.ursa_instances import instances
 
 from controllers.ursa.generate import KINDS, generate, shape
 from controllers.ursa.instance import Euclidean, Instance, Nearest, between
 from controllers.ursa.io import REQUIRED, arrays_of, instance_from
 from controllers.ursa.state import initial_state
+from tests.controllers.ursa_instances import instances
 
 
 @pytest.mark.parametrize(("kind", "least", "most"), [("s1", 4, 8), ("s2", 14, 20), ("s3", 7, 12)])

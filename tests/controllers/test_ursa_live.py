@@ -6,11 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.controllers.clusters import observations
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.controllers.ursa_stores import loads, steer, steering, written
-from tests.controllers.virtual import run_loop
 
 from controllers.journal import read_journal
 from controllers.legality import illegal
@@ -26,6 +23,9 @@ from testbed.stores.contract import (
     SwapPrimary,
     observation_to_json,
 )
+from tests.controllers.clusters import observations
+from tests.controllers.ursa_stores import loads, steer, steering, written
+from tests.controllers.virtual import run_loop
 from tests.testbed.fake_store import FakeStore
 
 pytestmark = pytest.mark.slow  # the planner is compiled

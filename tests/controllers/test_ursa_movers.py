@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.controllers.ursa_instances import instance, instances, relaxed, timer
 
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance, Moves, between
@@ -29,6 +28,7 @@ from controllers.ursa.place.bounds import certify_joint as certify
 from controllers.ursa.place.market import Market
 from controllers.ursa.select import Result
 from controllers.ursa.state import PlanState, initial_state, object_load
+from tests.controllers.ursa_instances import instance, instances, relaxed, timer
 
 pytestmark = pytest.mark.slow  # compiling and solving take time
 FEW = 700

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.controllers.ursa_instances import instance, instances, relaxed, timer
 
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import UNPLACED, Instance, Selection, between
@@ -17,6 +16,7 @@ from controllers.ursa.place.problem import PlacementProblem, assignment_problem
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import PlanState, initial_state
 from controllers.ursa.swap import swap_phase
+from tests.controllers.ursa_instances import instance, instances, relaxed, timer
 
 pytestmark = pytest.mark.slow  # compiling and solving take time
 FEW = 700

@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.controllers.ursa_general import loads as direct_loads
-from tests.controllers.ursa_instances import ADVERSARIAL, instance, instances, plans, relaxed, same, timer
 
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
@@ -27,6 +25,15 @@ from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state
 from controllers.ursa.swap import swap_phase
 from schemas.errors import UserError
+from tests.controllers.ursa_general import loads as direct_loads
+from tests.controllers.ursa_instances import (
+    ADVERSARIAL,
+    instance,
+    instances,
+    plans,
+    relaxed,
+    same,
+)
 from tests.errors import raises
 
 pytestmark = pytest.mark.slow  # compiling and solving take time

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from tests.controllers.ursa_instances import instance, instances, plans, relaxed
 
 from controllers.ursa.check import check
 from controllers.ursa.instance import Instance, MigrationPlan, Racks
 from controllers.ursa.place import exact, highs
 from controllers.ursa.state import initial_state
+from tests.controllers.ursa_instances import instance, instances, plans, relaxed
 
 pytestmark = pytest.mark.slow  # compiling and solving take time
 

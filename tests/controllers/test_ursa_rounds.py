@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.controllers.ursa_instances import instance, instances, relaxed, same, timer
 
 from controllers.research.ursa.rounds import NodeIndex, Rounds
 from controllers.ursa.check import check
@@ -18,6 +17,7 @@ from controllers.ursa.plan import plan
 from controllers.ursa.run import warm_up
 from controllers.ursa.state import initial_state
 from schemas.errors import UserError
+from tests.controllers.ursa_instances import instance, instances, relaxed, same, timer
 from tests.errors import raises
 
 pytestmark = pytest.mark.slow  # compiling takes time

@@ -6,12 +6,12 @@ import sys
 
 import numpy as np
 import pytest
-from tests.controllers.ursa_instances import timer
 
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.place.highs import HighsModel, by_columns, solve
 from controllers.ursa.plan import plan
+from tests.controllers.ursa_instances import timer
 
 pytestmark = pytest.mark.slow
 

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hotbed.runner import run as hotbed
-from tests.testbed.fake_store import FakeStore
-
-from tests.controllers.virtual import run_loop
-
 from controllers.loop import EXIT_DIED
 from controllers.registry import create, find
+from tests.controllers.virtual import run_loop
+from tests.hotbed.runner import run as hotbed
+from tests.testbed.fake_store import FakeStore
 
 
 @pytest.fixture

@@ -6,11 +6,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from tests.controllers.clusters import python_3_12
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.controllers.mos_stores import TOTAL, FakeMicrostores
-from tests.controllers.virtual import run_loop
 
 from controllers.journal import read_journal
 from controllers.microstores.detect_map import (
@@ -33,7 +30,11 @@ from testbed.stores.microstores import (
     Resources,
     Tenant,
 )
+from tests.controllers.clusters import python_3_12
+from tests.controllers.mos_stores import TOTAL, FakeMicrostores
+from tests.controllers.virtual import run_loop
 from tests.errors import raises
+
 
 def policy(name="mos", **parameters):
     return create(find(name), parameters, 1)

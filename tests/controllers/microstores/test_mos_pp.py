@@ -7,11 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.controllers.clusters import python_3_12
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.controllers.mos_stores import HALF, MODEL, STEP, TABLES, TOTAL, off_by, served, two, with_model
-from tests.controllers.virtual import run_loop
 
 from controllers.journal import read_journal
 from controllers.legality import illegal
@@ -27,6 +24,19 @@ from testbed.stores.microstores import (
     SetResources,
     Tenant,
 )
+from tests.controllers.clusters import python_3_12
+from tests.controllers.mos_stores import (
+    HALF,
+    MODEL,
+    STEP,
+    TABLES,
+    TOTAL,
+    off_by,
+    served,
+    two,
+    with_model,
+)
+from tests.controllers.virtual import run_loop
 from tests.errors import raises
 
 

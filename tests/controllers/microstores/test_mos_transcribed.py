@@ -14,7 +14,6 @@ from fractions import Fraction
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.controllers.mos_stores import linear
 
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
 from controllers.registry import create, find
@@ -30,6 +29,7 @@ from testbed.stores.microstores import (
     SetResources,
     Tenant,
 )
+from tests.controllers.mos_stores import linear
 
 UTIL_LOW, UTIL_HIGH, UTIL_THRESH = 0.65, 0.85, 0.8
 """Section 8.1."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.controllers.mos_stores import MODEL, STEP, TOTAL, A, C, best_of_all, judged, linear, problems
 
 from controllers.microstores.optimiser import plan
 from controllers.microstores.performance import (
@@ -36,6 +35,17 @@ from controllers.microstores.rules import (
 )
 from schemas.errors import UserError
 from testbed.stores.microstores import NOTHING, Resources, Tenant
+from tests.controllers.mos_stores import (
+    MODEL,
+    STEP,
+    TOTAL,
+    A,
+    C,
+    best_of_all,
+    judged,
+    linear,
+    problems,
+)
 from tests.errors import raises
 
 POOL = ResourcePool(TOTAL, STEP)

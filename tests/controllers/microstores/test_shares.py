@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.controllers.clusters import python_3_12
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.controllers.mos_stores import STEP, TOTAL, two
 
 from controllers.legality import illegal
 from controllers.microstores.shares import (
@@ -20,6 +18,8 @@ from controllers.static_microstores.policy import ALLOCATIONS, allocate
 from schemas.errors import UserError
 from testbed.stores.contract import Observation
 from testbed.stores.microstores import NOTHING, Microstore, Microstores, Resources
+from tests.controllers.clusters import python_3_12
+from tests.controllers.mos_stores import STEP, TOTAL, two
 from tests.errors import raises
 
 counts = st.tuples(*[st.integers(-3, 9)] * 5)
