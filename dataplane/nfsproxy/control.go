@@ -69,15 +69,6 @@ func (c *Control) serve(p *Proxy, listener net.Listener, handler http.Handler) {
 	}()
 }
 
-// Addresses returns the listening addresses.
-func (c *Control) Addresses() []net.Addr {
-	var out []net.Addr
-	for _, listener := range c.listeners {
-		out = append(out, listener.Addr())
-	}
-	return out
-}
-
 // Close stops serving. Close it before the proxy.
 func (c *Control) Close() {
 	for _, server := range c.servers {

@@ -44,13 +44,13 @@ func TestMetricsAreInPrometheusFormat(t *testing.T) {
 			t.Errorf("there is no line %s", want)
 		}
 	}
-	answer, err := http.Get("http://" + r.control.Addresses()[1].String() + "/metrics")
+	answer, err := http.Get("http://" + r.control.listeners[1].Addr().String() + "/metrics")
 	must.Succeed(t, err)
 	defer func() { _ = answer.Body.Close() }()
 	if text, _ := io.ReadAll(answer.Body); !strings.Contains(string(text), "hotbed_nfsproxy_clients") {
 		t.Errorf("at the address for metrics: %s", text)
 	}
-	if other, err := http.Get("http://" + r.control.Addresses()[1].String() + "/parameters"); err != nil ||
+	if other, err := http.Get("http://" + r.control.listeners[1].Addr().String() + "/parameters"); err != nil ||
 		other.StatusCode != http.StatusNotFound {
 		t.Errorf("parameters can be had without the control socket: %v, %v", other, err)
 	}
@@ -215,7 +215,7 @@ func TestAListenerThatFailsIsLogged(t *testing.T) {
 	r := newRig(t, &memnfs.Server{}, `{"policy": "pm"}`)
 	_ = r.control.listeners[1].Close()
 	r.eventually("the log names it", func(Status) bool {
-		return strings.Contains(r.log.String(), "nothing is answered at "+r.control.Addresses()[1].String())
+		return strings.Contains(r.log.String(), "nothing is answered at "+r.control.listeners[1].Addr().String())
 	})
 }
 

@@ -19,7 +19,7 @@ func TestAffinityMovesReadsAwayAndStallsForAWhile(t *testing.T) {
 	if !effects[0].OK || c.osdMap.epoch != 2 {
 		t.Fatalf("%+v, epoch %d", effects, c.osdMap.epoch)
 	}
-	c.until(c.Now()+10*time.Second, func() bool { return c.monitor.watched == 0 })
+	c.until(c.k.Now()+10*time.Second, func() bool { return c.monitor.watched == 0 })
 	stall, known := c.monitor.stall, c.monitor.stalled
 	if !known || stall < 100*time.Millisecond || stall > 3*time.Second {
 		t.Errorf("a stall of %v, %v", stall, known)
@@ -52,7 +52,7 @@ func TestAMovedReplicaIsCopiedWithinTheLimits(t *testing.T) {
 	if slices.Contains(c.members(pg), target) || !slices.Contains(c.osdMap.of(pg), target) {
 		t.Fatalf("before the copy up is %v and acting %v", c.osdMap.of(pg), c.members(pg))
 	}
-	began := c.Now()
+	began := c.k.Now()
 	if !c.Settle(time.Hour) {
 		t.Fatal("it never ends")
 	}
@@ -60,7 +60,7 @@ func TestAMovedReplicaIsCopiedWithinTheLimits(t *testing.T) {
 		t.Errorf("after the copy acting is %v", c.members(pg))
 	}
 	least := time.Duration(objects-1) * 100 * time.Millisecond
-	if took := c.Now() - began; took < least || took > 3*least+10*time.Second {
+	if took := c.k.Now() - began; took < least || took > 3*least+10*time.Second {
 		t.Errorf("%d objects took %v", objects, took)
 	}
 	atRest(t, c)

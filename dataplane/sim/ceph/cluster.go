@@ -85,9 +85,6 @@ func New(cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Now returns the virtual time since the cluster was built.
-func (c *Cluster) Now() time.Duration { return c.k.Now() }
-
 // Advance runs until time t, or until the benchmark's end if earlier.
 func (c *Cluster) Advance(t time.Duration) {
 	if t > c.k.Now() {

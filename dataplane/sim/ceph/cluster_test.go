@@ -49,12 +49,12 @@ func start(t testing.TB, c *Cluster, op string, concurrency int, seconds float64
 // finish runs the benchmark to its end, which must come within `limit` of virtual time.
 func finish(t testing.TB, c *Cluster, limit time.Duration) *bench {
 	t.Helper()
-	end := c.Now() + limit
-	for !c.bench.done && c.Now() < end {
+	end := c.k.Now() + limit
+	for !c.bench.done && c.k.Now() < end {
 		c.Advance(end)
 	}
 	if !c.bench.done {
-		t.Fatalf("the benchmark has not ended at %v, %d operations in flight", c.Now(), c.bench.flight)
+		t.Fatalf("the benchmark has not ended at %v, %d operations in flight", c.k.Now(), c.bench.flight)
 	}
 	return c.bench
 }
@@ -62,7 +62,7 @@ func finish(t testing.TB, c *Cluster, limit time.Duration) *bench {
 // atRest checks that no operation is left.
 func atRest(t testing.TB, c *Cluster) {
 	t.Helper()
-	c.until(c.Now()+10*time.Second, func() bool { return false })
+	c.until(c.k.Now()+10*time.Second, func() bool { return false })
 	for i := range c.ops {
 		if p := &c.ops[i]; p.used {
 			t.Errorf("an operation is left: %+v", *p)
@@ -159,7 +159,7 @@ func TestAHotspotSlowsItsNodeAndShows(t *testing.T) {
 	if latency(hot) < 3*latency(calm) {
 		t.Errorf("reads take %.3f s on the hot node, %.3f s on a calm one", latency(hot), latency(calm))
 	}
-	waits := func(o *osd) float64 { return o.disk.Stats(c.k).Stalled.Seconds() / c.Now().Seconds() }
+	waits := func(o *osd) float64 { return o.disk.Stats(c.k).Stalled.Seconds() / c.k.Now().Seconds() }
 	if waits(hot) < 0.95 || waits(calm) > 0.2 {
 		t.Errorf("the hot node waits %.2f of the time, a calm one %.2f", waits(hot), waits(calm))
 	}
@@ -170,14 +170,14 @@ func TestAnOfferedLoadTakesItsShareOfTheDisk(t *testing.T) {
 		c := build(t, testConfig(), 0)
 		c.SetLoad(1, true, share)
 		c.Advance(200 * time.Second)
-		busy := c.osds[1].disk.Stats(c.k).Busy.Seconds() / c.Now().Seconds()
+		busy := c.osds[1].disk.Stats(c.k).Busy.Seconds() / c.k.Now().Seconds()
 		if math.Abs(busy-share) > 0.05 {
 			t.Errorf("a load of %.2f keeps the disk busy %.3f of the time", share, busy)
 		}
 		c.SetLoad(1, false, 0)
-		c.Advance(c.Now() + time.Second)
+		c.Advance(c.k.Now() + time.Second)
 		before := c.osds[1].disk.Stats(c.k).Busy
-		if c.Advance(c.Now() + time.Second); c.osds[1].disk.Stats(c.k).Busy != before {
+		if c.Advance(c.k.Now() + time.Second); c.osds[1].disk.Stats(c.k).Busy != before {
 			t.Error("the load goes on")
 		}
 	}
@@ -189,8 +189,8 @@ func TestAClientsBytesInFlightAreLimited(t *testing.T) {
 	c := build(t, config, 200)
 	start(t, c, "rand", 16, 10)
 	most := int64(0)
-	for c.Now() < 9*time.Second {
-		c.Advance(c.Now() + 50*time.Millisecond)
+	for c.k.Now() < 9*time.Second {
+		c.Advance(c.k.Now() + 50*time.Millisecond)
 		flight := int64(0)
 		for i := range c.ops {
 			if c.ops[i].used {

@@ -65,7 +65,7 @@ func FuzzNothingIsLost(f *testing.F) {
 		start(t, c, []string{"rand", "write", "seq"}[random.IntN(3)], 12, 30)
 		seen := make([]string, config.PGs)
 		for range 40 {
-			c.Advance(c.Now() + sim.Seconds(random.Uniform()))
+			c.Advance(c.k.Now() + sim.Seconds(random.Uniform()))
 			disturb(c, random)
 			allIsKept(t, c, seen)
 		}

@@ -14,14 +14,14 @@ func TestASlowDiskShowsAndIsMended(t *testing.T) {
 	o := c.osds[2]
 	mean := func() float64 { // of reads at osd.2 in the next 60 s
 		reads, took := o.reads, o.readTime
-		c.Advance(c.Now() + time.Minute)
+		c.Advance(c.k.Now() + time.Minute)
 		return (o.readTime - took).Seconds() / float64(o.reads-reads)
 	}
 	healthy := mean()
 	must.Succeed(t, c.Break(Fault{Kind: "slow", OSD: 2, Factor: 6}))
 	slow := mean()
 	must.Succeed(t, c.Break(Fault{Kind: "slow", OSD: 2, Factor: 1}))
-	c.Advance(c.Now() + 10*time.Second)
+	c.Advance(c.k.Now() + 10*time.Second)
 	mended := mean()
 	if slow < 4*healthy || mended > 1.5*healthy {
 		t.Errorf("a read takes %.3f s, on a disk six times slower %.3f, then %.3f", healthy, slow, mended)
@@ -45,7 +45,7 @@ func TestWhoIsCutOffIsWaitedFor(t *testing.T) {
 				c.bench.flight)
 		}
 		must.Succeed(t, c.Break(Fault{Kind: "heal", OSD: 3}))
-		c.Advance(c.Now() + 10*time.Second)
+		c.Advance(c.k.Now() + 10*time.Second)
 		if c.bench.finished < stuck+16 {
 			t.Errorf("%s: %d operations ended after the partition", op, c.bench.finished-stuck)
 		}

@@ -321,13 +321,13 @@ func TestProfilesWeighClientsAgainstRecovery(t *testing.T) {
 			return reads, stored
 		}
 		reads, copied = sum()
-		c.Advance(c.Now() + 20*time.Second)
+		c.Advance(c.k.Now() + 20*time.Second)
 		now, stored := sum()
 		if c.mover.live == 0 {
 			t.Fatal("the copying has ended")
 		}
 		finish(t, c, time.Hour)
-		c.until(c.Now()+time.Hour, func() bool { return c.mover.live == 0 })
+		c.until(c.k.Now()+time.Hour, func() bool { return c.mover.live == 0 })
 		atRest(t, c)
 		return now - reads, stored - copied
 	}

@@ -166,28 +166,6 @@ func TestAFullDiskRefusesAndHarmsNothing(t *testing.T) {
 	}
 }
 
-func TestAFenceMakesItFinalThatAWriteIsNotOrdered(t *testing.T) {
-	b := newAgent(t, 0, 3)
-	one(t, b.do(client, put(1, 0, "abc")))
-	fence := func(seq uint64, node Node) Message {
-		t.Helper()
-		return one(t, b.do(Peer(2), Message{Kind: Fence, Object: "o", Write: WriteID{5, seq}, To: 3, Node: node}))
-	}
-	if got := fence(1, 0); !got.Needed {
-		t.Error("a fragment that is needed may go")
-	}
-	if got := fence(1, 2); got.Needed {
-		t.Error("a fragment is needed where no record says that it is")
-	}
-	if got := fence(2, 2); got.Needed {
-		t.Error("a fragment that nobody registered is needed")
-	}
-	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 2}, To: 3, Targets: []Node{2}, Low: 1}
-	if got := one(t, b.do(client, register)); got.Code != Fenced {
-		t.Errorf("it was ordered after the fence: %+v", got)
-	}
-}
-
 // Requests about unwritten objects must not use memory.
 func TestObjectsThatThereAreNotTakeNoMemory(t *testing.T) {
 	b := newAgent(t, 0, 3)
