@@ -129,6 +129,8 @@ func TestClientProcessesThatDoNotRunAreAnError(t *testing.T) {
 }
 
 func TestAPlanEndsWhenItsTimeIsOver(t *testing.T) {
+	defer func(usual time.Duration) { leaving = usual }(leaving)
+	leaving = 100 * time.Millisecond
 	c := agents(t, 1)
 	t.Setenv(childVariable, "1")
 	_, err := Run(t.Context(), c, Plan{Nodes: 1, Processes: 1, Patience: twochoice.Span(300 * time.Millisecond),

@@ -22,8 +22,8 @@ import (
 	"hotbed/dataplane/twochoice/server"
 )
 
-// leaving is how long client processes may take to end after the last request.
-const leaving = 10 * time.Second
+// leaving is how long client processes may take to end after the last request; a test shortens it.
+var leaving = 10 * time.Second
 
 // written is an acknowledged write.
 type written struct {
