@@ -182,9 +182,9 @@ def _smallest(
 ) -> FigureResult:
     """Return the result from all runs, or from the runs planned for the figure if it is the same:
     other runs need not be stored."""
-    less = compute(figure, short, planned, folder) if 0 < len(planned) < len(runs) else None
+    less = compute(figure, short, planned, None) if 0 < len(planned) < len(runs) else None
     found = compute(figure, short, runs, folder)
-    return less if less is not None and less.is_same(found) else found
+    return replace(found, runs=less.runs) if less is not None and less.is_same(found) else found
 
 
 def _counts(attempts: Attempts) -> AttemptCounts:
@@ -258,8 +258,7 @@ def check(root: Path, digest: Digest, shelf: str | None = None) -> list[CheckedF
     """Compute every reference (of one paper) again from what it stores; compare claims and the
     numbers that figures show. UserError: there is no reference, or a record cannot be read."""
     digest = cache(digest)
-    with tempfile.TemporaryDirectory(prefix="hotbed-reference-") as scratch:
-        return [_checked(one, digest, Path(scratch)) for one in _folders(root, shelf)]
+    return [_checked(one, digest, None) for one in _folders(root, shelf)]
 
 
 def _folders(root: Path, shelf: str | None) -> list[Path]:
@@ -276,7 +275,8 @@ def _folders(root: Path, shelf: str | None) -> list[Path]:
     return found
 
 
-def _checked(folder: Path, digest: Digest, scratch: Path) -> CheckedFigure:
+def _checked(folder: Path, digest: Digest, pictures: Path | None) -> CheckedFigure:
+    """Check a reference; its figure is drawn into the folder `pictures`, if any."""
     record = read_record(folder)
     checked = CheckedFigure(folder, record, tuple(_stale(record, digest)))
     short = _short(folder.parent.name)
@@ -286,7 +286,7 @@ def _checked(folder: Path, digest: Digest, scratch: Path) -> CheckedFigure:
         unknown = Difference(RECORD, "figure", record.figure, "no such figure")
         return replace(checked, differences=(unknown,))
     try:
-        found = compute(figure, short, read_runs(folder), scratch, stale=bool(checked.stale))
+        found = compute(figure, short, read_runs(folder), pictures, stale=bool(checked.stale))
         differing = tuple(_differences(folder, record, found))
     except (NotKept, UserError) as error:
         place = error.where.partition(": ")[0] if isinstance(error, UserError) else DATA

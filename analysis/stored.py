@@ -14,7 +14,7 @@ from typing import Any
 
 from analysis.bundle.publish import with_known_facts
 from analysis.core import style
-from analysis.core.claims import Evidence, evaluate_all
+from analysis.core.claims import Evidence, evaluate_some
 from analysis.core.figures import Drawn
 from analysis.core.load import LoadedRun
 from analysis.core.papers import FigureClaims
@@ -62,20 +62,19 @@ def compute(
     figure: FigureClaims,
     short: str,
     runs: Sequence[LoadedRun],
-    folder: Path,
+    folder: Path | None,
     *,
     stale: bool = False,
 ) -> FigureResult:
-    """Compute the claims and draw the figure into `folder`; `short` begins the picture's name."""
+    """Compute the claims and draw the figure into `folder`; `short` begins the picture's name.
+    Without a folder no picture is written."""
     runs = [one if one.folder is None else replace(one, kept={}) for one in runs]
     evidence = Evidence(figure.part.tabulate(runs), runs)
-    # Claims of one family are corrected together, also for other figures.
-    own, families = {one.id for one in figure.claims}, {one.family for one in figure.claims}
-    every = [one for one in figure.part.claims if one.id in own or one.family in families - {None}]
-    claims = tuple(one for one in evaluate_all(every, evidence) if one.id in own)
-    with style.recorded(pdf=False) as shown:
-        entry = figure.entry
-        drawn = None if entry is None else draw(entry, evidence, folder, short, stale=stale)
+    own = {one.id for one in figure.claims}
+    claims = tuple(evaluate_some(figure.part.claims, own, evidence))
+    with style.recorded(png=folder is not None, pdf=False) as shown:
+        entry, place = figure.entry, folder or Path()
+        drawn = None if entry is None else draw(entry, evidence, place, short, stale=stale)
     return FigureResult(claims, drawn, next(iter(shown.values()), None), runs)
 
 

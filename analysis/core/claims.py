@@ -28,7 +28,7 @@ sim. ``not stated`` if the paper states no size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -242,14 +242,15 @@ def _decides(claim: Claim, interval: Interval) -> Effect:
 
 
 def _tested(claim: Claim, estimate: Estimate) -> tuple[Effect, float]:
-    """Return the effect of one claim and the smallest error rate at which it is decided."""
+    """Return the effect of one claim, and the smallest error rate at which it is decided if the
+    claim is of a family."""
     if claim.kind == "exact":
         return ("confirmed" if supports(claim, estimate.value) else "contradicted"), 0.0
     alike = estimate.agreed and (claim.rule == "within" or not estimate.low < estimate.high)
     if claim.kind == "count" or alike:
         return _over_runs(claim, estimate)
     found = _decides(claim, (estimate.low, estimate.high))
-    if found == "inconclusive":
+    if found == "inconclusive" or claim.family is None:
         return found, 1.0
     return found, p_value(estimate, lambda interval: _decides(claim, interval) == found)
 
@@ -339,6 +340,15 @@ def evaluate_all(claims: Sequence[Claim], evidence: Evidence) -> list[ClaimResul
         _result(claim, found, tested.get(index, ("not run", 1.0))[0], undecided.get(index, 0))
         for index, (claim, found) in enumerate(zip(claims, measured, strict=True))
     ]
+
+
+def evaluate_some(
+    claims: Sequence[Claim], wanted: Collection[str], evidence: Evidence
+) -> list[ClaimResult]:
+    """Compute the claims with the ids `wanted`, corrected as `evaluate_all` corrects them."""
+    families = {one.family for one in claims if one.id in wanted} - {None}
+    needed = [one for one in claims if one.id in wanted or one.family in families]
+    return [one for one in evaluate_all(needed, evidence) if one.id in wanted]
 
 
 def _result(claim: Claim, found: Measured | NotRun, shown: Effect, family: int) -> ClaimResult:

@@ -100,6 +100,8 @@ def quotient(
     the same value of `cluster`, one of `keys`, are not independent, and their mean counts once.
     `comparisons`: see `analysis.core.stats.ratio`. If precision added blocks of both sides, the
     variance is that of the first stage."""
+    if treated.empty or baseline.empty:
+        return None
     both = pairs(treated, baseline, column, keys)
     both = both[((both > 0) & (both < np.inf)).all(axis=1)]
     if both.empty:
@@ -127,6 +129,8 @@ def difference(
     by: By = "difference",
 ) -> Estimate | None:
     """Compare values within blocks (see `Pair`); None without a pair."""
+    if treated.empty or baseline.empty:
+        return None
     both = pairs(treated, baseline, column, keys)
     if both.empty:
         return None
@@ -138,10 +142,11 @@ def difference(
 def where(rows: pd.DataFrame, **values: Any) -> pd.DataFrame:
     """Return the rows with these values of columns; ``...`` selects any value, None a missing
     one."""
-    holds = pd.Series(True, index=rows.index)
+    holds = np.ones(len(rows), dtype=bool)
     for name, value in values.items():
-        if value is not ...:
-            holds &= rows[name].isna() if value is None else rows[name] == value
+        if value is not ... and holds.any():
+            found = rows[name].isna() if value is None else rows[name] == value
+            holds &= found.to_numpy(bool, na_value=False)
     return rows[holds]
 
 

@@ -14,14 +14,14 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
 from analysis.core import style
-from analysis.core.claims import CHANGE, NOTE_SEPARATOR, Evidence, evaluate_all, merged
+from analysis.core.claims import CHANGE, NOTE_SEPARATOR, Evidence, evaluate_some, merged
 from analysis.core.figures import Drawn, FigureEntry, Missing, Table
 from analysis.core.load import (
     SIM,
@@ -288,12 +288,12 @@ def build(
         progress(f"figure {entry.id}", index / len(entries))
         figures.append(draw(entry, its[id(part)], target / "figures", chosen.short))
     progress("claims", 0.95)
-    every = _results(chosen.parts, evidence, _elsewhere(chosen, artifacts, name, folders))
+    named = [one for one in figures_of(chosen) if only in (None, one.id, one.id.rstrip("abcd"))]
+    mine = {claim.id for one in named for claim in one.claims}
+    every = _results(chosen.parts, mine, evidence, _elsewhere(chosen, artifacts, name, folders))
     claims, others = _made_for(folders, every, chosen.commands(simulated=is_simulated(runs)))
     if only is not None:
-        named = [one for one in figures_of(chosen) if only in (one.id, one.id.rstrip("abcd"))]
-        mine = {claim.id for one in named for claim in one.claims}
-        claims, others = tuple(claim for claim in claims if claim.id in mine), Others()
+        others = Others()
     tables = [
         made
         for part in chosen.parts
@@ -353,15 +353,18 @@ def claims_text(claims: Sequence[ClaimResult]) -> str:
 
 
 def _results(
-    parts: Sequence[Part], evidence: Sequence[Evidence], elsewhere: Sequence[Sequence[Evidence]]
+    parts: Sequence[Part],
+    wanted: Collection[str],
+    evidence: Sequence[Evidence],
+    elsewhere: Sequence[Sequence[Evidence]],
 ) -> tuple[ClaimResult, ...]:
-    """Return one result a claim: of the evidence of each part, and of the same parts on other
-    grounds."""
+    """Return one result for each wanted claim: of the evidence of each part, and of the same parts
+    on other grounds."""
     return merged(
         result
         for each in (evidence, *elsewhere)
         for part, its in zip(parts, each, strict=True)
-        for result in evaluate_all(part.claims, its)
+        for result in evaluate_some(part.claims, wanted, its)
     )
 
 

@@ -98,20 +98,22 @@ def marked(text: str | None) -> Iterator[None]:
 
 
 _RECORD: ContextVar[dict[str, Any] | None] = ContextVar("record", default=None)
+_PNG: ContextVar[bool] = ContextVar("png", default=True)
 _PDF: ContextVar[bool] = ContextVar("pdf", default=True)
 
 
 @contextmanager
-def recorded(*, pdf: bool = True) -> Iterator[dict[str, Any]]:
+def recorded(*, png: bool = True, pdf: bool = True) -> Iterator[dict[str, Any]]:
     """Record the content of every figure saved in the block, by the figure's name (see
-    `describe`); without `pdf` figures are saved as PNG only."""
+    `describe`); without `pdf` figures are saved as PNG only, without `png` no file is written."""
     shown: dict[str, Any] = {}
-    token, kind = _RECORD.set(shown), _PDF.set(pdf)
+    record, with_png, with_pdf = _RECORD.set(shown), _PNG.set(png), _PDF.set(pdf)
     try:
         yield shown
     finally:
-        _RECORD.reset(token)
-        _PDF.reset(kind)
+        _RECORD.reset(record)
+        _PNG.reset(with_png)
+        _PDF.reset(with_pdf)
 
 
 _ASIDE: ContextVar[aside.Aside | None] = ContextVar("aside", default=None)
@@ -169,10 +171,13 @@ def save(drawn: Figure, folder: Path, name: str) -> Path:
     `shared` the files exist after `settle`."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    folder.mkdir(parents=True, exist_ok=True)
+    png = folder / f"{name}.png"
     shown = _RECORD.get()
     if shown is not None:
         shown[name] = describe(drawn)
+    if not _PNG.get():
+        return png
+    folder.mkdir(parents=True, exist_ok=True)
     mark = _MARK.get()
     if mark is not None:
         engine = drawn.get_layout_engine()
@@ -189,7 +194,6 @@ def save(drawn: Figure, folder: Path, name: str) -> Path:
             color="white",
             bbox={"facecolor": "#882255", "edgecolor": "none", "boxstyle": "round,pad=0.25"},
         )
-    png = folder / f"{name}.png"
     job = aside.job_of(drawn, png, folder / f"{name}.pdf" if _PDF.get() else None)
     other = _ASIDE.get()
     if other is None:

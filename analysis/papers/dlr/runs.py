@@ -70,12 +70,12 @@ def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
     `duration_s` is given: cells that one figure shortens must not get into another figure.
     """
     chosen = np.ones(len(table), dtype=bool)
-    if "duration_s" not in wanted and len(table):
+    for name, value in {**wanted, **STANDARD, **wanted}.items():  # first those that few rows have
+        if value is not ... and chosen.any():
+            chosen &= (table[name] == value).to_numpy(bool, na_value=False)
+    if "duration_s" not in wanted and chosen.any():
         longest = table.groupby("campaign")["duration_s"].transform("max")
         chosen &= (table["duration_s"].isna() | (table["duration_s"] == longest)).to_numpy(bool)
-    for name, value in {**STANDARD, **wanted}.items():
-        if value is not ...:
-            chosen &= (table[name] == value).to_numpy(bool, na_value=False)
     return table[chosen]  # once: every text column is copied
 
 
