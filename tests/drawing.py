@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.core import report, style
+from analysis.bundle.publish import RECORDS, TABLES
+from analysis.core import aside, report, style
 from analysis.core.claims import Evidence
 from analysis.core.figures import Drawn, FigureEntry
+from analysis.core.load import LoadedRun
 
 
 def texts_by_figure(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
@@ -144,11 +146,22 @@ def _has_flat_interval(axes: Any) -> bool:
     return any(len(one) == 2 and np.array_equal(one[0], one[1]) for one in ends)
 
 
+FILES = {*RECORDS, *TABLES, "job.json", "logs"}
+"""Files of a run that figures and claims may read: those that a bundle packs, its job, and logs,
+which are packed on request."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_figure_misleads() -> Iterator[None]:
-    """Check that every drawn figure of a report agrees with its legend and caption."""
-    save, draw = style.save, report.draw
+    """Check that every drawn figure of a report agrees with its legend and caption, and reads no
+    file that bundles leave out."""
+    save, draw, file = style.save, report.draw, LoadedRun.file
     drawn: dict[str, Any] = {}
+    read: set[str] = set()
+
+    def reading(run: LoadedRun, name: str) -> Path:
+        read.add(name)
+        return file(run, name)
 
     def saved(figure: Any, folder: Path, name: str) -> Path:
         drawn[name] = figure
@@ -157,6 +170,7 @@ def no_figure_misleads() -> Iterator[None]:
 
     def captioned(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> Drawn:
         made = draw(entry, evidence, folder, prefix)
+        assert read <= FILES
         if made.path is not None:
             assert unlike(made.entry.caption, drawn[made.path.stem]) == [], made.path.stem
         return made
@@ -164,4 +178,7 @@ def no_figure_misleads() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(style, "save", saved)
         patch.setattr(report, "draw", captioned)
+        patch.setattr(LoadedRun, "file", reading)
+        # Each of the tests' processes has a processor: a second one for figures only costs time.
+        patch.setattr(aside, "processors", lambda: 1)
         yield

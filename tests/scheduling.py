@@ -7,12 +7,16 @@ import re
 
 from xdist.scheduler import LoadFileScheduling
 
-# By subject, the files with tests that run the same compiled loops.
+# By subject, the files with tests that run the same compiled loops, and such tests of other files.
 LOOPS = {
     "prioritymeister": re.compile(
-        r"^tests/(?!analysis/|papers/test_prioritymeister\.py).*(prioritymeister|/test_pm[_.])"
+        r"^tests/(?!analysis/|papers/test_prioritymeister\.py)[^:]*(prioritymeister|/test_pm[_.])"
+        r"|^tests/golden/.*\[pm\]"
     ),
-    "ursa": re.compile(r"^tests/(?!analysis/).*/test_(bench_)?ursa"),
+    "ursa": re.compile(
+        r"^tests/(?!analysis/)[^:]*/test_(bench_)?ursa"
+        r"|^tests/golden/.*\[ursa-|^tests/docs/test_tutorials.*\[paper\]"
+    ),
 }
 
 # Files that take longest, for their few tests: a process that began one of them last would end long
@@ -35,13 +39,13 @@ TESTBEDS = {
 
 
 def scope_of(nodeid: str) -> str:
-    """Return the group for one process: a file, or all files that run the same compiled loops.
+    """Return the group for one process: a file, or all tests that run the same compiled loops.
 
     In a fresh clone the first test that calls a loop compiles it. Two processes with files of the
     same subject would both compile all of it in parallel.
     """
     file = nodeid.split("::", 1)[0]
-    return next((subject for subject, files in LOOPS.items() if files.search(file)), file)
+    return next((subject for subject, tests in LOOPS.items() if tests.search(nodeid)), file)
 
 
 class Scheduling(LoadFileScheduling):

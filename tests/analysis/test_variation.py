@@ -108,7 +108,7 @@ def test_a_component_of_zero_stays_at_zero():
 
 
 def test_only_what_controllers_do_not_share_counts_in_the_paired_log_ratio():
-    group = components_of(simulated(3), {}, draws=20)
+    group = components_of(simulated(3), {}, draws=6)
     found = variances(group)
     counted = sum(found[name] for name in found if name not in ("hot set", "block"))
     assert group.paired.sd == pytest.approx(math.sqrt(2 * counted))

@@ -297,7 +297,7 @@ def outputs(executed: Any) -> str:
 @pytest.mark.slow
 @pytest.mark.usefixtures("importable")
 def test_the_figures_notebook_draws_or_names_the_missing_runs(tmp_path):
-    import_module("tests.papers.mos_runs").write_simulated(tmp_path / "artifacts" / "mos-sim")
+    import_module("tests.papers.mos_runs").write_simulated(tmp_path / "artifacts" / "mos-sim", 2)
     executed = executed_in(tmp_path, "figures", paper="mos", artifacts=str(tmp_path / "artifacts"))
     shown = outputs(executed)
     pictures = shown.count("image/png")

@@ -18,6 +18,14 @@ from tests.hotbed.ui_world import CAMPAIGN, EVIL, runs, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), NEEDED]
 PAGES = ("testbed", "campaign", "runs", "journal", "reports")
+# What a page shows last.
+CONTENT = {
+    "testbed": "text=HEALTH_WARN",
+    "campaign": "text=36 of 39 cells done",
+    "runs": "text=37 of 37 attempts",
+    "journal": "text=5 steps, one every 5.0 s; ended",
+    "reports": "figure img",
+}
 # Counts a stranger's elements, in shadow roots, too.
 STRANGERS = """() => {
   const count = root => [...root.querySelectorAll('*')].reduce(
@@ -187,8 +195,10 @@ def test_nothing_is_wider_than_the_window(browser: Browser, address: str) -> Non
     with window(browser, address) as page:
         for name in PAGES:
             go(page, name)
-            page.wait_for_timeout(1500)
+            if name == "journal":
+                page.get_by_label("Campaign").select_option(CAMPAIGN)
+            expect(page.locator(CONTENT[name]).first).to_be_visible()
             for width in (1280, 480):
                 page.set_viewport_size({"width": width, "height": 800})
-                page.wait_for_timeout(500)
+                page.wait_for_timeout(400)
                 assert page.evaluate("() => document.documentElement.scrollWidth") <= width, name

@@ -197,10 +197,8 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_report_has_every_figure_of_the_planner(plans: Path) -> None:
-    drawn = {one.entry.id: one.path for one in build(plans, "ursa-full").figures if one.path}
-    assert set(drawn) == {entry.id for entry in PLANNER.figures}
-    for path in drawn.values():
-        assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    drawn = {one.entry.id for one in build(plans, "ursa-full").figures if one.path}
+    assert drawn == {entry.id for entry in PLANNER.figures}
 
 
 @pytest.mark.slow
