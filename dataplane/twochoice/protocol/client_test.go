@@ -125,32 +125,6 @@ func TestAWriteThatAStoreRefusesIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
 	}
 }
 
-func TestAReadAsksTheHomeAgainWhenAPieceIsGone(t *testing.T) {
-	c := newClient(t, twochoice.Uniform, 3, 1)
-	if _, err := c.Read("o", 0, 4); err != nil {
-		t.Fatal(err)
-	}
-	query := sent(c)[0]
-	c.Receive(0, 0, Message{Kind: QueryReply, Call: query.Call, Stamp: 5, Pieces: []Piece{
-		{From: 0, To: 2, Write: WriteID{1, 1}, Targets: []Node{2}}, {From: 2, To: 4}}})
-	gets := sent(c)
-	if len(gets) != 2 || gets[0].Kind != Get || gets[0].To != 2 || gets[1].Kind != GetBase || gets[1].To != 0 {
-		t.Fatalf("%+v", gets)
-	}
-	c.Receive(0, 0, Message{Kind: Data, Call: gets[1].Call, Data: []byte("ba")})
-	c.Receive(0, 2, Message{Kind: Data, Call: gets[0].Call, Code: Gone, Text: "gone"})
-	again := sent(c)
-	if len(again) != 1 || again[0].Kind != Query || again[0].Call == query.Call {
-		t.Fatalf("%+v", again)
-	}
-	// An answer with a gap is invalid.
-	c.Receive(0, 0, Message{Kind: QueryReply, Call: again[0].Call, Pieces: []Piece{{From: 0, To: 2}}})
-	_, ended := c.Take()
-	if len(ended) != 1 || ended[0].Err == nil {
-		t.Errorf("%+v", ended)
-	}
-}
-
 // One copy was slow once and the other is damaged: the slow copy must be asked again.
 func TestACopyThatWasSlowIsAskedAgainWhenTheOtherIsDamaged(t *testing.T) {
 	c := newClient(t, twochoice.Uniform, 3, 2)
@@ -179,5 +153,16 @@ func TestACopyThatWasSlowIsAskedAgainWhenTheOtherIsDamaged(t *testing.T) {
 	_, ended := c.Take()
 	if len(ended) != 1 || string(ended[0].Data) != "ok" || !slices.Equal(asked, []Peer{2, 1, 2}) {
 		t.Errorf("asked were %v: %+v", asked, ended)
+	}
+}
+
+func TestAnAnswerWithAGapIsInvalid(t *testing.T) {
+	c := newClient(t, twochoice.Uniform, 3, 1)
+	_, err := c.Read("o", 0, 4)
+	must.Succeed(t, err)
+	query := one(t, sent(c))
+	c.Receive(0, 0, Message{Kind: QueryReply, Call: query.Call, Pieces: []Piece{{From: 0, To: 2}}})
+	if _, ended := c.Take(); len(ended) != 1 || ended[0].Err == nil {
+		t.Errorf("%+v", ended)
 	}
 }
