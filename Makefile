@@ -15,8 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 # The race detector takes more memory than an agent may.
-CONCURRENT := ./cosbench/... ./enforcer ./internal/apps ./internal/http1 ./internal/reactor ./nfsproxy \
-    ./twochoice/server
+CONCURRENT := ./cosbench/... ./internal/apps ./internal/http1 ./internal/reactor ./nfsproxy ./twochoice/server
 
 .PHONY: help try setup notebook docs reproduce test test-unit test-go test-slow test-local test-openstack test-ceph-ansible golden soak lint bench lock clean
 
