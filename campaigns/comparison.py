@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from campaigns.engine import session
-from campaigns.engine.attempts import PAPERMILL_CELL
 from campaigns.engine.campaign_file import EXPERIMENT, ROOT
 from campaigns.engine.dask import Workers
 from campaigns.engine.display import CampaignResult, Progress
@@ -151,7 +150,6 @@ def compare(
     ask: Ask,
     *,
     progress: Progress | None = None,
-    command: tuple[str, ...] = PAPERMILL_CELL,
     workers: Workers | None = None,
 ) -> Compared:
     """Run or resume the comparison. If a controller fails, only its own cells fail. Simulated cells
@@ -159,9 +157,7 @@ def compare(
     the same. UserError: the request, the testbed, the workers or the disk is unsuitable, or another
     engine works on this comparison or testbed."""
     planned = plan(ask)
-    result = session.run(
-        planned.prepared, progress=progress, command=command, in_process=True, workers=workers
-    )
+    result = session.run(planned.prepared, progress=progress, in_process=True, workers=workers)
     return Compared(planned.comparison, result, planned.prepared.store.folder)
 
 
