@@ -15,10 +15,15 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from controllers.contract import LoopPolicy
-from testbed.stores.contract import Observation, Osd, Pg
+from testbed.stores.contract import Observation, Osd, OsdLatency, Pg
 from tests.testbed.fake_store import FakeStore
 
 PERCENT = st.floats(0, 100)
+HOT = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
+CALM = dict.fromkeys(range(8), 5.0)
+SLOW, QUICK = OsdLatency(40, 0.75), OsdLatency(200, 0.1)
+LATENCY = {osd: SLOW if osd < 4 else QUICK for osd in range(8)}
+"""Pressures of eight OSDs of which four are hot or none is, and the latencies of the former."""
 
 
 @st.composite

@@ -27,15 +27,11 @@ from testbed.stores.contract import (
     Pg,
     SwapPrimary,
 )
-from tests.controllers.clusters import observations, settle
+from tests.controllers.clusters import CALM, HOT, LATENCY, QUICK, observations, settle
 from tests.controllers.virtual import run_loop
 from tests.testbed.fake_store import FakeStore
 
-HOT = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
 EIGHT = frozenset(range(8))
-CALM = dict.fromkeys(range(8), 5.0)
-SLOW, QUICK = OsdLatency(40, 0.75), OsdLatency(200, 0.1)
-LATENCY = {osd: SLOW if osd < 4 else QUICK for osd in range(8)}
 
 
 def even(**parameters):

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from controllers.common.closed_network import throughput
 from controllers.dlr_pg.swaps import SwapProblem, osd_loads, plan
 from controllers.registry import create, find
-from testbed.stores.contract import ClearUpmap, OsdLatency, SwapPrimary
-from tests.controllers.clusters import observations, settle
+from testbed.stores.contract import ClearUpmap, SwapPrimary
+from tests.controllers.clusters import CALM, HOT, LATENCY, observations, settle
 from tests.testbed.fake_store import FakeStore
 
 DLR_PG = find("dlr-pg")
-HOT = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
-CALM = dict.fromkeys(range(8), 5.0)
 
 
 def dlr_pg(**parameters):
@@ -54,8 +52,6 @@ def test_hot_osds_keep_their_share_and_calm_ones_are_filled_evenly():
     assert sum(hot) / 4 == pytest.approx(8.3, abs=1)
 
 
-SLOW, QUICK = OsdLatency(40, 0.75), OsdLatency(200, 0.1)
-LATENCY = {osd: SLOW if osd < 4 else QUICK for osd in range(8)}
 BOTH = pytest.mark.parametrize("name", ["dlr-pg", "dlr-even"])
 
 

@@ -50,12 +50,9 @@ from testbed.stores.microstores import (
 )
 from tests.campaigns.disk_faults import Disk
 from tests.controllers import naughty, virtual
+from tests.controllers.clusters import HOT
 from tests.controllers.virtual import VirtualClock, run_loop
 from tests.testbed.fake_store import EVERYTHING, FakeStore
-
-
-def hot(number: int) -> dict[int, float]:
-    return {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
 
 
 def untouched(store: FakeStore) -> bool:
@@ -92,7 +89,7 @@ def test_senses_decides_acts_and_puts_back(tmp_path):
             during.append(json.loads((tmp_path / "saved.json").read_text()))
             return super().act(actions)
 
-    store = Watched(pressures=hot)
+    store = Watched(pressures=lambda _: HOT)
     outcome, journal = run_loop(tmp_path, store, create(find("dlr"), {}, 1))
     assert (outcome.code, outcome.reason, outcome.steps) == (EXIT_STOPPED, "stopped", 5)
     # The initial state was on disk before the first action.
@@ -124,7 +121,7 @@ def test_a_late_step_is_not_made_up_for(tmp_path):
 
 def test_a_stop_ends_the_wait(tmp_path):
     clock = VirtualClock(stop_at=50)
-    store = FakeStore(pressures=hot)
+    store = FakeStore(pressures=lambda _: HOT)
     policy = create(find("dlr"), {}, 1)
     outcome, journal = run_loop(tmp_path, store, policy, steps=None, clock=clock)
     assert (outcome.code, clock.now, len(journal.steps)) == (EXIT_STOPPED, 50, 2)
@@ -133,7 +130,7 @@ def test_a_stop_ends_the_wait(tmp_path):
 
 @pytest.mark.parametrize("kind", ["fail_senses", "fail_acts"])
 def test_single_failures_are_journalled_and_survived(tmp_path, kind):
-    store = FakeStore(pressures=hot, **{kind: frozenset({1, 3, 5})})
+    store = FakeStore(pressures=lambda _: HOT, **{kind: frozenset({1, 3, 5})})
     policy = create(find("dlr"), {}, 1)
     outcome, journal = run_loop(tmp_path, store, policy, steps=8)
     assert outcome.code == EXIT_STOPPED
@@ -146,7 +143,7 @@ def test_single_failures_are_journalled_and_survived(tmp_path, kind):
 
 
 def test_three_failures_in_a_row_end_it(tmp_path):
-    store = FakeStore(pressures=hot, fail_senses=frozenset({3, 4, 5}))
+    store = FakeStore(pressures=lambda _: HOT, fail_senses=frozenset({3, 4, 5}))
     policy = create(find("dlr"), {}, 1)
     outcome, journal = run_loop(tmp_path, store, policy, steps=20)
     assert outcome.code == EXIT_FAILED
@@ -161,7 +158,7 @@ def test_a_refused_action_is_a_failed_act(tmp_path):
             return [Effect(False, "the monitor said no") for _ in actions]
 
     policy = create(find("dlr"), {}, 1)
-    outcome, journal = run_loop(tmp_path, Refusing(pressures=hot), policy)
+    outcome, journal = run_loop(tmp_path, Refusing(pressures=lambda _: HOT), policy)
     assert outcome.code == EXIT_FAILED
     assert journal.steps[0]["error"].startswith("act: 4 of 4 actions failed")
     assert journal.steps[0]["effects"][0]["ok"] is False
@@ -288,7 +285,7 @@ def test_output_of_a_policy_does_not_disturb_it(tmp_path):
 
 @pytest.mark.parametrize(("fails", "code"), [(2, EXIT_STOPPED), (3, EXIT_NOT_RESTORED)])
 def test_restoring_is_tried_again_and_its_saved_state_kept_until_then(tmp_path, fails, code):
-    store = FakeStore(pressures=hot)
+    store = FakeStore(pressures=lambda _: HOT)
     store.fail_restores = fails
     outcome, journal = run_loop(tmp_path, store, create(find("dlr"), {}, 1))
     assert outcome.code == code
@@ -302,7 +299,7 @@ def test_restoring_is_tried_again_and_its_saved_state_kept_until_then(tmp_path, 
 def test_an_older_saved_state_is_the_one_that_is_put_back(tmp_path):
     """A killed controller's saved state is older and more accurate than the store's state."""
     (tmp_path / "saved.json").write_text(json.dumps(FakeStore().save()))
-    store = FakeStore(pressures=hot)
+    store = FakeStore(pressures=lambda _: HOT)
     store.act([SetPrimaryAffinity(6, 0.3)])
     run_loop(tmp_path, store, create(find("default"), {}, 1))
     assert untouched(store)
@@ -327,7 +324,7 @@ def test_nothing_is_steered_without_a_journal(tmp_path, monkeypatch, call, fault
     disk = Disk(monkeypatch, tmp_path)
     # The first sync is the folder's; without it the loop has no journal.
     for nth in range(1 if call == "write" else 2, 20):
-        store = FakeStore(pressures=hot)
+        store = FakeStore(pressures=lambda _: HOT)
         folder = tmp_path / str(nth)
         folder.mkdir()
         disk.fail((call, fault), nth=nth)

@@ -28,10 +28,6 @@ CONTROLLERS = available()
 NAMES = sorted(CONTROLLERS)
 
 
-def hot(number: int) -> dict[int, float]:
-    return {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
-
-
 @pytest.mark.parametrize(
     ("name", "command"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 from controllers.loop import EXIT_DIED
 from controllers.registry import create, find
+from tests.controllers.clusters import HOT
 from tests.controllers.virtual import run_loop
 from tests.hotbed.runner import run as hotbed
 from tests.testbed.fake_store import FakeStore
@@ -16,8 +17,7 @@ from tests.testbed.fake_store import FakeStore
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    hot = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
-    run_loop(tmp_path, FakeStore(pressures=lambda _: hot), create(find("dlr"), {}, 1))
+    run_loop(tmp_path, FakeStore(pressures=lambda _: HOT), create(find("dlr"), {}, 1))
     return tmp_path / "journal.jsonl"
 
 
