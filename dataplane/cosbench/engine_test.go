@@ -193,9 +193,8 @@ func TestSameSeedSameRequests(t *testing.T) {
 	var logs []map[string][]string
 	for _, seed := range []uint64{1, 1, 2} {
 		m := newMemory()
-		if _, err := drive(t, m, main, Options{Seed: seed}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := drive(t, m, main, Options{Seed: seed})
+		must.Succeed(t, err)
 		logs = append(logs, m.log)
 	}
 	same := func(a, b map[string][]string) bool {
@@ -343,9 +342,8 @@ func TestWorksSideBySide(t *testing.T) {
 // TestCleanupRemovesContainers checks containers that several workers share.
 func TestCleanupRemovesContainers(t *testing.T) {
 	m := newMemory()
-	if _, err := drive(t, m, initial+prepared, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := drive(t, m, initial+prepared, Options{})
+	must.Succeed(t, err)
 	var warnings []string
 	clean := stage("cleanup", `<work type="cleanup" workers="4" config="containers=r(1,2);objects=r(1,10);deleteContainer=true"/>`)
 	result, err := drive(t, m, clean, Options{Warn: func(text string) { warnings = append(warnings, text) }})

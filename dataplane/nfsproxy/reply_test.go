@@ -71,9 +71,8 @@ func TestAReplyIsPassedOnWhenItIsWhole(t *testing.T) {
 		_, _ = server.Write(record[50_000:])
 	}))
 	conn := r.raw(2)
-	if _, err := conn.Write(readCall(1, make([]byte, 16), 0, 100_000)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := conn.Write(readCall(1, make([]byte, 16), 0, 100_000))
+	must.Succeed(t, err)
 	<-half
 	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	if n, err := conn.Read(make([]byte, 1)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -91,9 +90,8 @@ func TestAWholeReplyDoesNotWaitForTheNextOnesEnd(t *testing.T) {
 		_, _ = server.Write(append(replyOf(1000), next[:500]...)) // the rest never follows
 	}))
 	conn := r.raw(2)
-	if _, err := conn.Write(readCall(1, make([]byte, 16), 0, 1000)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := conn.Write(readCall(1, make([]byte, 16), 0, 1000))
+	must.Succeed(t, err)
 	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.ReadFull(conn, make([]byte, 4+1000)); err != nil {
 		t.Errorf("of a whole reply with half of another behind it not all came: %v", err)
@@ -106,9 +104,8 @@ func TestALargeReplyIsNotKeptWhole(t *testing.T) {
 		_, _ = server.Write(record[:mostKept+1000]) // the rest never follows
 	}))
 	conn := r.raw(2)
-	if _, err := conn.Write(readCall(1, make([]byte, 16), 0, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := conn.Write(readCall(1, make([]byte, 16), 0, 1<<20))
+	must.Succeed(t, err)
 	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.ReadFull(conn, make([]byte, mostKept)); err != nil {
 		t.Errorf("of a reply that is too large to be kept nothing came: %v", err)

@@ -194,9 +194,8 @@ func copyOf(tb testing.TB, t *Table) *Table {
 	tb.Helper()
 	out := newTable()
 	for _, r := range t.Snapshot() {
-		if _, err := out.Apply(r, nil); err != nil {
-			tb.Fatal(err)
-		}
+		_, err := out.Apply(r, nil)
+		must.Succeed(tb, err)
 	}
 	out.Resume(t.Last())
 	return out
@@ -310,9 +309,8 @@ func TestManyEntriesAreFoundByteByByte(t *testing.T) {
 		if n := random.IntN(10); n < 8 || number < operations/4 {
 			record = table.Redirect(now, "o", r, Location{1 + Server(n)%7, uint64(number)})
 		}
-		if _, err := table.Apply(record, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := table.Apply(record, nil)
+		must.Succeed(t, err)
 		paint.put(record)
 		leaves = max(leaves, len(table.held[0].spans.leaves))
 		if number%4000 == 0 {
@@ -338,9 +336,8 @@ func redirect(t *testing.T, table *Table, o Object, r Range, at Location) Record
 	t.Helper()
 	_, now := table.Last()
 	record := table.Redirect(now, o, r, at)
-	if _, err := table.Apply(record, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := table.Apply(record, nil)
+	must.Succeed(t, err)
 	return record
 }
 

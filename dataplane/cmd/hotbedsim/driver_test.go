@@ -24,9 +24,8 @@ func TestWhoComputesForNobodyLeaves(t *testing.T) {
 	var busy atomic.Bool
 	busy.Store(true)
 	driver, left := watched(t, &busy)
-	if _, err := driver.Write([]byte("a request that nobody has read yet")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := driver.Write([]byte("a request that nobody has read yet"))
+	must.Succeed(t, err)
 	select {
 	case <-left:
 		t.Fatal("it left while the driver was there")

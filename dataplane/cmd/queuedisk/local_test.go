@@ -92,9 +92,8 @@ func TestTheDiskHoldsWhatWasWrittenAndEndsCleanly(t *testing.T) {
 		for i := range n {
 			ref[off+int64(i)] = byte(rng.Uint32())
 		}
-		if _, err := f.WriteAt(ref[off:off+int64(n)], off); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.WriteAt(ref[off:off+int64(n)], off)
+		must.Succeed(t, err)
 	}
 	if err := f.Sync(); err != nil {
 		t.Errorf("fsync: %v", err)
@@ -134,9 +133,8 @@ func TestKilledItIsUnmountedLazilyAndStartsAgain(t *testing.T) {
 	r := start(t, dir, "--positioning", "0s", "--bandwidth", "10GB/s")
 	f := r.open(t)
 	want := bytes.Repeat([]byte("kept"), 1<<18)
-	if _, err := f.WriteAt(want, 12345*512); err != nil {
-		t.Fatal(err)
-	}
+	_, err := f.WriteAt(want, 12345*512)
+	must.Succeed(t, err)
 	r.Kill()
 
 	out, _ := exec.Command(os.Args[0], "--layer", filepath.Join(dir, "base"),

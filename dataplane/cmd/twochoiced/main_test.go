@@ -169,9 +169,8 @@ func TestAFlippedBitInTheLastFrameLosesNothing(t *testing.T) {
 	objects := make([]object, writes)
 	for i := range objects {
 		objects[i].name = fmt.Sprintf("o/%d", i)
-		if _, err := client.Write(t.Context(), objects[i].name, 0, content(&objects[i], 1)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.Write(t.Context(), objects[i].name, 0, content(&objects[i], 1))
+		must.Succeed(t, err)
 	}
 	p.agents[0].Kill()
 	path := filepath.Join(p.folder, "0", "redirect.log")

@@ -29,9 +29,8 @@ func TestConfig(t *testing.T) {
 	if missing != time.Minute || err != nil || c.Text("none", "z") != "z" {
 		t.Error(missing, err)
 	}
-	if _, err := c.Required("empty"); err == nil || !strings.Contains(err.Error(), "empty is missing") {
-		t.Error(err)
-	}
+	_, err = c.Required("empty")
+	must.Refuse(t, err, "empty is missing")
 	for _, read := range []func() error{
 		func() error { _, err := c.Int("b", 0); return err },
 		func() error { _, err := c.Bool("b", false); return err },

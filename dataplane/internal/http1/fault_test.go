@@ -196,16 +196,15 @@ func TestAContextEndsARequest(t *testing.T) {
 	c := open(t, s.address, patience)
 	ctx, cancel := context.WithCancel(t.Context())
 	q := &Request{Method: "GET", Target: "/"}
-	if _, err := c.Do(ctx, q); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Do(ctx, q)
+	must.Succeed(t, err)
 	go func() {
 		for len(s.asked) < 2 {
 			time.Sleep(time.Millisecond)
 		}
 		cancel()
 	}()
-	_, err := c.Do(ctx, q)
+	_, err = c.Do(ctx, q)
 	if reason(t, err, Ended, ""); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -214,9 +213,8 @@ func TestAContextEndsARequest(t *testing.T) {
 	get(t, c) // another context, on a new connection
 
 	ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
-	if _, err := c.Do(ctx, q); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.Do(ctx, q)
+	must.Succeed(t, err)
 	cancel() // between requests: the next has another context
 	get(t, c)
 }
@@ -235,16 +233,14 @@ func TestTheRestOfAnAnswerIsReadOrGivenUp(t *testing.T) {
 			for range 3 {
 				r, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
 				must.Succeed(t, err)
-				if _, err := r.Read(make([]byte, 10)); err != nil {
-					t.Fatal(err)
-				}
+				_, err = r.Read(make([]byte, 10))
+				must.Succeed(t, err)
 				if err := r.Close(); err != nil || (c.conn != nil) != test.kept {
 					t.Errorf("%v, kept %v", err, c.conn != nil)
 				}
 			}
-			if _, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+			must.Succeed(t, err)
 			get(t, c) // nobody closed the last one: a new connection
 		})
 	}

@@ -77,9 +77,8 @@ func TestWhatCannotBeSentAtOnceIsSentLater(t *testing.T) {
 	for i := range sent {
 		sent[i] = byte(i / 251)
 	}
-	if _, err := conn.Write(sent); err != nil {
-		t.Fatal(err)
-	}
+	_, err = conn.Write(sent)
+	must.Succeed(t, err)
 	got := make([]byte, len(sent))
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, sent) {

@@ -139,9 +139,8 @@ func TestADamagedBaseIsFound(t *testing.T) {
 
 func TestAFolderIsOneAgentsAndHasNoLeftovers(t *testing.T) {
 	d, path := mustOpen(t)
-	if _, err := filestore.OpenFolder(path); err == nil || !strings.Contains(err.Error(), "another agent") {
-		t.Errorf("a folder in use is given to a second agent: %v", err)
-	}
+	_, err := filestore.OpenFolder(path)
+	must.Refuse(t, err, "another agent")
 	d.end(t)
 	for _, left := range []string{"t.0000000000000001.1", filestore.LogName + ".new"} {
 		must.Succeed(t, os.WriteFile(filepath.Join(path, left), []byte("half"), 0o600))
@@ -410,9 +409,8 @@ func BenchmarkOpen(b *testing.B) {
 		}
 		table := twochoice.NewTable(0, 8, protocol.MaxOffset)
 		for _, r := range found.Records {
-			if _, err := table.Apply(r.Change, nil); err != nil {
-				b.Fatal(err)
-			}
+			_, err := table.Apply(r.Change, nil)
+			must.Succeed(b, err)
 		}
 		d.end(b)
 	}

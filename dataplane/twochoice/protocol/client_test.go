@@ -24,9 +24,8 @@ func newClient(t *testing.T, policy twochoice.Policy, nodes, copies int) *Client
 func writing(t *testing.T, policy twochoice.Policy, nodes, copies int) *Client {
 	t.Helper()
 	c := newClient(t, policy, nodes, copies)
-	if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Write(0, "o", 0, []byte("data"))
+	must.Succeed(t, err)
 	return c
 }
 
@@ -38,9 +37,8 @@ func sent(c *Client) []Send {
 func TestWritesThatWaitShareAProbe(t *testing.T) {
 	c := newClient(t, twochoice.Both, 12, 1)
 	for range 4 {
-		if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Write(0, "o", 0, []byte("data"))
+		must.Succeed(t, err)
 	}
 	first := sent(c)
 	if len(first) != 2 { // the first write did not wait for the others
@@ -128,9 +126,8 @@ func TestAWriteThatAStoreRefusesIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
 // One copy was slow once and the other is damaged: the slow copy must be asked again.
 func TestACopyThatWasSlowIsAskedAgainWhenTheOtherIsDamaged(t *testing.T) {
 	c := newClient(t, twochoice.Uniform, 3, 2)
-	if _, err := c.Read("o", 0, 2); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Read("o", 0, 2)
+	must.Succeed(t, err)
 	query := one(t, sent(c))
 	c.Receive(0, 0, Message{Kind: QueryReply, Call: query.Call, Pieces: []Piece{{To: 2, Write: WriteID{1, 1},
 		Targets: []Node{2, 1}}}})

@@ -302,9 +302,8 @@ func TestEveryMessageIsThatOfThePapersText(t *testing.T) { // III.B, III.C
 			for n := range 60 {
 				c.after(c.delay(2000), func() {
 					data := make([]byte, 1+c.random.IntN(3000))
-					if _, err := c.clients[i].Write(c.now(), fmt.Sprintf("file-%d/%d", i, n), 0, data); err != nil {
-						t.Fatal(err)
-					}
+					_, err := c.clients[i].Write(c.now(), fmt.Sprintf("file-%d/%d", i, n), 0, data)
+					must.Succeed(t, err)
 					c.act(FirstClient + Peer(i))
 				})
 			}

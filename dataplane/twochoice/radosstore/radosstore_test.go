@@ -204,9 +204,8 @@ func TestAFileThatIsCutStaysSo(t *testing.T) {
 		file, err := f.Create(filestore.LogName)
 		must.Succeed(t, err)
 		data := bytes.Repeat([]byte("x"), chunkSize+9)
-		if _, err := file.WriteAt(data, 0); err != nil {
-			t.Fatal(err)
-		}
+		_, err = file.WriteAt(data, 0)
+		must.Succeed(t, err)
 		must.Succeed(t, file.Truncate(size))
 		if file, err = f.Open(filestore.LogName); err != nil {
 			t.Fatal(err)

@@ -180,9 +180,8 @@ func overload(t *testing.T, memoryMax, hostile, writes, size int) {
 	c := servertest.Client(a.t, a.Cluster)
 	content := func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%7d\n", i), size/8) }
 	for i := range before {
-		if _, err := c.Write(t.Context(), fmt.Sprintf("kept/%d", i), 0, content(i)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Write(t.Context(), fmt.Sprintf("kept/%d", i), 0, content(i))
+		must.Succeed(t, err)
 	}
 	a.stall()
 	stop := a.flood(hostile)
@@ -278,9 +277,8 @@ func TestSilentConnectionsShutOutNoClientWithTheKey(t *testing.T) {
 	for i := range 10 {
 		c := servertest.Client(a.t, a.Cluster)
 		name := fmt.Sprintf("f/%d", i)
-		if _, err := c.Write(t.Context(), name, 0, []byte("with the key")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.Write(t.Context(), name, 0, []byte("with the key"))
+		must.Succeed(t, err)
 		if got, err := c.Read(t.Context(), name, 0, 12); err != nil || string(got) != "with the key" {
 			t.Fatal(string(got), err)
 		}

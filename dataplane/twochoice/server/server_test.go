@@ -82,9 +82,8 @@ func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
 		for key, sum := range sums {
 			var name string
 			var n uint64
-			if _, err := fmt.Sscanf(key, "%s %d", &name, &n); err != nil {
-				t.Fatal(err)
-			}
+			_, err := fmt.Sscanf(key, "%s %d", &name, &n)
+			must.Succeed(t, err)
 			if b.Home(name) == down {
 				continue
 			}
@@ -238,12 +237,13 @@ func TestOneConnectionMoreThanTheAgentHasIsRefusedByName(t *testing.T) {
 		there = append(there, servertest.Client(t, b.Cluster))
 		must.Succeed(t, there[len(there)-1].Ready(t.Context()))
 	}
-	if _, err := servertest.Client(t, b.Cluster).Write(t.Context(), "o", 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "has 2 connections") {
+	_, err := servertest.Client(t, b.Cluster).Write(t.Context(), "o", 0, []byte("x"))
+	if err == nil || !strings.Contains(err.Error(), "has 2 connections") {
 		t.Errorf("a third client: %v", err)
 	}
 	there[0].Close()
 	must.Succeed(t, servertest.Client(t, b.Cluster).Ready(t.Context()))
-	_, err := there[1].Write(t.Context(), "o", 0, []byte("x"))
+	_, err = there[1].Write(t.Context(), "o", 0, []byte("x"))
 	must.Succeed(t, err)
 }
 
@@ -265,9 +265,8 @@ func TestAnOracleCountsWritesInTransit(t *testing.T) {
 	oracle := server.NewOracle(3)
 	asking := b.Cluster
 	asking.Scheduler = twochoice.Defaults(twochoice.Oracle)
-	if _, err := server.Connect(asking); err == nil || !strings.Contains(err.Error(), "Oracle.Connect") {
-		t.Errorf("a client of its own asks the oracle: %v", err)
-	}
+	_, err := server.Connect(asking)
+	must.Refuse(t, err, "Oracle.Connect")
 	fixed := b.Cluster
 	fixed.Scheduler = twochoice.Defaults(twochoice.Fixed)
 	for _, c := range []server.Cluster{asking, fixed} {
@@ -275,9 +274,8 @@ func TestAnOracleCountsWritesInTransit(t *testing.T) {
 		must.Succeed(t, err)
 		defer client.Close()
 		for i := range 9 {
-			if _, err := client.Write(t.Context(), fmt.Sprintf("%s/%d", c.Scheduler.Scheduler, i), 0, make([]byte, 2000)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := client.Write(t.Context(), fmt.Sprintf("%s/%d", c.Scheduler.Scheduler, i), 0, make([]byte, 2000))
+			must.Succeed(t, err)
 		}
 	}
 	for node := range twochoice.Server(3) {
@@ -312,9 +310,8 @@ func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 	for want, version := range []uint32{7, protocol.Version} {
 		conn, err := tls.Dial("tcp", b.Agents[1], key.Config())
 		must.Succeed(t, err)
-		if _, err := conn.Write(append(server.Packet(server.Hello(version, 1), 0), server.Packet(put, 0)...)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = conn.Write(append(server.Packet(server.Hello(version, 1), 0), server.Packet(put, 0)...))
+		must.Succeed(t, err)
 		heard := server.Count(conn, protocol.PutReply)
 		_ = conn.Close()
 		if stats, err := prober.Status(t.Context(), 1); err != nil || heard != want || stats.Fragments != want {
