@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import panel as pn
+from panel.io.resources import LOCAL_DIST
 from panel.io.server import get_server
 
 from hotbed.ui.live import campaign_page, testbed_page
@@ -59,6 +60,9 @@ def serve(
 
     def framed(name: str) -> Callable[[], Any]:
         def page() -> Any:
+            # Panel sets it when it writes the page. A browser that comes back after its session
+            # has ended gets a new session and no new page, and would ask a CDN for style sheets.
+            pn.state.curdoc.template_variables["dist_url"] = f"{prefix}/{LOCAL_DIST}"
             frame = pn.Template(FRAME)
             frame.add_panel("main", contents[name]())
             for variable, value in (("pages", list(contents)), ("here", name), ("prefix", prefix)):
@@ -82,6 +86,9 @@ def serve(
             include_headers=[],  # Bokeh would repeat the secrets in the page's text
             include_cookies=[],
             http_server_kwargs={"max_body_size": _MOST_BYTES},
+            # A page whose scripts load for longer than this stays empty; Bokeh's 15 s are too short
+            # for a slow network.
+            unused_session_lifetime_milliseconds=120_000,
         )
     except OSError as error:
         why = f"port {port} cannot be used ({error.strerror})"

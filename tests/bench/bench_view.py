@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
     from workloads.rados_bench import BenchResult
 
-PAIRS = 2 if SMALL else 24
-WINDOW_S = 36.0
+PAIRS = 2 if SMALL else 28
+WINDOW_S = 60.0
 SETTLE_S = 14.0  # of a window, in which caches are emptied, and the watch starts (11 s) or ends
 OBJECT_BYTES, CONCURRENCY = 4 * 2**20, 16  # as in cells of DLR
 LIMIT = 0.02

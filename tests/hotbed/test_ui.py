@@ -18,6 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from bokeh.protocol import Protocol
+from bokeh.util.token import generate_jwt_token, generate_session_id
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
@@ -135,6 +137,29 @@ def test_the_websocket_asks_for_the_same(client: Client) -> None:
     assert opened(Origin=origin) == 403
     assert opened(Origin="http://attacker.example", Cookie=cookie) == 403
     assert opened(Origin=origin, Cookie=cookie) == 101
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_session_without_its_page_asks_no_cdn(client: Client, page: str) -> None:
+    """A browser has one when it comes back after its session has ended."""
+    cookie = client.cookie()
+
+    async def document() -> str:
+        headers = {"Origin": f"http://{client.netloc}", "Cookie": cookie}
+        socket = await websocket_connect(
+            HTTPRequest(f"ws://{client.netloc}/{page}/ws", headers=headers),
+            subprotocols=["bokeh", generate_jwt_token(generate_session_id())],
+        )
+        asked = Protocol().create("PULL-DOC-REQ")
+        for part in (asked.header_json, asked.metadata_json, asked.content_json):
+            await socket.write_message(part)
+        frames = [str(await socket.read_message()) for _ in range(6)]  # of the greeting, the answer
+        socket.close()
+        assert "PULL-DOC-REPLY" in frames[3]
+        return frames[5]
+
+    answer = asyncio.run(document())
+    assert "/static/extensions/panel/" in answer and answer.count("cdn") == 0
 
 
 def test_files_of_the_folder_alone(client: Client, artifacts: Path) -> None:
