@@ -2,8 +2,8 @@
 
 The archive holds Swift and its dependencies: it is made on this machine from the hash-locked
 requirements, then copied to the nodes, which need no access to a package index. It is the content
-of a site-packages folder for the nodes' Python, with byte code if this machine's Python is of the
-same version, and is made once for each lock file and version of Python.
+of a site-packages folder for the nodes' Python, with byte code made on the admin node, and is made
+once for each lock file and version of Python.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from testbed.reach import shell_to
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import SIZE_SLACK, SwiftSpec, TestbedSpec
 from testbed.spec.stores import TOGETHER, members
+from testbed.ssh import Shell
 
 _ROLE = Path(__file__).resolve().parents[2] / "playbooks/roles/swift"
 PACKAGES_LOCK = _ROLE / "files/requirements.lock"
@@ -37,7 +38,15 @@ PYTHON = "import platform, sys; print(*sys.version_info[:2], sep='.', end='-'); 
 PYTHON += "print(platform.machine())"
 """Program that prints a node's platform. The role refuses nodes with another one."""
 _TIMEOUT_S, _ANSWER_S = 600.0, 20.0
-_RECIPE = "1"  # of the archive: another recipe makes another archive
+_RECIPE = "2"  # of the archive: another recipe makes another archive
+_COMPILE = """
+folder=$(mktemp -d -p /var/tmp); trap 'rm -rf "$folder"' EXIT; cd "$folder"
+tar -xf -
+python3 -m compileall -q . >/dev/null || true  # a file of a package may be of another Python
+tar --owner=0 --group=0 -cf - .
+"""
+"""Script that adds byte code to an archive, once and by the nodes' own Python. The servers' user may
+not write byte code: each server would compile at every start."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +73,11 @@ def ensure_packages(testbed: Testbed) -> Packages:
     if not archive.exists():
         with held(folder / ".lock"):
             if not archive.exists():
-                _make(folder, archive, python, machine)
+                _make(folder, archive, python, machine, shell)
     return Packages(archive, digest, platform)
 
 
-def _make(folder: Path, archive: Path, python: str, machine: str) -> None:
+def _make(folder: Path, archive: Path, python: str, machine: str, shell: Shell) -> None:
     for leftover in folder.glob(".making-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     work = folder / f".making-{os.getpid()}"
@@ -76,16 +85,12 @@ def _make(folder: Path, archive: Path, python: str, machine: str) -> None:
     try:
         site.mkdir(parents=True)
         _install(site, python, machine)
-        if sys.version.startswith(f"{python}."):
-            # Otherwise every node does.
-            subprocess.run(
-                [sys.executable, "-m", "compileall", "-q", str(site)],
-                capture_output=True,
-                check=False,
-            )
         new = work / archive.name
         with tarfile.open(new, "w") as tar:
             tar.add(site, ".", filter=_anonymous)
+        compile_there = ["sh", "-euc", _COMPILE]
+        compiled = shell.run(compile_there, input=new.read_bytes(), timeout_s=_TIMEOUT_S)
+        new.write_bytes(compiled.stdout)
         new.rename(archive)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -97,9 +97,6 @@ def make_environment(wanted: dict) -> list[str]:
         target.write_text(f"#!{venv}/bin/python\n{text}")
         target.chmod(0o755)
     shutil.rmtree(site / "bin")
-    if not any(site.glob("swift/__pycache__")):
-        # The servers' user may not write byte code: each server would compile at every start.
-        run(sys.executable, "-m", "compileall", "-q", str(site), check=False)
     (new / f".packages-{wanted['digest']}").touch()
     shutil.rmtree(venv, ignore_errors=True)
     new.rename(venv)
