@@ -1,6 +1,6 @@
 """Adjust a cluster by another deployer to Hotbed's needs.
 
-Run on the admin node as ``python3 -c THIS PARAMETERS``, with the role ceph's cluster.py on standard
+Run on the admin node as ``python3 - PARAMETERS``, with the role ceph's cluster.py on standard
 input, for its functions. PARAMETERS is a JSON object: `osds` (count by node), `racks` (by node),
 `settings` (section -> name -> value, for the configuration database), `modules`, `pools`,
 `failure_domain`, `timeout_s`, `agent_config`. Prints {"changed": [what], "osds": {node: [number]},

@@ -1,6 +1,6 @@
 """Update a cluster's maps to match the inventory: OSDs, keys, CRUSH places, pools.
 
-Run on a monitor as ``python3 - PARAMETERS`` (this text on standard input). PARAMETERS is a JSON
+Run on a monitor as ``python3 - PARAMETERS``. PARAMETERS is a JSON
 object with `step`: register (before daemons start) or pools (when they run). It talks to the
 monitors through librados, since one call of the command `ceph` costs half a second of CPU time.
 Prints {"changed": [what, ...], "keys": {host: {entity: key}}}.

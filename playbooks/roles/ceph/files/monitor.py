@@ -1,6 +1,6 @@
 """Make one monitor's store, and on the first monitor the cluster's keys.
 
-Run on a monitor as ``python3 -c SCRIPT PARAMETERS``. PARAMETERS is a JSON object: name, fsid,
+Run on a monitor as ``python3 - PARAMETERS``. PARAMETERS is a JSON object: name, fsid,
 monitors (address by name). Standard input has the first monitor's keys, a JSON object {"mon": ...,
 "admin": ...}, or nothing on the first monitor itself. Prints {"changed": bool, "keys": {...}}. The
 role never shows or logs this output, which holds secrets.

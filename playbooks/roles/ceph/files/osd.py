@@ -1,6 +1,6 @@
 """Make stores of a node's OSDs on raw devices (BlueStore) or in a folder (FileStore), without LVM.
 
-Run on the OSDs' node as ``python3 -c SCRIPT PARAMETERS``. PARAMETERS is a JSON object: osds (each
+Run on the OSDs' node as ``python3 - PARAMETERS``. PARAMETERS is a JSON object: osds (each
 with id, uuid and, for BlueStore, device), objectstore, and directory (FileStore). Standard input
 has keys by entity (``osd.3``) as JSON. Prints {"changed": bool}.
 """
