@@ -30,11 +30,11 @@ def assert_objects_are_files(testbed):
 )
 def test_a_release_takes_a_cell(suite, major, objectstore, tmp_path):
     store = {"objectstore": objectstore, "pools": [{"name": "bench", "pg_num": 32}]}
-    spec = with_suite(spec_with(3, ["admin", "mon", "mgr", "client"], ["osd"], store), suite)
+    spec = with_suite(spec_with(2, ["admin", "mon", "mgr", "client"], ["osd"], store), suite)
     with up_and_down(spec, Path("/var/lib/hotbed-tests-releases")) as testbed:
         assert run(testbed, "admin", "ceph health").strip() == "HEALTH_OK"
         stores = run(testbed, "admin", "ceph osd metadata -f json")
-        assert stores.count(f'"osd_objectstore":"{objectstore}"') == 3
+        assert stores.count(f'"osd_objectstore":"{objectstore}"') == 2
         if objectstore == "filestore":
             assert_objects_are_files(testbed)
         cell = {"vary": {"op": ["rand"], "controller": ["dlr"]}, "fixed": HOT}

@@ -92,9 +92,15 @@ def state_of(name: str) -> Path:
 
 
 @contextmanager
-def bed_of(name: str, file: str) -> Iterator[Bed]:
-    """Deploy a testbed from our spec and remove it afterwards; first remove an earlier run's."""
+def bed_of(name: str, file: str, **counts: int) -> Iterator[Bed]:
+    """Deploy a testbed from our spec and remove it afterwards; first remove an earlier run's. Groups
+    in `counts` have this number of nodes instead."""
     spec: TestbedSpec = renamed(load_spec(ROOT / "testbed/specs" / file), name)
+    groups = tuple(
+        group.model_copy(update={"count": counts.get(group.name, group.count)})
+        for group in spec.groups
+    )
+    spec = spec.model_copy(update={"groups": groups})
     site = LocalSite(places=LocalNames(state_of(name), LocalNames.of_environment().cache))
     site.release(name)
     try:

@@ -22,7 +22,7 @@ MACHINE_CORES, PERIOD_US = 0.2, 25_000
 
 @pytest.fixture(scope="module")
 def bed():
-    with bed_of("swift-machines", "mos-machines.yaml") as found:
+    with bed_of("swift-machines", "mos-machines.yaml", client=1) as found:
         yield found
 
 
