@@ -35,6 +35,7 @@ PARTS = (
 HASH_FILE = "BUNDLE"
 CODE = (
     *("testbed/agent/__main__.py", "controllers/unit", "playbooks/roles/agent"),
+    *("playbooks/files", "playbooks/action_plugins"),
     "testbed/deploy/roles.py",
 )
 """Entry points (`testbed.closure`) for the parts of every deployed testbed: its control plane, and

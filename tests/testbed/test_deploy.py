@@ -117,6 +117,29 @@ def test_a_failure_is_a_sentence_with_the_way_to_the_log(play, bed):
     assert {failure.node for failure in error.value.failures} == {"osd0", "osd1"}
 
 
+SCRIPT = """
+import json, sys
+given = [*sys.argv[1:], sys.stdin.read()]
+if not given[0]:
+    sys.exit("it has nothing to do")
+print(json.dumps({"changed": given == ["first", "geheim ü"]}))
+"""
+
+
+@pytest.mark.slow
+def test_a_script_on_a_node_gets_words_and_input_and_says_what_it_changed(play, tmp_path):
+    (tmp_path / "say.py").write_text(SCRIPT)
+
+    def say(word: str, name: str) -> dict[str, Any]:
+        given = {"script": str(tmp_path / "say.py"), "argv": [word], "stdin": "geheim ü"}
+        return {"name": name, "node_script": given}
+
+    changed = play(say("first", "One that changes"), say("second", "One that does not"))
+    assert {node: count for node, count in changed.items() if count} == {"osd0": 1, "osd1": 1}
+    with raises(DeployError, '"Fail" failed on node osd0 and 1 more: it has nothing to do.'):
+        play(say("", "Fail"))
+
+
 class Shaper:
     """Site that shapes disks, as far as `deploy` needs."""
 

@@ -1,0 +1,139 @@
+"""Scripts that bring files, the scratch file system and the units of metrics to a node."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pwd
+import runpy
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def write_files(root, monkeypatch, capsys) -> Run:
+    """Return a function that runs write_files.py as this user, and returns what it changed."""
+    owner = pwd.getpwuid(os.getuid()).pw_name
+
+    def run(*wanted: dict[str, str]) -> list[str]:
+        text = json.dumps([{"owner": owner, **each} for each in wanted])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        runpy.run_path(str(root / "playbooks/files/write_files.py"), run_name="__main__")
+        found: list[str] = json.loads(capsys.readouterr().out)["changed"]
+        return found
+
+    return run
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_files_are_written_once_and_put_right(write_files, tmp_path):
+    folder, key, open_one = tmp_path / "a/b", tmp_path / "a/b/key", tmp_path / "a/b/open"
+    wanted: list[dict[str, str]] = [
+        {"path": str(folder), "mode": "0700"},
+        {"path": str(key), "content": "geheim ü\n", "mode": "0600"},
+        {"path": str(open_one), "content": ""},
+    ]
+    assert write_files(*wanted) == [str(folder), str(key), str(open_one)]
+    assert (key.read_text(), mode(key), mode(folder), mode(open_one)) == (
+        *("geheim ü\n", 0o600),
+        *(0o700, 0o644),
+    )
+    assert write_files(*wanted) == []
+    key.chmod(0o644)
+    open_one.write_bytes(b"\xff")
+    assert write_files(*wanted) == [str(key), str(open_one)]
+    assert (mode(key), open_one.read_text()) == (0o600, "")
+    assert sorted(path.name for path in folder.iterdir()) == ["key", "open"]
+
+
+class Units:
+    """systemd, as far as the scripts ask it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.are: set[tuple[str, str]] = set()
+
+    def __call__(self, *words: str) -> str:
+        self.asked.append(words)
+        verb, unit = words[0], words[-1]
+        if verb in ("is-enabled", "is-active"):
+            state = verb.removeprefix("is-")
+            return state if (state, unit) in self.are else "no"
+        if verb in ("enable", "start", "restart"):
+            self.are.add(("enabled" if verb == "enable" else "active", unit))
+        return ""
+
+    def took(self, verb: str) -> list[str]:
+        return [words[-1] for words in self.asked if words[0] == verb]
+
+
+@pytest.fixture
+def said(monkeypatch, capsys) -> Callable[[Any, dict[str, Any]], list[str]]:
+    """Return a function that gives what a script changed."""
+
+    def said(module: Any, wanted: dict[str, Any]) -> list[str]:
+        monkeypatch.setattr(sys, "argv", ["-", json.dumps(wanted)])
+        module.main()
+        found: list[str] = json.loads(capsys.readouterr().out)["changed"]
+        return found
+
+    return said
+
+
+def test_scratch_is_made_mounted_and_then_left_alone(script, said, tmp_path, monkeypatch):
+    module, units = script("scratch", "scratch"), Units()
+    made: list[tuple[str, ...]] = []
+
+    def call(*argv: str) -> None:
+        if argv[0] == "systemctl":
+            units(*argv[1:])
+        else:
+            made.append(argv)
+
+    monkeypatch.setattr(module, "UNITS", tmp_path)
+    monkeypatch.setattr(module, "call", call)
+    monkeypatch.setattr(module, "is_so", lambda state, unit: (state, unit) in units.are)
+    unit = "var-lib-hotbed-scratch.mount"
+    wanted = {"device": "/dev/x", "label": "l", "made": False, "unit": unit, "text": "[Mount]\n"}
+    assert len(said(module, wanted)) == 4
+    assert made[0][0] == "mkfs.ext4" and made[0][-1] == "/dev/x"
+    assert (tmp_path / unit).read_text() == "[Mount]\n"
+    assert units.are == {("enabled", unit), ("active", unit)}
+    assert said(module, wanted | {"made": True}) == []
+    assert len(made) == 1
+
+
+def test_units_of_metrics_start_again_only_after_changes(script, said, tmp_path, monkeypatch):
+    module, units = script("metrics", "start"), Units()
+    monkeypatch.setattr(module, "systemctl", units)
+    monkeypatch.setattr(module, "UNITS", tmp_path)
+    monkeypatch.setattr(module, "MASKS", tmp_path)
+    (tmp_path / "prometheus.service").symlink_to("/dev/null")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        wanted = {
+            "packages": ["prometheus", "other"],
+            "units": {"a.service": "one", "b.service": "two"},
+            "again": False,
+            "listen": [server.getsockname()],
+            "timeout_s": 0,
+        }
+        assert len(said(module, wanted)) == 6
+        assert units.took("unmask") == units.took("disable") == ["prometheus.service"]
+        assert units.took("restart") == ["a.service", "b.service"]
+        assert said(module, wanted) == []
+        assert len(said(module, wanted | {"again": True})) == 2
+    with pytest.raises(SystemExit) as stopped:
+        said(module, wanted)
+    assert "127.0.0.1" in str(stopped.value.code)
