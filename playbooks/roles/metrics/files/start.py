@@ -74,8 +74,8 @@ def main() -> None:
     for package in wanted["packages"]:
         release(package)
     changed = [each for name, text in wanted["units"].items() for each in write(name, text)]
-    if changed:
-        systemctl("daemon-reload")
+    if "yes" in systemctl("show", "--property", "NeedDaemonReload", "--value", *wanted["units"]):
+        systemctl("daemon-reload")  # also after a run that was cut off
     changed += start(list(wanted["units"]), again=wanted["again"] or bool(changed))
     end = time.monotonic() + wanted["timeout_s"]
     for host, port in wanted["listen"]:

@@ -25,10 +25,10 @@ def call(*argv: str) -> None:
         sys.exit(f"{' '.join(argv[:3])} failed: {done.stderr.strip()[-300:] or 'no reason given'}")
 
 
-def is_so(state: str, unit: str) -> bool:
-    """Return True if a unit is in a state that systemctl can tell (enabled, active)."""
-    argv = ["systemctl", "--quiet", f"is-{state}", unit]
-    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+def shown(unit: str, name: str) -> str:
+    """Return a property of a unit."""
+    argv = ["systemctl", "show", "--property", name, "--value", unit]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def main() -> None:
@@ -42,12 +42,13 @@ def main() -> None:
     if not path.exists() or path.read_text() != wanted["text"]:
         path.write_text(wanted["text"])
         path.chmod(0o644)
-        call("systemctl", "daemon-reload")
         changed.append(f"{unit} written")
-    if not is_so("enabled", unit):
+    if shown(unit, "NeedDaemonReload") == "yes":  # also after a run that was cut off
+        call("systemctl", "daemon-reload")
+    if shown(unit, "UnitFileState") != "enabled":
         call("systemctl", "enable", unit)
         changed.append(f"{unit} enabled")
-    if not is_so("active", unit):
+    if shown(unit, "ActiveState") != "active":
         call("systemctl", "start", unit)
         changed.append(f"{unit} started")
     json.dump({"changed": changed}, sys.stdout)
