@@ -26,6 +26,7 @@ import yaml
 from schemas.errors import HotbedError, UserError
 from schemas.locks import take
 from testbed import reach
+from testbed.deploy.parts import cache_folder
 from testbed.sites.contract import Progress, Testbed
 from testbed.ssh import end_connections
 
@@ -302,9 +303,9 @@ def _environment(ansible: Ansible, folder: Path, sockets: Path) -> dict[str, str
         "ANSIBLE_FORCE_COLOR": "False",
         "ANSIBLE_NOCOLOR": "True",
         # Each worker (task and node) would compile its plugins anew, a third of the time. With the
-        # cache here, root leaves no compiled files in the user's clone.
+        # cache apart, root leaves no compiled files in the user's clone; all testbeds share it.
         "PYTHONDONTWRITEBYTECODE": "",
-        "PYTHONPYCACHEPREFIX": str(folder / "home" / "bytecode"),
+        "PYTHONPYCACHEPREFIX": str(cache_folder("ansible")),
         **ansible.environment,
     }
 

@@ -90,6 +90,7 @@ def test_a_run_has_its_own_ansibles_environment_and_leaves_nothing_in_the_users_
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("HOTBED_CACHE", str(tmp_path / "cache"))
     said = {"msg": "{{ lookup('env', 'WHOSE') }} {{ more | default('none') }}"}
     tell = {"name": "Tell", "ansible.builtin.debug": said}
     needs_files = {"name": "A module that needs files", "ansible.builtin.ping": {}}
