@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -139,3 +140,24 @@ def test_units_of_metrics_start_again_only_after_changes(script, said, tmp_path,
     with pytest.raises(SystemExit) as stopped:
         said(module, wanted)
     assert "127.0.0.1" in str(stopped.value.code)
+
+
+def test_machines_are_named_once_also_where_hosts_is_a_mount(script, said, tmp_path, monkeypatch):
+    module, hosts = script("base", "machine"), tmp_path / "hosts"
+    monkeypatch.setattr(module, "HOSTS", hosts)
+    hosts.write_bytes(b"127.0.0.1 localhost \xe9")
+    wanted = {"names": {"a": "10.0.0.1"}, "directory": str(tmp_path / "state")}
+    assert said(module, wanted) == [str(hosts), str(tmp_path / "state")]
+    block = b"# BEGIN hotbed\n10.0.0.1 a\n# END hotbed\n"
+    assert hosts.read_bytes() == b"127.0.0.1 localhost \xe9\n" + block
+    assert said(module, wanted) == []
+
+    def is_a_mount(*_: object) -> None:
+        raise OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(Path, "replace", is_a_mount)
+    hosts.write_bytes(hosts.read_bytes() + b"10.0.0.9 z\n")
+    assert said(module, wanted | {"names": {"a": "10.0.0.2"}}) == [str(hosts)]
+    block = block.replace(b"10.0.0.1", b"10.0.0.2")
+    assert hosts.read_bytes() == b"127.0.0.1 localhost \xe9\n" + block + b"10.0.0.9 z\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"hosts", "state"}
