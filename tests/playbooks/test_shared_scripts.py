@@ -57,7 +57,7 @@ def test_files_are_written_once_and_put_right(write_files, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == ["key", "open"]
 
 
-class Units:
+class FakeSystemd:
     """systemd, as far as the scripts ask it."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ def said(monkeypatch, capsys) -> Callable[[Any, dict[str, Any]], list[str]]:
 
 
 def test_scratch_is_made_mounted_and_then_left_alone(script, said, tmp_path, monkeypatch):
-    module, units = script("scratch", "scratch"), Units()
+    module, units = script("scratch", "scratch"), FakeSystemd()
     made: list[tuple[str, ...]] = []
 
     def call(*argv: str) -> None:
@@ -119,7 +119,7 @@ def test_scratch_is_made_mounted_and_then_left_alone(script, said, tmp_path, mon
 
 
 def test_units_of_metrics_start_again_only_after_changes(script, said, tmp_path, monkeypatch):
-    module, units = script("metrics", "start"), Units()
+    module, units = script("metrics", "start"), FakeSystemd()
     monkeypatch.setattr(module, "systemctl", units)
     monkeypatch.setattr(module, "UNITS", tmp_path)
     monkeypatch.setattr(module, "MASKS", tmp_path)
