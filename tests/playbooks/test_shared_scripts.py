@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import io
 import json
@@ -12,10 +13,13 @@ import socket
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from testbed.deploy import bundle
 
 Run = Callable[..., list[str]]
 
@@ -161,3 +165,26 @@ def test_machines_are_named_once_also_where_hosts_is_a_mount(script, said, tmp_p
     block = block.replace(b"10.0.0.1", b"10.0.0.2")
     assert hosts.read_bytes() == b"127.0.0.1 localhost \xe9\n" + block + b"10.0.0.9 z\n"
     assert {path.name for path in tmp_path.iterdir()} == {"hosts", "state"}
+
+
+def test_the_control_plane_is_unpacked_once_and_replaced_by_another(script, tmp_path, monkeypatch):
+    module, root = script("agent", "unpack"), tmp_path / "opt/hotbed"
+
+    def unpack(mark: str, **files: bytes) -> str:
+        archive = base64.b64encode(bundle.pack(files)).decode()
+        monkeypatch.setattr(sys, "argv", ["-", str(root), mark])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(archive))
+        with redirect_stdout(io.StringIO()) as printed:
+            module.main()
+        return printed.getvalue()
+
+    assert unpack(".bundle-1", old=b"\xc3\xbc") == '{"changed": true}'
+    assert unpack(".bundle-1", never=b"") == '{"changed": false}'
+    (root / "by-hand").touch()
+    assert unpack(".bundle-2", new=b"") == '{"changed": true}'
+    assert {path.name for path in root.iterdir()} == {"new", "BUNDLE", ".bundle-2"}
+    assert [path.name for path in root.parent.iterdir()] == ["hotbed"]
+    monkeypatch.setattr(bundle, "pack", lambda files: b"no archive")
+    with pytest.raises(SystemExit):
+        unpack(".bundle-3")
+    assert (root / ".bundle-2").exists()
