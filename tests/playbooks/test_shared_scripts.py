@@ -1,4 +1,4 @@
-"""Scripts that bring files, the scratch file system and the units of metrics to a node."""
+"""The roles' small scripts: files, scratch file system, names, control plane, units of metrics."""
 
 from __future__ import annotations
 
