@@ -28,7 +28,11 @@ def put(wanted: dict) -> bool:
         if made:
             replace(path, content)
     found = path.stat()
-    if (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (mode, user.pw_uid, user.pw_gid):
+    if (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (
+        mode,
+        user.pw_uid,
+        user.pw_gid,
+    ):
         return made
     os.chown(path, user.pw_uid, user.pw_gid)
     path.chmod(mode)

@@ -45,8 +45,8 @@ tar -xf -
 python3 -m compileall -q . >/dev/null || true  # a file of a package may be of another Python
 tar --owner=0 --group=0 -cf - .
 """
-"""Script that adds byte code to an archive, once and by the nodes' own Python. The servers' user may
-not write byte code: each server would compile at every start."""
+"""Script that adds byte code to an archive, once and by the nodes' own Python. The servers' user
+may not write byte code: each server would compile at every start."""
 
 
 @dataclass(frozen=True)

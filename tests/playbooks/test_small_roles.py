@@ -133,7 +133,11 @@ def test_users_are_made_when_gateways_serve_and_clients_are_reported_after(root)
         for play in plays
         for role in (
             *(one["role"] for one in play.get("roles", ())),
-            *(task["ansible.builtin.import_role"]["name"] for task in play.get("tasks", ())),
+            *(
+                task["ansible.builtin.import_role"]["name"]
+                for task in play.get("tasks", ())
+                if "ansible.builtin.import_role" in task
+            ),
         )
         if role in ("ceph", "agent", "radosgw")
     ]

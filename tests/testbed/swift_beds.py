@@ -93,8 +93,8 @@ def state_of(name: str) -> Path:
 
 @contextmanager
 def bed_of(name: str, file: str, **counts: int) -> Iterator[Bed]:
-    """Deploy a testbed from our spec and remove it afterwards; first remove an earlier run's. Groups
-    in `counts` have this number of nodes instead."""
+    """Deploy a testbed from our spec and remove it afterwards; first remove an earlier run's.
+    `counts`: other numbers of nodes by group."""
     spec: TestbedSpec = renamed(load_spec(ROOT / "testbed/specs" / file), name)
     groups = tuple(
         group.model_copy(update={"count": counts.get(group.name, group.count)})

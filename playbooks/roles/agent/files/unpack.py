@@ -1,7 +1,7 @@
 """Unpack the control plane's archive, unless this one is unpacked already.
 
-Run on a node as ``python3 - ROOT MARK``: the folder for the files, and the name of a file there that
-marks this archive. Standard input is the archive (tar) in base64. Prints {"changed": bool}.
+Run on a node as ``python3 - ROOT MARK``: the folder for the files, and the name of a file there
+that marks this archive. Standard input is the archive (tar) in base64. Prints {"changed": bool}.
 """
 
 from __future__ import annotations
