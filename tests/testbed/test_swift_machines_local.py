@@ -91,7 +91,8 @@ def test_drivers_follow_a_machine_that_comes_and_goes(bed, tmp_path):
     )
     (tmp_path / "a.xml").write_text(to_xml(workload))
     out = tmp_path / "results"
-    words = (str(tmp_path / "a.xml"), "--node", "client0", "--tenant", "small", "--out", str(out))
+    client = bed.testbed.with_role("client")[0].name
+    words = (str(tmp_path / "a.xml"), "--node", client, "--tenant", "small", "--out", str(out))
     process = bed.start("cosbench", "run", *words)
     try:
         until(lambda: any(bed.agent.units().values()))
