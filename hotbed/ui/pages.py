@@ -62,6 +62,7 @@ def serve(
         def page() -> Any:
             # Panel sets it when it writes the page. A browser that comes back after its session
             # has ended gets a new session and no new page, and would ask a CDN for style sheets.
+            assert pn.state.curdoc is not None  # a page is made in a session
             pn.state.curdoc.template_variables["dist_url"] = f"{prefix}/{LOCAL_DIST}"
             frame = pn.Template(FRAME)
             frame.add_panel("main", contents[name]())
