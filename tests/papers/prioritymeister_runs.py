@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from analysis.core.load import LoadedRun
 from analysis.papers.prioritymeister.runs import STATED
@@ -147,6 +150,18 @@ def why_runs(within: Within, blocks: int = 2) -> list[LoadedRun]:
     return [replace(one, run=run) for one, run in zip(found, named, strict=True)]
 
 
+@cache
+def _series(workloads: tuple[str, ...]) -> pa.Table:
+    """Return requests and misses of each workload in thirty windows of ten seconds."""
+    rows = product(workloads, range(30), (("requests", 800.0), ("misses", 9.0)))
+    return pa.Table.from_pylist(
+        [
+            {"t_s": 10.0 * window, "node": name, "metric": metric, "value": value}
+            for name, window, (metric, value) in rows
+        ]
+    )
+
+
 def write(loaded: LoadedRun, artifacts: Path) -> None:
     """Write a run as files, with the histograms and series that figures read."""
     folder = artifacts / loaded.run.campaign / loaded.run.run_id / "attempt-1"
@@ -156,25 +171,17 @@ def write(loaded: LoadedRun, artifacts: Path) -> None:
     names = [k.removesuffix("_slo_s") for k in loaded.summary.extra if k.endswith("_slo_s")]
     if not names:
         return
-    latency, series = [], []
-    for name in names:
-        slo_ns = int(1e9 * loaded.summary.extra[f"{name}_slo_s"])
-        low = np.linspace(slo_ns // 20, 2 * slo_ns, 100).astype(np.int64)
-        count = np.round(REQUESTS * np.diff(-np.append(0.9 ** np.arange(100), 0))).astype(int)
-        latency.append(
-            pd.DataFrame(
-                {"tenant": name, "low_ns": low, "high_ns": low + slo_ns // 60, "count": count}
-            )
-        )
-        for window in range(30):
-            series += [
-                (10.0 * window, name, "requests", 800.0),
-                (10.0 * window, name, "misses", 9.0),
-            ]
-    pd.concat(latency).to_parquet(folder / "latency.parquet")
-    pd.DataFrame(series, columns=["t_s", "node", "metric", "value"]).to_parquet(
-        folder / "samples.parquet"
-    )
+    slo_ns = np.array([int(1e9 * loaded.summary.extra[f"{name}_slo_s"]) for name in names])
+    low = np.linspace(slo_ns // 20, 2 * slo_ns, 100).astype(np.int64)
+    count = np.round(REQUESTS * np.diff(-np.append(0.9 ** np.arange(100), 0))).astype(int)
+    latency = {
+        "tenant": np.repeat(names, 100),
+        "low_ns": low.T.ravel(),
+        "high_ns": (low + slo_ns // 60).T.ravel(),
+        "count": np.tile(count, len(names)),
+    }
+    pq.write_table(pa.table(latency), folder / "latency.parquet")
+    pq.write_table(_series(tuple(names)), folder / "samples.parquet")
     if loaded.run.parameters["scenario"] == "buckets":
         rates = np.linspace(0.05, 1, 50)
         curve = {"rates": rates.tolist(), "bursts": (0.5 / rates).tolist()}
