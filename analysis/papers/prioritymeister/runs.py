@@ -236,11 +236,10 @@ def variants(rows: pd.DataFrame) -> list[str]:
 def highest(requests: pd.Series) -> pd.Series:
     """Return the highest of the reported percentiles with ten requests beyond it."""
     allowed = [p for p in (float(name[1:-2]) for name in PERCENTILES) if p <= TAIL]
-    found = pd.Series(allowed[0], index=requests.index)
+    counts, found = requests.to_numpy(float), np.full(len(requests), allowed[0])
     for percent in allowed[1:]:
-        enough = requests.astype(float) * (1 - percent / 100) >= BEYOND * (1 - 1e-9)
-        found[enough] = percent
-    return found
+        found[counts * (1 - percent / 100) >= BEYOND * (1 - 1e-9)] = percent
+    return pd.Series(found, index=requests.index)
 
 
 def met(rows: pd.DataFrame, percent: float) -> pd.Series:
@@ -456,15 +455,15 @@ def windows(loaded: LoadedRun, workload: str) -> tuple[float, float]:
 # Settings that a policy meets, and Table 2.
 
 
-def settings(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per policy, k and block of the scenario `disk`: ``variant``, ``k``, ``seed``,
-    ``ground``, ``met`` (1 if all latency SLOs were met at the 99.9th percentile). A setting is a
-    block's traces and a k. Policies that do not depend on k ran once and are compared with every k
-    of PM's runs."""
+def settings(table: pd.DataFrame, only: str | None = None) -> pd.DataFrame:
+    """Return one row per policy (or of the policy `only`), k and block of the scenario `disk`:
+    ``variant``, ``k``, ``seed``, ``ground``, ``met`` (1 if all latency SLOs were met at the 99.9th
+    percentile). A setting is a block's traces and a k. Policies that do not depend on k ran once
+    and are compared with every k of PM's runs."""
     rows = latency(cells(table, "disk"))
     swept = sorted(rows[rows["variant"] == "pm"]["k"].unique())
     parts = []
-    for name in variants(rows):
+    for name in variants(rows) if only is None else [only]:
         mine = rows[rows["variant"] == name]
         for k in swept:
             found = mine[mine["k"] == k]
@@ -483,8 +482,7 @@ def settings_met(variant: str) -> Rows:
     with every swept k."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
-        found = settings(table)
-        mine = found[found["variant"] == variant]
+        mine = settings(table, variant)
         count = mine.groupby("seed")["k"].transform("nunique")
         return mine[count == mine["k"].nunique()].rename(columns={"met": "value"})
 
