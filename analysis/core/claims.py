@@ -28,7 +28,7 @@ sim. ``not stated`` if the paper states no size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,10 @@ class Evidence:
 
     table: pd.DataFrame
     runs: Sequence[LoadedRun]
+
+    def runs_of(self, rows: pd.DataFrame) -> list[LoadedRun]:
+        """Return the runs behind rows of the table."""
+        return [self.runs[int(index)] for index in rows["index"]]
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,9 @@ class Claim:
     paper: str = "dlr"
 
 
+EVERY: Mapping[str, Any] = {"unit": SHARE, "value": 1.0, "rule": "at_least", "tolerance": 0.0}
+"""Fields of a claim that a statement always holds. It is confirmed if it holds in more than half of
+all runs: at least six of six."""
 CHANGE = "difference of shares"
 RANK = "rank correlation"
 KINDS: dict[str, Kind] = {
@@ -126,6 +133,8 @@ KINDS: dict[str, Kind] = {
     "writes": "count",
 }
 """Kind of a quantity by its unit, if it is no ratio."""
+NO_EFFECT = {SHARE: 0.5, CHANGE: 0.0, RANK: 0.0, "relative change": 0.0, "relative loss": 0.0}
+"""Value of a quantity without an effect by its unit, if it is not 1."""
 
 
 def declared(
@@ -145,13 +154,16 @@ def declared(
     """Return a claim of a catalogue, with `more` fields of `Claim`; `functools.partial` sets the
     common parts of its claims. Its id is `prefix`, if any, and `name`; a size is claimed only if
     the paper states a `value`. `kind` follows from the unit unless it is given, and so does
-    `no_effect`: 0 for a difference or a correlation, else 1. `compute` may be the reason why no
-    campaign has the runs."""
+    `no_effect` (`NO_EFFECT`, else 1). `compute` may be the reason why no campaign has the runs. The
+    claim's baseline is that of `compute`, if it names one and no other is given."""
     id_ = f"{prefix}-{name}" if prefix else name
     sized = size and value is not None
     kind = kind or KINDS.get(unit, "ratio")
     if no_effect is None:
-        no_effect = 0.0 if unit in (CHANGE, RANK) else 1.0
+        no_effect = NO_EFFECT.get(unit, 1.0)
+    against = getattr(compute, "against", None)
+    if against is not None:
+        more.setdefault("baseline", against)
     return Claim(
         id_,
         figure,

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.claims import NOTE_SEPARATOR, Compute, Evidence, Measured, NotRun
+from analysis.core.load import LoadedRun
 from analysis.core.stats import Estimate, change, mean, ratio, share, sign
 
 K = TypeVar("K")
@@ -155,6 +156,44 @@ def assigned(rows: Rows, **columns: Callable[[pd.DataFrame], Any]) -> Rows:
     return lambda table: found.assign(**columns) if len(found := rows(table)) else found
 
 
+def kept(rows: Rows, holds: Callable[[pd.DataFrame], pd.Series]) -> Rows:
+    """Select the rows that meet a condition. Without rows there may be no columns to ask for."""
+    return lambda table: found[holds(found)] if len(found := rows(table)) else found
+
+
+def compared(treated: Rows, baseline: Rows, column: str, keys: Sequence[str] = BLOCK) -> Rows:
+    """Select one row for each key that both sides have, by key: the treated one with two more
+    columns, the ``ratio`` and the ``difference`` of a number of both."""
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        top = treated(table)
+        both = pairs(top, baseline(table), column, keys)
+        each = {
+            "ratio": both["treated"] / both["baseline"],
+            "difference": both["treated"] - both["baseline"],
+        }
+        if both.empty:
+            return top.iloc[:0].assign(**each)
+        first = top.drop_duplicates(list(keys))
+        return pd.DataFrame(each).reset_index().merge(first, on=list(keys))
+
+    return rows
+
+
+def from_runs(
+    rows: Rows, columns: Sequence[str], values: Callable[[LoadedRun], Sequence[float]], of: Compute
+) -> Compute:
+    """Compute `of` from rows with more columns, the values that each row's run gives."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        found = rows(evidence.table)
+        made = [values(run) for run in evidence.runs_of(found)]
+        more = pd.DataFrame(made, columns=list(columns), index=found.index, dtype=float)
+        return of(replace(evidence, table=found.join(more)))
+
+    return compute
+
+
 def known(found: Mapping[K, Estimate | None]) -> dict[K, Estimate]:
     """Return the estimates of those settings that have one."""
     return {at: one for at, one in found.items() if one is not None}
@@ -197,6 +236,7 @@ class Pair:
         keys, cluster, comparisons: see `quotient`.
         function: applied to the ratio, such as ``lambda ratio: ratio - 1`` for a gain.
         note: added to the claim's note; a function if it depends on the rows.
+        against: short name of the baseline, for claims (`analysis.core.claims.declared`).
     """
 
     treated: Rows
@@ -209,6 +249,7 @@ class Pair:
     comparisons: int = 1
     function: Callable[[float], float] | None = None
     note: PairNote = None
+    against: str | None = None
 
     def __call__(self, evidence: Evidence) -> Measured | NotRun:
         """Compute the comparison from the runs."""
@@ -246,6 +287,18 @@ class Pair:
     def widened(self, comparisons: int) -> Pair:
         """Return the comparison as one chosen from several; see `quotient`."""
         return replace(self, comparisons=comparisons)
+
+
+@dataclass(frozen=True)
+class Over:
+    """A `Compute` from a pair at several values of a parameter; `against`: see `Pair`."""
+
+    compute: Compute
+    against: str | None
+
+    def __call__(self, evidence: Evidence) -> Measured | NotRun:
+        """Compute the claim from the runs."""
+        return self.compute(evidence)
 
 
 def mean_of(
@@ -376,7 +429,7 @@ def extreme_over(
             return NotRun(pair.reason(top, bottom))
         return _chosen(found, which, lambda at: f"at {parameter} {at}")
 
-    return compute
+    return Over(compute, pair.against)
 
 
 def mean_over(
@@ -401,7 +454,7 @@ def mean_over(
         found = {at: one for at, one in each.items() if isinstance(one, Measured)}
         return pair.of(top, bottom, f"mean over {parameter}: {_listed(found)}")
 
-    return compute
+    return Over(compute, pair.against)
 
 
 def _chosen(

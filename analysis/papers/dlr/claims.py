@@ -31,7 +31,7 @@ from analysis.core.claims import (
     declared,
     unreachable,
 )
-from analysis.core.evidence import Pair, Rows, average, extreme, result, values_of
+from analysis.core.evidence import Pair, Rows, average, compared, extreme, pairs, result, values_of
 from analysis.core.load import SIM
 from analysis.core.pooling import random_effects
 from analysis.core.stats import Estimate, correlation, fraction
@@ -40,7 +40,7 @@ from analysis.papers.dlr.runs import (
     BOUNDARY,
     OPS,
     active,
-    block_gains,
+    at_work,
     metric_of,
     select,
     sweep,
@@ -219,15 +219,15 @@ def block_ratios(table: pd.DataFrame, op: str, what: str, cells: Cells) -> list[
         select(table, op=op, **with_controller({**HETEROGENEITY, **cells}, controller))
         for controller in ("dlr", "default")
     )
-    gains = block_gains(dlr, default, metric_of(op, what))["gain"]
-    return [float(gain) for gain in gains if gain > 0]
+    both = pairs(dlr, default, metric_of(op, what), BLOCKS)
+    return [float(gain) for gain in both["treated"] / both["baseline"] if gain > 0]
 
 
 FAR_LESS = 0.1
 """Largest share of the control interval that is far less than it."""
 
-claim = partial(declared, paper="dlr", unit="relative change", baseline="default", no_effect=0.0)
-ratio_claim = partial(claim, unit="ratio", no_effect=1.0)
+claim = partial(declared, paper="dlr", unit="relative change", baseline="default")
+ratio_claim = partial(claim, unit="ratio")
 """A claim about a quotient of two numbers."""
 rank_claim = partial(claim, unit=RANK, baseline=None, larger=False)
 """A claim that one number falls as another rises."""
@@ -255,7 +255,6 @@ def _degradation_claims(
         _degradation(scenario, "latency"),
         value=factor,
         unit="ratio",
-        no_effect=1.0,
         depends_on=(f"{name}-throughput",),
     )
 
@@ -391,16 +390,11 @@ def _against_4mib(size: int, what: str) -> Pair:
 
 
 def _gains(scenario: Cells, op: str) -> Rows:
-    """Select the blocks of a scenario, with DLR's throughput over default Ceph's as ``gain``."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        dlr, default = (
-            active(select(table, op=op, **with_controller(scenario, controller)))
-            for controller in ("dlr", "default")
-        )
-        return block_gains(dlr, default, metric_of(op, "throughput"))
-
-    return rows
+    """Select the blocks of a scenario, with DLR's throughput over default Ceph's as ``ratio``."""
+    dlr, default = (
+        at_work(op=op, **with_controller(scenario, controller)) for controller in ("dlr", "default")
+    )
+    return compared(dlr, default, metric_of(op, "throughput"), BLOCKS)
 
 
 def _at_every(
@@ -472,6 +466,7 @@ STATED: tuple[Claim, ...] = (
         value=0.96,
         family="dlr-reweight",
         unit="L_reweight / L_dlr - 1",
+        no_effect=0.0,
         baseline="reweight",
         depends_on=("dlr-reweight-throughput",),
     ),
@@ -639,7 +634,7 @@ SENTENCES: tuple[Claim, ...] = (
             Pair(
                 _gains(INTERFERENCE, op),
                 _gains(HETEROGENEITY, op),
-                "gain",
+                "ratio",
                 "no block has DLR and default Ceph in both scenarios",
                 keys=BLOCKS,
             ),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.core.evidence import pairs
+from analysis.core.evidence import Rows
 from analysis.core.load import LoadedRun, table
 from schemas.run import Run
 
@@ -87,14 +87,6 @@ def sweep(table: pd.DataFrame, column: str, op: str, *scenarios: object) -> pd.D
     return rows[rows["duration_s"] == values.idxmax()] if len(values) else rows
 
 
-def block_gains(dlr: pd.DataFrame, default: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the blocks that both have, with DLR's number over default Ceph's as ``gain``."""
-    both = pairs(dlr, default, metric, BLOCKS)
-    scale = dlr["time_scale"].iloc[0] if len(dlr) else 1.0
-    gain = both["treated"] / both["baseline"]
-    return gain.rename("gain").reset_index().assign(time_scale=scale)
-
-
 def metric_of(op: str, what: str) -> str:
     """Return the paper's metric (section V-B): MB/s for write and seq, IOPS for rand; latency."""
     if what == "latency":
@@ -105,6 +97,11 @@ def metric_of(op: str, what: str) -> str:
 def active(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows without those of inert runs, which changed nothing and support nothing."""
     return rows[~rows["inert"].astype(bool)]
+
+
+def at_work(**wanted: object) -> Rows:
+    """Select the runs of `select` that are `active`."""
+    return lambda table: active(select(table, **wanted))
 
 
 INTERVALS = 6  # the paper's 180 s in intervals of 30 s

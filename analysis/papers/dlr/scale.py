@@ -24,12 +24,12 @@ import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
-from analysis.core.evidence import Pair, Rows, quotient, result
+from analysis.core.evidence import Pair, Rows, compared, quotient, result
 from analysis.core.figures import FigureEntry, Missing, Table
 from analysis.core.panels import Points, errors, points
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, counts
-from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, STANDARD, active, block_gains, metric_of
+from analysis.papers.dlr.runs import BLOCKS, OP_NAMES, STANDARD, active, metric_of
 from schemas.cells.dlr import Bench
 
 if TYPE_CHECKING:
@@ -363,32 +363,20 @@ def _on(controller: str, osds: int) -> Rows:
 
 def _against(controller: str, baseline: str, osds: int) -> Compute:
     """Compute throughput of one controller over another on `osds` OSDs with static hotspots."""
-    return Pair(
-        _on(controller, osds),
-        _on(baseline, osds),
-        METRIC,
-        f"no block has {controller} and {baseline} on {osds:,} OSDs",
-        keys=BLOCKS,
-        function=lambda ratio: ratio - 1,
-    )
+    why = f"no block has {controller} and {baseline} on {osds:,} OSDs"
+    sides = _on(controller, osds), _on(baseline, osds)
+    return Pair(*sides, METRIC, why, keys=BLOCKS, function=lambda ratio: ratio - 1)
 
 
 def _holds(small: int, large: int) -> Compute:
     """Compute DLR's gain on the larger store over the smaller, block by block (same seed)."""
 
     def gains(osds: int) -> Rows:
-        def rows(table: pd.DataFrame) -> pd.DataFrame:
-            return block_gains(_on("dlr", osds)(table), _on(BASELINE, osds)(table), METRIC)
+        return compared(_on("dlr", osds), _on(BASELINE, osds), METRIC, BLOCKS)
 
-        return rows
-
+    why = f"no block has DLR and default Ceph on {small:,} and {large:,} OSDs"
     return Pair(
-        gains(large),
-        gains(small),
-        "gain",
-        f"no block has DLR and default Ceph on {small:,} and {large:,} OSDs",
-        keys=BLOCKS,
-        function=lambda ratio: ratio - 1,
+        gains(large), gains(small), "ratio", why, keys=BLOCKS, function=lambda ratio: ratio - 1
     )
 
 
@@ -399,7 +387,6 @@ _claim = partial(
     stated=False,
     unit="relative change",
     baseline="default",
-    no_effect=0.0,
 )
 
 

@@ -3,14 +3,23 @@ with the reason."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import pandas as pd
 
-from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun
-from analysis.core.evidence import Pair, Rows, ShareOf, assigned, extreme, mapped, mean_of
-from analysis.core.load import SIM
+from analysis.core.claims import EVERY, Claim, Compute, Evidence, Measured, NotRun
+from analysis.core.evidence import (
+    Pair,
+    Rows,
+    ShareOf,
+    assigned,
+    extreme,
+    from_runs,
+    mapped,
+    mean_of,
+    where,
+)
+from analysis.core.load import SIM, LoadedRun
 from analysis.core.stats import fraction
 from analysis.papers.dlr import runs
 from analysis.papers.dlr.claims import (
@@ -40,8 +49,8 @@ BUSY = 50.0
 _SCENARIOS = (HETEROGENEITY, INTERFERENCE)
 _alone = partial(claim, baseline=None)
 """A claim that compares DLR with no other controller."""
-_always = partial(_alone, value=1.0, unit=SHARE, no_effect=0.5, rule="at_least", tolerance=0.0)
-"""A claim that all runs agree; it is confirmed if more than half of all runs would."""
+_always = partial(_alone, **EVERY)
+"""A claim that all runs agree."""
 
 
 def _mixes(*, busy: bool) -> Rows:
@@ -94,38 +103,15 @@ def _data_moved(store: Cells) -> Compute:
     return ShareOf(rows, lambda rows: rows[_MOVED] > 0, "no journal of a reweight run")
 
 
-def _from_samples(
-    rows: Rows,
-    columns: tuple[str, ...],
-    values: Callable[[int, Evidence], list[float]],
-    of: Compute,
-) -> Compute:
-    """Compute `of` from rows with more columns, the values that each run's samples give."""
-
-    def compute(evidence: Evidence) -> Measured | NotRun:
-        found = rows(evidence.table)
-        made = pd.DataFrame(
-            [values(int(index), evidence) for index in found["index"]],
-            columns=list(columns),
-            index=found.index,
-            dtype=float,
-        )
-        return of(Evidence(found.join(made), evidence.runs))
-
-    return compute
-
-
 def _with_courses(scenario: Cells, of: Compute) -> Compute:
     """Compute from DLR's runs of a scenario with `COURSES`."""
 
-    def values(index: int, evidence: Evidence) -> list[float]:
-        found = runs.courses(evidence.runs[index])
+    def values(loaded: LoadedRun) -> list[float]:
+        found = runs.courses(loaded)
         return [found.get(name, float("nan")) for name in runs.COURSES]
 
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        return runs.select(table, **with_controller(scenario, "dlr"))
-
-    return _from_samples(rows, runs.COURSES, values, of)
+    rows = partial(runs.select, **with_controller(scenario, "dlr"))
+    return from_runs(rows, runs.COURSES, values, of)
 
 
 def _part_of(column: str, whole: str) -> Compute:
@@ -168,18 +154,14 @@ def _in_time(scenario: Cells, op: str) -> Compute:
         found = runs.active(runs.select(table, op=op, **scenario))
         return found[found["controller"].isin(("dlr", "default"))]
 
-    def values(index: int, evidence: Evidence) -> list[float]:
-        return runs.sixths(evidence.runs[index]) or [float("nan")] * runs.INTERVALS
-
-    def side(controller: str) -> Rows:
-        return lambda table: table[table["controller"] == controller]
+    def values(loaded: LoadedRun) -> list[float]:
+        return runs.sixths(loaded) or [float("nan")] * runs.INTERVALS
 
     why = f"no block has samples of DLR and default Ceph in {READING[op]}s"
-    options = [
-        (name, Pair(side("dlr"), side("default"), name, why, keys=runs.BLOCKS)) for name in _SIXTHS
-    ]
+    dlr, default = (partial(where, controller=one) for one in ("dlr", "default"))
+    options = [(name, Pair(dlr, default, name, why, keys=runs.BLOCKS)) for name in _SIXTHS]
     least = extreme(options, "least", complete=True)
-    found = _from_samples(rows, _SIXTHS, values, least)
+    found = from_runs(rows, _SIXTHS, values, least)
     return lambda evidence: mapped(found(evidence), lambda ratio: ratio - 1)
 
 
@@ -282,7 +264,6 @@ STATEMENTS: tuple[Claim, ...] = (
             _part_of(column, whole),
             unit=SHARE,
             baseline=None,
-            no_effect=0.5,
             family="affinity-interference",
         )
         for name, statement, column, whole in (

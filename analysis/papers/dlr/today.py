@@ -121,9 +121,7 @@ RIVALS = {
     "Tentacle": ("default", "read-balancer", "upmap-read", "balance-reads"),
 }
 
-_claim = partial(
-    declared, paper="dlr-today", unit="relative change", no_effect=0.0, stated=False, prefix="today"
-)
+_claim = partial(declared, paper="dlr-today", unit="relative change", stated=False, prefix="today")
 
 
 def _claims(releases: Mapping[str, Sequence[str]]) -> Iterator[Claim]:
