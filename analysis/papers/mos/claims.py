@@ -33,6 +33,7 @@ from analysis.core.evidence import (
     Pair,
     Rows,
     assigned,
+    compared,
     ends,
     extreme,
     extreme_over,
@@ -125,20 +126,6 @@ def at_value(
     return chosen
 
 
-def relative(rows: Rows, base: Rows, column: str) -> Rows:
-    """Select rows, with the added column ``relative``: a number over that of the block's run in
-    `base`."""
-
-    def found(table: pd.DataFrame) -> pd.DataFrame:
-        some, other = rows(table), base(table)
-        if some.empty or other.empty:
-            return some[:0].assign(relative=pd.Series(dtype=float))
-        before = other.groupby("seed")[column].mean()
-        return some.assign(relative=some[column] / some["seed"].map(before))
-
-    return found
-
-
 def valued(rows: Rows, value: Callable[[LoadedRun], float | None]) -> Rows:
     """Select rows, with the added column ``value``, computed from each run."""
     return assigned(rows, value=lambda found: found["loaded"].map(value).astype(float))
@@ -188,6 +175,8 @@ def held_at(course: Report, t_s: float) -> Mapping[str, Mapping[str, float]]:
 claim = partial(declared, prefix="mos-local", paper="mos")
 same = partial(claim, value=1.0, rule="within", tolerance=0.15)
 """A claim that two values are the same: they differ by at most 15 %."""
+less = partial(claim, larger=False)
+"""A claim that a value is less than that of the baseline, or than the value without an effect."""
 
 # ---- Section 1, figure 1: separate proxies for small and large objects ----
 
@@ -200,7 +189,8 @@ NO_SETUPS = "no block has both setups with four workloads"
 
 
 def of_setups(treated: str, baseline: str, column: str) -> Pair:
-    return Pair(of("setups", setup=treated), of("setups", setup=baseline), column, NO_SETUPS)
+    sides = of("setups", setup=treated), of("setups", setup=baseline)
+    return Pair(*sides, column, NO_SETUPS, against=baseline)
 
 
 def _latencies(treated: str, baseline: str, letters: str, which: Choice) -> Compute:
@@ -225,7 +215,6 @@ _SECTION_1: tuple[Claim, ...] = (
             of_setups(setup, DEFAULT, "small_qps"),
             value=PARTITION[setup],
             family="mos-partition",
-            baseline=DEFAULT,
         )
         for setup, words in ((FAVORS_SMALL, "a fast link"), (FAVORS_LARGE, "many cores"))
     ),
@@ -236,7 +225,6 @@ _SECTION_1: tuple[Claim, ...] = (
         of_setups(FAVORS_SMALL, FAVORS_LARGE, "small_qps"),
         value=PARTITION[FAVORS_SMALL] / PARTITION[FAVORS_LARGE],
         size=False,
-        baseline=FAVORS_LARGE,
     ),
     *(
         claim(
@@ -248,7 +236,6 @@ _SECTION_1: tuple[Claim, ...] = (
             value=sum(DROP) / 2,
             tolerance=(DROP[1] - DROP[0]) / (sum(DROP) - 2),
             family="mos-drop",
-            baseline=FAVORS_SMALL,
         )
         for letter in "CD"
     ),
@@ -258,15 +245,13 @@ _SECTION_1: tuple[Claim, ...] = (
         "FavorsLarge leaves large objects (C and D) the bandwidth of Default (read as within 25 %)",
         of_setups(FAVORS_LARGE, DEFAULT, "large_mb_s"),
         tolerance=0.25,
-        baseline=DEFAULT,
     ),
-    claim(
+    less(
         "latency-favors-large",
         "1",
         "FavorsLarge has a lower latency than Default for all workloads (the one that gains least)",
         _latencies(FAVORS_LARGE, DEFAULT, "ABCD", "largest"),
         baseline=DEFAULT,
-        larger=False,
     ),
     *(
         claim(
@@ -430,7 +415,7 @@ _PROXY: tuple[Claim, ...] = (
         _early(_one_proxy("C"), "proxy_cores"),
         baseline="most-cores",
     ),
-    claim(
+    less(
         "proxy-network-cpu",
         "3b",
         "Large objects fill the link with modest CPU utilization (about 25 % of all cores, not the "
@@ -439,7 +424,6 @@ _PROXY: tuple[Claim, ...] = (
         value=LARGE_BUSY,
         unit=UTILIZATION,
         no_effect=PROXY_BUSY,
-        larger=False,
     ),
     claim(
         "proxy-network-second",
@@ -488,8 +472,8 @@ def small_on(kind: str, choose: Callable[[list[float]], float]) -> Rows:
 
 
 def _gain(kind: str) -> Rows:
-    """Select workload A's runs with the fast network, relative to those with the slow one."""
-    return relative(small_on(kind, max), small_on(kind, min), "qps")
+    """Select workload A's runs with the fast network, compared with those with the slow one."""
+    return compared(small_on(kind, max), small_on(kind, min), "qps")
 
 
 _NETWORKS: tuple[Claim, ...] = (
@@ -515,7 +499,7 @@ _NETWORKS: tuple[Claim, ...] = (
         "4a",
         "Small objects gain more from a faster network on SSDs than on HDDs: they are more "
         "sensitive to disks (R6)",
-        Pair(_gain("ssd"), _gain("hdd"), "relative", NO_NETWORK),
+        Pair(_gain("ssd"), _gain("hdd"), "ratio", NO_NETWORK),
         value=NETWORK["A", "ssd"] / NETWORK["A", "hdd"],
         size=False,
         baseline="hdd",
@@ -547,7 +531,7 @@ _MIXES: tuple[Claim, ...] = (
         family="mos-slow-network",
         baseline="3-ssd",
     ),
-    claim(
+    less(
         "disks-worst",
         "5",
         "At 7.5 Gbit/s three HDDs are the worst choice (over the choice that is nearest to it)",
@@ -560,7 +544,6 @@ _MIXES: tuple[Claim, ...] = (
             complete=True,
         ),
         baseline="other-disks",
-        larger=False,
     ),
     same(
         "disks-mixed",
@@ -590,7 +573,8 @@ OTHERS = (DEFAULT, STATIC)
 
 
 def at_loads(treated: str, baseline: str, column: str) -> Pair:
-    return Pair(of("load", setup=treated), of("load", setup=baseline), column, NO_LOAD)
+    sides = of("load", setup=treated), of("load", setup=baseline)
+    return Pair(*sides, column, NO_LOAD, against=baseline)
 
 
 def up_to(
@@ -658,7 +642,6 @@ _LOADS: tuple[Claim, ...] = (
             up_to(MOS_PP, other, column),
             value=value,
             family="mos-up-to",
-            baseline=other,
         )
         for other, value in ((DEFAULT, THROUGHPUT), (STATIC, BANDWIDTH))
         for name, column in (("throughput", "qps"), ("bandwidth", "mb_s"))
@@ -668,7 +651,6 @@ _LOADS: tuple[Claim, ...] = (
         "8",
         "Where C dominates (far left), Default has more bandwidth than Static",
         extreme_over(at_loads(DEFAULT, STATIC, "mb_s"), "small_workers", "least", order=fewest),
-        baseline=STATIC,
     ),
     claim(
         "static-small",
@@ -676,7 +658,6 @@ _LOADS: tuple[Claim, ...] = (
         "As A dominates, Static outperforms Default by as much as 2 times",
         up_to(STATIC, DEFAULT, "qps"),
         value=STATIC_OVER_DEFAULT,
-        baseline=DEFAULT,
     ),
     *(
         claim(
@@ -686,7 +667,6 @@ _LOADS: tuple[Claim, ...] = (
             up_to(MOS_PP, STATIC, column, "largest" if larger else "least", PEAK_POINTS),
             value=value,
             family="mos-peak",
-            baseline=STATIC,
             larger=larger,
         )
         for name, words, column, value, larger in (
@@ -695,14 +675,12 @@ _LOADS: tuple[Claim, ...] = (
         )
     ),
     *(
-        claim(
+        less(
             name,
             "9",
             f"For A, Default performs the worst (p95; {label(setup)} over it, at the load at which "
             "it gains least)",
             up_to(setup, DEFAULT, "A_p95_s"),
-            baseline=DEFAULT,
-            larger=False,
         )
         for name, setup in (("tail-default", MOS_PP), ("tail-default-static", STATIC))
     ),
@@ -715,7 +693,6 @@ _LOADS: tuple[Claim, ...] = (
                 at_loads(MOS_PP, other, column), "large_workers", "largest" if larger else "least"
             ),
             value=value,
-            baseline=other,
             larger=larger,
         )
         for other, why in (
@@ -742,7 +719,7 @@ NO_HELD = "no run of MOS++ with a load that changes reports held resources"
 
 def over_course(treated: str, baseline: str, column: str, **more: Any) -> Pair:
     sides = of("adaptation", setup=treated), of("adaptation", setup=baseline)
-    return Pair(sides[0], sides[1], column, NO_COURSE, **more)
+    return Pair(*sides, column, NO_COURSE, against=baseline, **more)
 
 
 def reported(setup: str, value: Callable[[Report], float | None]) -> Rows:
@@ -806,7 +783,6 @@ _COURSES: tuple[Claim, ...] = (
             f"{label(other)}; the paper does not say over which)",
             over_course(MOS_PP, other, "A_qps_spike"),
             value=SPIKE,
-            baseline=other,
         )
         for other in OTHERS
     ),
@@ -816,14 +792,12 @@ _COURSES: tuple[Claim, ...] = (
         "In stage 1 MOS++ slightly outperforms Static, by 12 % (C's bandwidth)",
         over_course(MOS_PP, STATIC, "C_mb_s_stage1"),
         value=STAGE_1,
-        baseline=STATIC,
     ),
     claim(
         "stage-3",
         "11a",
         "In stage 3 Default cannot sustain A's spike (MOS++ over it)",
         over_course(MOS_PP, DEFAULT, "A_qps_stage3"),
-        baseline=DEFAULT,
     ),
     *(
         claim(
@@ -833,51 +807,44 @@ _COURSES: tuple[Claim, ...] = (
             # An SLA may never be held: then there is no ratio.
             over_course(MOS_PP, other, f"{letter}_sla_met", by="change"),
             unit=CHANGE,
-            baseline=other,
         )
         for letter, figure in (("A", "11b"), ("C", "11c"))
         for other in OTHERS
     ),
-    *(
-        claim(name, "12", statement, compute, value=value, unit=unit, no_effect=no_effect)
-        for name, statement, compute, value, unit, no_effect in (
-            (
-                "network-most",
-                "In stage 1 C reaches up to 95 % of the network",
-                while_held(_network_most, note="largest share in stage 1"),
-                NETWORK_MOST,
-                SHARE,
-                0.70,
-            ),
-            (
-                "network-freed",
-                "When stage 2 begins, 58 % of the network are taken back and marked as free",
-                while_held(
-                    _network_freed,
-                    of=change,
-                    note="largest free share until the spike ends, less that before",
-                ),
-                NETWORK_FREED,
-                CHANGE,
-                0.0,
-            ),
-            (
-                "network-given",
-                "When stage 2 begins, 21 % of the network are given to A",
-                share_change(SMALL, "network", "1", "spike", "by the end of the spike"),
-                NETWORK_GIVEN,
-                CHANGE,
-                0.0,
-            ),
-        )
+    claim(
+        "network-most",
+        "12",
+        "In stage 1 C reaches up to 95 % of the network",
+        while_held(_network_most, note="largest share in stage 1"),
+        value=NETWORK_MOST,
+        unit=SHARE,
+        no_effect=0.70,
     ),
     claim(
+        "network-freed",
+        "12",
+        "When stage 2 begins, 58 % of the network are taken back and marked as free",
+        while_held(
+            _network_freed,
+            of=change,
+            note="largest free share until the spike ends, less that before",
+        ),
+        value=NETWORK_FREED,
+        unit=CHANGE,
+    ),
+    claim(
+        "network-given",
+        "12",
+        "When stage 2 begins, 21 % of the network are given to A",
+        share_change(SMALL, "network", "1", "spike", "by the end of the spike"),
+        value=NETWORK_GIVEN,
+        unit=CHANGE,
+    ),
+    less(
         "latency-whole",
         "11b",
         "A's mean latency over the whole course is below Static's",
         over_course(MOS_PP, STATIC, "A_mean_s"),
-        baseline=STATIC,
-        larger=False,
     ),
     unreachable(
         "hdd-share",
@@ -886,6 +853,7 @@ _COURSES: tuple[Claim, ...] = (
         "all microstores of a testbed share the same disks, so that its pool has no HDDs to give",
         value=0.50,
         unit=SHARE,
+        no_effect=1.0,
         rule="within",
         prefix="mos-local",
         paper="mos",

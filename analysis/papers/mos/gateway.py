@@ -145,6 +145,7 @@ def _change(letter: str, what: str, treated: Arm, base: Arm) -> Pair:
         why,
         keys=BLOCKS,
         function=(lambda ratio: ratio - 1) if what == "throughput" else (lambda ratio: 1 - ratio),
+        against=base[1],
     )
 
 
@@ -157,7 +158,6 @@ def _claims(letter: str, what: str, verb: str) -> Iterator[Claim]:
         paper="mos",
         stated=False,
         unit="relative change",
-        no_effect=0.0,
     )
     for (scenario, words), other in product(SCENARIOS.items(), ("default", "reweight")):
         yield claim(
@@ -165,14 +165,12 @@ def _claims(letter: str, what: str, verb: str) -> Iterator[Claim]:
             statement=f"DLR {verb} {what} of workload {letter} on the object gateway under {words} "
             f"against {style.label(other)}",
             compute=_change(letter, what, (scenario, "dlr"), (scenario, other)),
-            baseline=other,
         )
     yield claim(
         f"calm-{letter.lower()}-{what}",
         statement=f"Without hotspots {what} of workload {letter} on the object gateway "
         "is better than under hotspots that stay",
         compute=_change(letter, what, ("none", "default"), ("heterogeneity", "default")),
-        baseline="default",
     )
 
 

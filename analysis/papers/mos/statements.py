@@ -11,7 +11,16 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.claims import CHANGE, Claim, unreachable
-from analysis.core.evidence import Pair, Rows, ShareOf, assigned, ends, extreme_over, mean_of
+from analysis.core.evidence import (
+    Pair,
+    Rows,
+    ShareOf,
+    assigned,
+    compared,
+    ends,
+    extreme_over,
+    mean_of,
+)
 from analysis.core.stats import amount, fraction
 from analysis.papers.mos.claims import (
     DEFAULT,
@@ -45,6 +54,7 @@ from analysis.papers.mos.claims import (
     held_at,
     high_network,
     label,
+    less,
     network_of_stage_1,
     of,
     of_setups,
@@ -52,7 +62,6 @@ from analysis.papers.mos.claims import (
     on_mixes,
     over_both,
     over_course,
-    relative,
     reported,
     same,
     share_change,
@@ -224,26 +233,22 @@ _SUMMARIES: tuple[Claim, ...] = (
             f"{letter})",
             at_loads(MOS, STATIC, column),
             family="mos-basic",
-            baseline=STATIC,
         )
         for letter, column in (("A", "A_qps"), ("C", "C_mb_s"))
     ),
-    claim(
+    less(
         "interference-cause",
         "1",
         "Large objects exhaust the network and so waste the storage nodes' CPU: with Default they "
         "use less of it than with FavorsSmall",
         of_setups(DEFAULT, FAVORS_SMALL, "storage_cores_used"),
-        baseline=FAVORS_SMALL,
-        larger=False,
     ),
-    claim(
+    less(
         "interference",
         "1",
         "Together with large objects, a workload of small ones loses dramatically",
         "no campaign has workload A alone on the two proxies of figure 1",
         baseline="A-alone",
-        larger=False,
     ),
     claim(
         "size-classes",
@@ -343,14 +348,13 @@ _SECTION_3: tuple[Claim, ...] = (
         ),
         baseline="half-the-cores",
     ),
-    claim(
+    less(
         "storage-disks",
         "3c",
         "With three SSDs a node, disks do not limit large objects (busy for less than 85 %)",
         mean_of(of("storage", workload="C"), "disk_busy_mean", NO_STORAGE, blocks=True, of=amount),
         unit=UTILIZATION,
         no_effect=PROXY_BUSY,
-        larger=False,
     ),
     claim(
         "network-a-cheap",
@@ -377,9 +381,9 @@ _SECTION_3: tuple[Claim, ...] = (
         "The choice of disks depends on the network: three HDDs keep more of three SSDs' bandwidth "
         "at the slowest one than at 7.5 Gbit/s",
         Pair(
-            relative(on_disks(0, min), on_disks(3, min), "mb_s"),
-            relative(on_disks(0, high_network), on_disks(3, high_network), "mb_s"),
-            "relative",
+            compared(on_disks(0, min), on_disks(3, min), "mb_s"),
+            compared(on_disks(0, high_network), on_disks(3, high_network), "mb_s"),
+            "ratio",
             NO_DISKS,
         ),
         baseline="fast-network",
@@ -391,14 +395,13 @@ _SECTION_3: tuple[Claim, ...] = (
         "the paper states neither prices of disks nor a measure of their efficiency",
         baseline="3-ssd",
     ),
-    claim(
+    less(
         "storage-links",
         "3b",
         "Links of storage nodes should have the proxies' bandwidth together (R5): less costs "
         "bandwidth",
         "no campaign limits the links of storage nodes; network_mbit is of the proxies' links",
         baseline="equal-links",
-        larger=False,
     ),
 )
 
@@ -411,7 +414,6 @@ _LOADS: tuple[Claim, ...] = (
             "(R2 of the regression, read as above 0.5)",
             mean_of(_linearity(setup), "value", "no block has three loads", of=fraction),
             unit=SHARE,
-            no_effect=0.5,
             family="mos-linear",
         )
         for setup in (DEFAULT, STATIC, MOS_PP)
@@ -422,7 +424,6 @@ _LOADS: tuple[Claim, ...] = (
         "Static balances both workloads to some extent: where C dominates, A has more throughput "
         "than with Default",
         extreme_over(at_loads(STATIC, DEFAULT, "A_qps"), "small_workers", "least", order=fewest),
-        baseline=DEFAULT,
     ),
     *(
         same(
@@ -432,7 +433,6 @@ _LOADS: tuple[Claim, ...] = (
             "A, read as within 15 %)",
             extreme_over(at_loads(MOS_PP, STATIC, column), "small_workers", "least", order=fewest),
             family="mos-start",
-            baseline=STATIC,
         )
         for name, words, column in (("tail", "p95", "A_p95_s"), ("throughput", "QPS", "A_qps"))
     ),
@@ -444,7 +444,6 @@ _LOADS: tuple[Claim, ...] = (
             "at which it gains least)",
             up_to(setup, DEFAULT, "A_qps", "least"),
             family="mos-corner",
-            baseline=DEFAULT,
         )
         for setup in (STATIC, MOS_PP)
     ),
@@ -456,14 +455,12 @@ _LOADS: tuple[Claim, ...] = (
         ends(of("load", setup=STATIC), "large_workers", "C_mb_s", NO_LOAD, before=True),
         baseline="fewer-workers",
     ),
-    claim(
+    less(
         "mean-trend",
         "10",
         "Average latency of C has the trend of its 95th percentile: lower with MOS++ than with "
         "Default (at the load with the largest difference)",
         extreme_over(at_loads(MOS_PP, DEFAULT, "C_mean_s"), "large_workers", "least"),
-        baseline=DEFAULT,
-        larger=False,
     ),
 )
 
@@ -476,7 +473,7 @@ _COURSES: tuple[Claim, ...] = (
         Pair(reported(MOS_PP, _first_epoch), reported(STATIC, _first_epoch), "value", NO_COURSE),
         baseline=STATIC,
     ),
-    claim(
+    less(
         "stage-1-time",
         "12",
         "After 5 min MOS++'s performance is the highest (C's share of the network; read as within "
@@ -487,7 +484,6 @@ _COURSES: tuple[Claim, ...] = (
         kind="seconds",
         rule="at_most",
         no_effect=10.0,
-        larger=False,
     ),
     claim(
         "stage-1-static-sla",
@@ -496,7 +492,6 @@ _COURSES: tuple[Claim, ...] = (
         "min that misses it)",
         ShareOf(reported(STATIC, _missed), lambda rows: rows["value"] > 0, NO_COURSE),
         unit=SHARE,
-        no_effect=0.5,
     ),
     *(
         claim(
@@ -541,7 +536,7 @@ _COURSES: tuple[Claim, ...] = (
             ),
         )
     ),
-    claim(
+    less(
         "reacts",
         "12",
         "As stage 2 begins, MOS++ immediately reacts (epochs until its first change, read as fewer "
@@ -550,7 +545,6 @@ _COURSES: tuple[Claim, ...] = (
         unit="epochs",
         kind="count",
         no_effect=1.5,
-        larger=False,
     ),
     *(
         claim(
@@ -560,7 +554,6 @@ _COURSES: tuple[Claim, ...] = (
             f"over {label(other)})",
             over_course(MOS_PP, other, column),
             family="mos-course",
-            baseline=other,
         )
         for letter, figure, column in (("A", "11a", "A_qps"), ("C", "11c", "C_mb_s"))
         for other in OTHERS
@@ -573,7 +566,6 @@ _COURSES: tuple[Claim, ...] = (
             f"{column[0]}, over {label(other)})",
             over_course(MOS_PP, other, column),
             family="mos-stage-3",
-            baseline=other,
         )
         for figure, column, other in (
             ("11a", "A_qps_stage3", STATIC),
@@ -587,17 +579,15 @@ _COURSES: tuple[Claim, ...] = (
         "In stage 3 Default's network is mostly used by C (its share of all bytes)",
         mean_of(reported(DEFAULT, _share_of_c), "value", NO_COURSE, of=fraction),
         unit=SHARE,
-        no_effect=0.5,
     ),
-    claim(
+    less(
         "write-trend",
         "11b",
         "A's write latency has the trend of its read latency (footnote 4): below Static's",
         Pair(reported(MOS_PP, _mean_write), reported(STATIC, _mean_write), "value", NO_COURSE),
         baseline=STATIC,
-        larger=False,
     ),
-    claim(
+    less(
         "solver",
         "12",
         "The optimisation problem is solved in seconds (section 6; longest decision of a run, read "
@@ -605,15 +595,13 @@ _COURSES: tuple[Claim, ...] = (
         mean_of(of("adaptation", setup=MOS_PP), "decide_s_max", NO_COURSE, of=amount),
         unit="s",
         no_effect=10.0,
-        larger=False,
     ),
-    claim(
+    less(
         "drift",
         "12",
         "If a workload's object sizes change, MOS may thrash and lose performance (section 9)",
         "no campaign has a workload whose object sizes change",
         baseline="constant-sizes",
-        larger=False,
     ),
 )
 
