@@ -17,6 +17,7 @@ import pandas as pd
 
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.core.evidence import (
+    Over,
     Pair,
     Rows,
     ShareOf,
@@ -81,7 +82,7 @@ def _versus(series: str, baseline: str, **setting: Any) -> Pair:
     their mean counts once."""
     sides = (_bursts(series, **setting), _bursts(baseline, **setting))
     why = f"no burst was met by {names_of(series, baseline)}"
-    return Pair(*sides, RESPONSE, why, keys=PAIRED, cluster="seed")
+    return Pair(*sides, RESPONSE, why, keys=PAIRED, cluster="seed", against=baseline)
 
 
 def _remembered() -> Compute:
@@ -125,7 +126,7 @@ def _of_loads(compute: Compute, *series: str) -> Compute:
         given = pd.concat([loads_given(evidence, name, ratio) for name in series])
         return compute(Evidence(given, evidence.runs))
 
-    return of
+    return Over(of, getattr(compute, "against", None))
 
 
 def _hits(series: str, ratio: float) -> Rows:
@@ -179,6 +180,7 @@ def _lighter(series: str, baseline: str, column: str = "mean") -> Compute:
         column,
         _RARE,
         note=lambda rows, _: str(rows["loads"].iloc[0]),
+        against=baseline,
     )
     return _of_loads(pair, series, baseline)
 
@@ -198,6 +200,8 @@ def _farthest_from_even(given: Evidence) -> Measured | NotRun:
 
 
 _simulated = partial(declared, prefix="twochoice", paper="twochoice", machines=False)
+_less = partial(_simulated, larger=False)
+"""A claim that a number is less than that of the baseline, or than the number without an effect."""
 _alike = partial(_simulated, value=1.0, rule="within", tolerance=ALIKE)
 """A claim that two numbers are about the same."""
 _average = partial(
@@ -218,7 +222,6 @@ def _at_every_ratio(
         extreme_over(
             _versus(series, baseline), RATIO, "least" if slower else "largest", text=_percent
         ),
-        baseline=baseline,
         larger=slower,
         **more,
     )
@@ -265,7 +268,6 @@ _RESPONSES: tuple[Claim, ...] = (
             wanted=lambda ratio: 0 < ratio <= FEW,
             text=_percent,
         ),
-        baseline=FIXED,
     ),
     _simulated(
         "native-grows",
@@ -280,9 +282,8 @@ _RESPONSES: tuple[Claim, ...] = (
         "With many stragglers (half of the servers) native two-choice still hits them",
         ShareOf(_hits(NATIVE, 0.5), lambda rows: rows["hit"] > 0, "no run has as many stragglers"),
         unit=SHARES,
-        no_effect=0.5,
     ),
-    _simulated(
+    _less(
         "few-native-hits",
         "3",
         "With few stragglers native two-choice can almost guarantee not to hit one "
@@ -292,12 +293,11 @@ _RESPONSES: tuple[Claim, ...] = (
         ),
         unit=SHARES,
         no_effect=0.01,
-        larger=False,
     ),
     _at_every_ratio(
         "strategies-better", BOTH, NATIVE, "Both strategies together improve native two-choice"
     ),
-    _simulated(
+    _less(
         "collaborative-hits-less",
         "3",
         "The collaborative probe places fewer writes on stragglers than native two-choice "
@@ -310,17 +310,13 @@ _RESPONSES: tuple[Claim, ...] = (
             by="sign",
         ),
         unit=SHARES,
-        no_effect=0.5,
-        larger=False,
         baseline=NATIVE,
     ),
-    _simulated(
+    _less(
         "collaborative-better",
         "3",
         "The collaborative probe improves native two-choice (over all straggler ratios)",
         _over_ratios(_versus(COLLABORATIVE, NATIVE)),
-        baseline=NATIVE,
-        larger=False,
     ),
     _at_every_ratio(
         "preassign-better",
@@ -379,7 +375,7 @@ _PLACEMENTS: tuple[Claim, ...] = (
         rule="within",
         unit="servers",
     ),
-    _simulated(
+    _less(
         "few-stragglers",
         "4",
         "Input: fewer than 10 servers are stragglers",
@@ -389,7 +385,6 @@ _PLACEMENTS: tuple[Claim, ...] = (
         unit="servers",
         kind="exact",
         no_effect=10.0,
-        larger=False,
         size=False,
         tolerance=0.0,
     ),
@@ -475,17 +470,14 @@ _PLACEMENTS: tuple[Claim, ...] = (
         "The collaborative probe places even more than native two-choice on servers with lower "
         "loads",
         _lighter(COLLABORATIVE, NATIVE),
-        baseline=NATIVE,
     ),
     *(
-        _simulated(
+        _less(
             f"preassign-spreads{suffix}",
             "4",
             "Preassign avoids new stragglers: the largest number of writes on a server with a "
             f"lower load is smaller than with {text}",
             _lighter(series, other, "most"),
-            baseline=other,
-            larger=False,
         )
         for series, other, text, suffix in (
             (BOTH, COLLABORATIVE, "the collaborative probe", ""),
@@ -494,7 +486,7 @@ _PLACEMENTS: tuple[Claim, ...] = (
     ),
 )
 
-_NEW_STRAGGLERS = _simulated(
+_NEW_STRAGGLERS = _less(
     "generated-stragglers",
     "4",
     "Preassign avoids most of the new stragglers: the writes beyond the average of the fullest "
@@ -507,12 +499,9 @@ _NEW_STRAGGLERS = _simulated(
     ),
     no_effect=0.5,
     baseline=COLLABORATIVE,
-    larger=False,
 )
 
-_REMEMBERED = _simulated(
-    "objects-remembered-better", "cache", REMEMBERED, _remembered(), baseline=UNCACHED, larger=False
-)
+_REMEMBERED = _less("objects-remembered-better", "cache", REMEMBERED, _remembered())
 
 _BEYOND_SECTION_3: tuple[Claim, ...] = (
     _at_every_ratio(
@@ -526,23 +515,19 @@ _BEYOND_SECTION_3: tuple[Claim, ...] = (
     _at_every_ratio(
         "prequal", BOTH, PREQUAL, "Both strategies are faster than Prequal's rule", stated=False
     ),
-    _simulated(
+    _less(
         "learning",
         "3",
         "Having learned P(load) makes both strategies faster (over all straggler ratios)",
         _over_ratios(_versus(BOTH, COLD_BOTH)),
-        baseline=COLD_BOTH,
-        larger=False,
         stated=False,
     ),
-    _simulated(
+    _less(
         "scale",
         "scale",
         "With 10,000 servers and 1,000,000 processes both strategies are faster than fixed "
         "placement",
         _versus(BOTH, FIXED, learn_rounds=SCALE_LEARN, **LARGE),
-        baseline=FIXED,
-        larger=False,
         stated=False,
     ),
 )

@@ -76,7 +76,8 @@ def _against(
 ) -> Compute:
     """Compute a number under one scheduler over the same under another."""
     sides = (_jobs(experiment, scheduler, **setting), _jobs(experiment, baseline, **setting))
-    return Pair(*sides, column, f"no block has {names_of(scheduler, baseline)}")
+    why = f"no block has {names_of(scheduler, baseline)}"
+    return Pair(*sides, column, why, against=baseline)
 
 
 def _on_rados(scheduler: str, baseline: str, stragglers: str, **setting: Any) -> Compute:
@@ -86,7 +87,7 @@ def _on_rados(scheduler: str, baseline: str, stragglers: str, **setting: Any) ->
         return lambda table: on_osds(table, stragglers, scheduler=name, **setting)
 
     why = f"no block has {names_of(scheduler, baseline)}"
-    return Pair(side(scheduler), side(baseline), "seconds", why)
+    return Pair(side(scheduler), side(baseline), "seconds", why, against=baseline)
 
 
 def _number(
@@ -232,7 +233,6 @@ _WORKLOADS: tuple[Claim, ...] = (
             "13",
             statement,
             _against("balance", BOTH, FIXED, column),
-            baseline=FIXED,
         )
         for name, column, statement in (
             (
@@ -251,7 +251,6 @@ _WORKLOADS: tuple[Claim, ...] = (
             "14",
             f"With stragglers the last process ends earlier than with {text}",
             _against("burst", BOTH, baseline, "seconds", stragglers="table2"),
-            baseline=baseline,
         )
         for name, baseline, text in (
             ("finish", FIXED, "fixed placement"),
@@ -313,7 +312,6 @@ _WORKLOADS: tuple[Claim, ...] = (
         "cache",
         REMEMBERED,
         _against("burst", BOTH, UNCACHED, "seconds", stragglers="table2"),
-        baseline=UNCACHED,
     ),
     _alike(
         "payload-small",
@@ -321,7 +319,6 @@ _WORKLOADS: tuple[Claim, ...] = (
         "Passing on loads adds little overhead: probing takes as long without it (read as within "
         f"{100 * ALIKE:g} %)",
         _against("burst", BOTH, UNCACHED, "probe_mean_s", stragglers="table2"),
-        baseline=UNCACHED,
     ),
     _faster(
         "early",
@@ -329,7 +326,6 @@ _WORKLOADS: tuple[Claim, ...] = (
         "In the first seconds fixed placement lets more processes finish (time until a tenth of "
         "them have)",
         _against("burst", FIXED, BOTH, "process_p10_s", stragglers="table2"),
-        baseline=BOTH,
     ),
     _below(
         "read-5ms",
@@ -347,7 +343,6 @@ _HEAD_TO_HEAD: tuple[Claim, ...] = (
         "With fio on some of the disks (object servers: an eighth, RADOS: a quarter) the last "
         "process ends earlier than with fixed placement",
         _against("burst", BOTH, FIXED, "seconds", stragglers="fio"),
-        baseline=FIXED,
         stated=False,
     ),
     *(
@@ -356,7 +351,6 @@ _HEAD_TO_HEAD: tuple[Claim, ...] = (
             "beyond",
             f"{statement}, with stragglers of {among}",
             _against("burst", BOTH, name, "seconds", stragglers=stragglers),
-            baseline=name,
             larger=larger,
         )
         for stragglers, among in (("table2", "Table II"), ("fio", "fio"))
@@ -370,7 +364,6 @@ _HEAD_TO_HEAD: tuple[Claim, ...] = (
         "beyond",
         "Without stragglers both strategies take as long as fixed placement (read as within 25 %)",
         _against("burst", BOTH, FIXED, "seconds", stragglers="none"),
-        baseline=FIXED,
         stated=False,
     ),
 )
@@ -381,7 +374,6 @@ _CACHE: tuple[Claim, ...] = tuple(
         "cache",
         f"Without remembered loads, {statement} than with {text}",
         _against(experiment, UNCACHED, baseline, column, **setting),
-        baseline=baseline,
         stated=False,
     )
     for name, statement, experiment, column, setting in (
@@ -439,7 +431,6 @@ _RADOS: tuple[Claim, ...] = (
             "rados",
             f"On RADOS with two copies both strategies end {statement}, with {among}",
             _on_rados(BOTH, name, stragglers),
-            baseline=name,
             larger=name == ORACLE,
         )
         for stragglers, among in _AMONG
@@ -460,7 +451,6 @@ _RADOS: tuple[Claim, ...] = (
             "DLR, which chooses primaries, does not change when a burst of writes ends: every "
             f"replica is written all the same, with {among} (read as within {100 * ALIKE:g} %)",
             _on_rados(DLR, CRUSH, stragglers),
-            baseline=CRUSH,
             stated=False,
         )
         for stragglers, among in _AMONG
@@ -470,7 +460,6 @@ _RADOS: tuple[Claim, ...] = (
         "rados",
         "On RADOS without stragglers both strategies take as long as CRUSH (read as within 25 %)",
         _on_rados(BOTH, CRUSH, "none"),
-        baseline=CRUSH,
         stated=False,
     ),
     _faster(
@@ -479,7 +468,6 @@ _RADOS: tuple[Claim, ...] = (
         "On RADOS with one copy both strategies end earlier than fixed placement, with fio on a "
         "quarter of the disks",
         _on_rados(BOTH, FIXED, "fio", copies=1),
-        baseline=FIXED,
         stated=False,
     ),
 )
@@ -500,9 +488,7 @@ _NOT_RUN: tuple[Claim, ...] = (
         "12",
         "It is highly possible that a server and the other one are idle, as I/O is bursty",
         "the paper's reason is traces of a production machine, which are not published",
-        kind="share",
         unit=SHARES,
-        no_effect=0.5,
     ),
     _never(
         "table2-input",
