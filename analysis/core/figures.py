@@ -39,17 +39,19 @@ class Table:
         return [dict(zip(self.heads, row, strict=True)) for row in self.rows]
 
 
-def value_text(found: Estimate | None) -> str:
-    """Format an estimate's value to three digits as a table's cell; a dash for None."""
-    return "–" if found is None else f"{found.value:.3g}"
+def value_text(found: Estimate | None, form: str = ".3g") -> str:
+    """Format an estimate's value as a table's cell; a dash for None."""
+    return "–" if found is None else f"{found.value:{form}}"
 
 
-def interval_text(found: Estimate | None, digits: int = 3) -> str:
-    """Format an estimate with its interval as a table's cell; no interval for a single run."""
-    if found is None:
-        return "–"
-    value, low, high = (f"{x:.{digits}g}" for x in (found.value, found.low, found.high))
-    return value if found.n < 2 else f"{value} [{low}, {high}]"
+def interval_text(found: Estimate | None, form: str = ".3g", ends: str | None = None) -> str:
+    """Format an estimate with its interval as a table's cell; no interval for a single run.
+    `ends`: format of the interval, if not that of the value."""
+    value = value_text(found, form)
+    if found is None or found.n < 2:
+        return value
+    low, high = (f"{end:{form if ends is None else ends}}" for end in (found.low, found.high))
+    return f"{value} [{low}, {high}]"
 
 
 Column = tuple[str, Callable[[pd.DataFrame], str]]
@@ -57,9 +59,9 @@ Column = tuple[str, Callable[[pd.DataFrame], str]]
 COUNT: Column = ("n", lambda rows: str(len(rows)))
 
 
-def interval(head: str, column: str, digits: int = 3) -> Column:
+def interval(head: str, column: str, form: str = ".3g") -> Column:
     """Return a column with the mean over runs and its interval."""
-    return head, lambda rows: interval_text(average(rows, column), digits)
+    return head, lambda rows: interval_text(average(rows, column), form)
 
 
 def value(head: str, column: str, factor: float = 1.0) -> Column:

@@ -464,7 +464,7 @@ def affinity(evidence: Evidence, scenario: str) -> Figure | Missing:
             break
     else:
         return Missing(f"a DLR run under {scenario}")
-    loaded = evidence.runs[int(rows.sort_values("block")["index"].iloc[0])]
+    loaded = evidence.runs_of(rows.sort_values("block"))[0]
     course = {
         metric: loaded.reduced(f"course of {metric}", partial(_course, metric=metric))
         for metric in ("primary_affinity", "hot")
@@ -535,8 +535,7 @@ def by_interval(evidence: Evidence, scenario: str) -> Figure | Missing:
         rows = rows[(rows["scenario"] == scenario) & (rows["op"] == op)]
         for controller, look in _looks(_controllers(rows)).items():
             mine = runs.select(rows, controller=controller)
-            each = [evidence.runs[int(index)] for index in mine["index"]]
-            parts = [runs.sixths(run) for run in each]
+            parts = [runs.sixths(run) for run in evidence.runs_of(mine)]
             kept = np.array([values for values in parts if values is not None])
             if len(kept):
                 found = {part + 1: amount(kept[:, part].tolist()) for part in range(runs.INTERVALS)}
@@ -558,8 +557,8 @@ def overhead(evidence: Evidence) -> Figure | Missing:
     (decide and act), from the journals of every DLR run: mean of runs with interval."""
     rows = evidence.table[evidence.table["controller"] == "dlr"]
     steps: dict[str, list[float]] = {name: [] for name in STEP_PARTS}
-    for index in rows["index"]:
-        means = evidence.runs[int(index)].reduced("seconds of a step", _step_means)
+    for run in evidence.runs_of(rows):
+        means = run.reduced("seconds of a step", _step_means)
         for key, values in steps.items():
             if key in means:
                 values.append(means[key])

@@ -19,6 +19,7 @@ import pandas as pd
 
 from analysis.core.claims import (
     CHANGE,
+    EVERY,
     Claim,
     Compute,
     Evidence,
@@ -85,8 +86,6 @@ similar = partial(within, value=1.0, unit="ratio", tolerance=0.1)
 """A claim that a number is as large as that of the baseline."""
 longer = partial(claim, unit="ratio", no_effect=1.0)
 """A claim that a time is longer than that of the baseline."""
-EVERY: Mapping[str, Any] = {"value": 1.0, "rule": "at_least", "tolerance": 0.0}
-"""Fields of a claim about all blocks."""
 TAIL_S = runs.column("p99.9_s")
 """The 99.9th percentile."""
 
@@ -765,13 +764,21 @@ def _cause(
     """Return the claim that a setting has more of the question's value than the figure's own; with
     a `sign` of -1, that the figure's own has more."""
     high, low = (setting, "base")[::sign]
+    sides = (question.rows(policy, high), question.rows(policy, low))
+    return _asked(name, question, f"{statement} (suspected cause; not in the paper)", sides, low)
+
+
+def _asked(
+    name: str, question: Question, statement: str, sides: Sequence[Rows], over: str
+) -> Claim:
+    """Return the claim that the first side has more of a question's value than the second."""
     return more(
         f"why-{name}",
         question.figure,
-        f"{statement} (suspected cause; not in the paper)",
-        (question.rows(policy, high), question.rows(policy, low)),
+        statement,
+        sides,
         question.value,
-        over=low,
+        over=over,
         by=question.by,
         why=_NO_CAUSE,
         stated=False,
@@ -780,18 +787,12 @@ def _cause(
 
 def _ahead(name: str, question: Question, setting: str, other: str) -> Claim:
     """Return the claim that PM does better than another policy in a setting."""
-    words = question.settings[setting][0]
-    return more(
-        f"why-{name}-{setting}-{other}",
-        question.figure,
-        f"With {words}: PM does better than {label(other)} (not in the paper)",
-        (question.rows("pm", setting), question.rows(other, setting)),
-        question.value,
-        over=other,
-        by=question.by,
-        why=_NO_CAUSE,
-        stated=False,
+    statement = (
+        f"With {question.settings[setting][0]}: PM does better than {label(other)} (not in the "
+        "paper)"
     )
+    sides = (question.rows("pm", setting), question.rows(other, setting))
+    return _asked(f"{name}-{setting}-{other}", question, statement, sides, other)
 
 
 _MORE_ORDERS = "PM meets more permutations"

@@ -9,6 +9,7 @@ from functools import partial
 import pandas as pd
 
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, unreachable
+from analysis.core.evidence import from_runs
 from analysis.core.stats import amount, fraction
 from analysis.papers.prioritymeister import runs
 from analysis.papers.prioritymeister.claims import (
@@ -142,21 +143,14 @@ _BURSTS: tuple[Claim, ...] = (
     ),
 )
 
-_bursty = burst("B", "cake")
 TIGHT = 0.9
 """Share of a tight bound that the longest latency reaches."""
 
 
 def _over_time(one: Claim) -> Claim:
     """Return a claim about the bursty trace's runs under Cake, with the columns `runs.WINDOWS`."""
-
-    def compute(evidence: Evidence) -> Measured | NotRun:
-        rows = runs.latency(_bursty(evidence.table))
-        found = [runs.windows(evidence.runs[int(index)], "B") for index in rows["index"]]
-        made = pd.DataFrame(found, columns=list(runs.WINDOWS), index=rows.index, dtype=float)
-        return one.compute(Evidence(rows.join(made), evidence.runs))
-
-    return replace(one, compute=compute)
+    rows, values = runs.with_slo(burst("B", "cake")), partial(runs.windows, workload="B")
+    return replace(one, compute=from_runs(rows, runs.WINDOWS, values, one.compute))
 
 
 _IN_TIME: tuple[Claim, ...] = (

@@ -453,13 +453,8 @@ def balances(evidence: Evidence) -> Figure | Missing:
             top = max(top, written.max())
             fullest = average(its[series], "fullest")
             assert fullest is not None
-            text = f"{fullest.value:.2f}"
-            if fullest.n > 1:
-                text += f" [{fullest.low:.2f}, {fullest.high:.2f}]"
-            panel.set_title(
-                f"({letter}) {look(series).label}: fullest {text} of the mean, n = {fullest.n}",
-                loc="left",
-            )
+            text = f"fullest {interval_text(fullest, '.2f')} of the mean, n = {fullest.n}"
+            panel.set_title(f"({letter}) {look(series).label}: {text}", loc="left")
             panel.set_xlabel("Object server")
             panel.set_ylabel("Written (MiB)")
         for panel in axes:
@@ -573,8 +568,8 @@ def on_rados(evidence: Evidence) -> Figure | Missing:
 _BURST_COLUMNS = (
     COUNT,
     total("bursts", "rounds"),
-    interval("response s", "response_s", 4),
-    interval("over the best possible", "over_best", 4),
+    interval("response s", "response_s", ".4g"),
+    interval("over the best possible", "over_best", ".4g"),
     value("mean process s", "mean_s"),
     value("most on a server", "most"),
     value("most on a straggler", "straggler_most"),

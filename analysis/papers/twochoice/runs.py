@@ -168,7 +168,7 @@ def shared_ratios(*rows: pd.DataFrame) -> list[float]:
 
 def reports(evidence: Evidence, rows: pd.DataFrame, file: str) -> list[Mapping[str, Any]]:
     """Return the reports of the rows' runs, which extend their summaries."""
-    return [evidence.runs[int(index)].report(file) for index in rows["index"]]
+    return [run.report(file) for run in evidence.runs_of(rows)]
 
 
 STRAGGLERS = -1

@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
+from analysis.core.claims import EVERY, Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.core.evidence import (
     Choice,
     Mean,
@@ -33,6 +33,7 @@ from analysis.core.evidence import (
     ends,
     extreme,
     extreme_over,
+    kept,
     mean_of,
     pairs,
     result,
@@ -53,7 +54,6 @@ from analysis.papers.ursa.runs import (
     of,
     rebalancing,
     sizes,
-    where,
 )
 from schemas.cells.ursa import INPUTS
 from schemas.claim import SHARE, Rule
@@ -74,6 +74,8 @@ _SECONDS = "this machine's seconds; the paper does not name its machine"
 
 
 claim = partial(declared, prefix="ursa", paper="ursa", machines=False)
+less = partial(claim, larger=False)
+"""A claim that a number is less than that of the baseline, or than the number without an effect."""
 same = partial(claim, value=1.0, rule="within", tolerance=0.05)
 """A claim that two values are the same: they differ by at most 5 %."""
 
@@ -142,7 +144,7 @@ def _series(series: str) -> Compute:
 
 
 _TIMES: tuple[Claim, ...] = tuple(
-    claim(
+    less(
         f"time-{name}",
         "11b",
         f"ALP decides for 10K nodes and 10M partitions within {words} ({where})",
@@ -151,7 +153,6 @@ _TIMES: tuple[Claim, ...] = tuple(
         rule="at_most",
         unit="s",
         no_effect=value,
-        larger=False,
         size=False,
         tolerance=0.0,
     )
@@ -204,7 +205,7 @@ def _worst(top: pd.DataFrame, bottom: pd.DataFrame) -> str:
 
 def relieved(rows: Rows) -> Rows:
     """Select plans that leave no node hot: a partial plan costs less and says nothing."""
-    return where(rows, lambda found: found["hot_after"] == 0)
+    return kept(rows, lambda found: found["hot_after"] == 0)
 
 
 _OPTIMUM: tuple[Claim, ...] = tuple(
@@ -260,13 +261,12 @@ def _hotbed_bounded(table: pd.DataFrame) -> pd.DataFrame:
 
 _DEVIATION: tuple[Claim, ...] = (
     *(
-        claim(
+        less(
             f"sa-deviation-small{suffix}",
             "11d",
             f"SA ends with the smallest deviation of the nodes' loads at {SMALLEST}: below {words}",
             at_size(SA, rows, "load_sd_after", SMALLEST),
             baseline=baseline,
-            larger=False,
             family="ursa-sa-lowest",
         )
         for suffix, words, rows, baseline in (
@@ -276,13 +276,12 @@ _DEVIATION: tuple[Claim, ...] = (
         )
     ),
     *(
-        claim(
+        less(
             f"{method}-deviation-{size.partition('-')[0].lower()}",
             "11d",
             f"{name} ends with a slightly smaller deviation of the nodes' loads than SA at {size}",
             at_size(rows, SA, "load_sd_after", size),
             baseline="sa",
-            larger=False,
         )
         for method, name, rows in (("alp", "ALP", PAPERS), ("htoc", "HtoC", HTOC))
         for size in ("5K-5M", LARGEST)
@@ -309,14 +308,14 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         kind="exact",
         tolerance=0.0,
     ),
-    claim(
+    less(
         "third-left",
         "7a",
         "About one third of the hot spots are left after swaps alone",
         _at_largest(left, "left", "no plan was made", fraction),
         value=1 / 3,
         unit=SHARE,
-        larger=False,
+        no_effect=1.0,
     ),
     claim(
         "all-removed",
@@ -328,11 +327,7 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
             "no plan was made",
             "instances, of every size and kind",
         ),
-        value=1.0,
-        rule="at_least",
-        unit=SHARE,
-        no_effect=0.5,
-        tolerance=0.0,
+        **EVERY,
     ),
     *(
         claim(
@@ -409,13 +404,12 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
     ),
     *_DEVIATION,
     *(
-        claim(
+        less(
             f"hotbed-{name}",
             figure,
             f"ALP-fast {words} than ALP at {LARGEST}",
             at_size(_OURS, PAPERS, column, LARGEST),
             baseline="alp",
-            larger=False,
             stated=False,
         )
         for name, figure, words, column in (
@@ -430,7 +424,6 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         mean_at(_hotbed_bounded, "room", LARGEST, note="1 % minus the gap to the bound"),
         unit="relative change",
         baseline="lower-bound",
-        no_effect=0.0,
         stated=False,
     ),
 )
@@ -573,13 +566,9 @@ LIVE_CLAIMS: tuple[Claim, ...] = (
             f"After {controller}'s rebalancing 99 % of the writes are answered within "
             f"{STABLE_S:g} s, for {HOLD_S:g} s without a break (share of runs)",
             _stable(controller.lower()),
-            value=1.0,
-            rule="at_least",
-            tolerance=0.0,  # in every run
-            unit=SHARE,
-            no_effect=0.5,
             baseline=None,
             family="ursa-live-stable",
+            **EVERY,
         )
         for name, controller in (("stable", "Ursa"), ("stable-htoc", "HtoC"))
     ),

@@ -19,7 +19,14 @@ import pandas as pd
 from analysis.core import style
 from analysis.core.claims import Evidence
 from analysis.core.evidence import average, geometric
-from analysis.core.figures import FigureEntry, Missing, Table, bytes_text
+from analysis.core.figures import (
+    FigureEntry,
+    Missing,
+    Table,
+    bytes_text,
+    interval_text,
+    value_text,
+)
 from analysis.core.load import LoadedRun
 from analysis.core.panels import MARKERS, Look, Points, bars, counts, lines, points
 from analysis.core.papers import Part
@@ -49,7 +56,7 @@ TAIL = 1.5
 
 def _described(evidence: Evidence, rows: pd.DataFrame) -> list[Mapping[str, Any]]:
     """Return the cells' descriptions of their instances."""
-    return [evidence.runs[int(index)].report(INPUTS_FILE) for index in rows["index"]]
+    return [run.report(INPUTS_FILE) for run in evidence.runs_of(rows)]
 
 
 def _largest(evidence: Evidence) -> pd.DataFrame:
@@ -409,9 +416,10 @@ def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
     if rows.empty:
         panel.text(0.5, 0.5, "not run", ha="center", va="center", transform=panel.transAxes)
         return
-    row = rows.sort_values(["block", "campaign"]).iloc[0]
+    first = rows.sort_values(["block", "campaign"]).iloc[:1]
+    row, (run,) = first.iloc[0], evidence.runs_of(first)
     _, colour = runs.CONTROLLERS[str(row["controller"])]
-    t_s, latency_s = evidence.runs[int(row["index"])].reduced("response times", _response_times)
+    t_s, latency_s = run.reduced("response times", _response_times)
     panel.scatter(t_s, latency_s, s=2, color=colour, alpha=0.35, linewidths=0, rasterized=True)
     panel.axvline(float(row["called_s"]), color="black", linewidth=0.9)
     panel.text(float(row["called_s"]), 0.02, " L", transform=panel.get_xaxis_transform())
@@ -530,25 +538,14 @@ def _name(method: str, selection: str, series: Any) -> str:
 
 
 def _numbers(rows: pd.DataFrame) -> tuple[str, ...]:
-    hot = [_mean(rows, name) for name in ("hot_before", "hot_after_swaps", "hot_after")]
-    rest = [_interval(geometric(rows, name)) for name in ("moves", "cost", "decision_s")]
+    counted = ("hot_before", "hot_after_swaps", "hot_after")
+    hot = [value_text(average(rows, name), ",.4g") for name in counted]
+    numbers = (geometric(rows, name) for name in ("moves", "cost", "decision_s"))
+    rest = [interval_text(one, ",.4g", ",.3g") for one in numbers]
     limited = int(rows["limited"].sum()) if "limited" in rows.columns else 0
     if limited:
         rest[-1] += f" ({limited} ended by the limit)"
     return (str(len(rows)), *hot, *rest)
-
-
-def _mean(rows: pd.DataFrame, name: str) -> str:
-    found = average(rows, name)
-    return "–" if found is None else f"{found.value:,.4g}"
-
-
-def _interval(found: Estimate | None) -> str:
-    if found is None:
-        return "–"
-    if found.n < 2:
-        return f"{found.value:,.4g}"
-    return f"{found.value:,.4g} [{found.low:,.3g}, {found.high:,.3g}]"
 
 
 BANNER = (

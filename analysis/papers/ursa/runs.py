@@ -8,14 +8,13 @@ load. n counts instances or blocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from analysis.core.evidence import Rows, pairs
-from analysis.core.evidence import where as matching
+from analysis.core.evidence import Rows, kept, where
 from analysis.core.load import ORIGIN, LoadedRun, last_runs, origin
 from schemas.cells.ursa import URSA
 from schemas.settling import HOLD_S, settled_from
@@ -133,9 +132,9 @@ def cells(
 ) -> pd.DataFrame:
     """Return the runs of a method as in the paper: highest-load-first, Algorithm 1 as DC+LP with
     its usual radii; `setting`: values of other columns, such as ``kind`` and ``size``."""
-    found = matching(rows, method=method, selection=selection, **setting)
+    found = where(rows, method=method, selection=selection, **setting)
     if method == ALP:
-        found = matching(found, series=series, first_radius=None, radius_step=None)
+        found = where(found, series=series, first_radius=None, radius_step=None)
     return found
 
 
@@ -144,43 +143,14 @@ def of(method: str, **setting: str) -> Rows:
     return lambda table: cells(table, method, **setting)
 
 
-def where(rows: Rows, holds: Callable[[pd.DataFrame], pd.Series]) -> Rows:
-    """Select the rows that meet a condition."""
-
-    def chosen(table: pd.DataFrame) -> pd.DataFrame:
-        found = rows(table)
-        # Without any run there are no columns either.
-        return found if found.empty else found[holds(found)]
-
-    return chosen
-
-
 def large(rows: Rows) -> Rows:
     """Select rows of the paper's large data sets."""
-    return where(rows, lambda found: found["partitions"] >= LARGE)
+    return kept(rows, lambda found: found["partitions"] >= LARGE)
 
 
 def at(rows: Rows, size: str) -> Rows:
     """Select rows of one size."""
     return lambda table: (found := rows(table))[found["size"] == size]
-
-
-def compared(treated: Rows, baseline: Rows, column: str, keys: Sequence[str]) -> Rows:
-    """Select one row for each key that both sides have, the treated one with two more columns: the
-    ``ratio`` and the ``difference`` of a number of both."""
-
-    def rows(table: pd.DataFrame) -> pd.DataFrame:
-        top = treated(table)
-        both = pairs(top, baseline(table), column, keys)
-        if both.empty:
-            return top.iloc[:0]
-        both = both.assign(
-            ratio=both["treated"] / both["baseline"], difference=both["treated"] - both["baseline"]
-        )
-        kept = both[["ratio", "difference"]].reset_index()
-        return top.drop_duplicates(list(keys)).merge(kept, on=list(keys))
-
-    return rows
 
 
 def sizes(rows: pd.DataFrame) -> list[str]:
@@ -262,7 +232,7 @@ def _groups(calibration: dict[str, Any]) -> int:
 
 def rebalancing(rows: pd.DataFrame, **setting: Any) -> pd.DataFrame:
     """Return runs of the skewed load with these values of columns."""
-    return matching(rows, scenario="skew", **setting)
+    return where(rows, scenario="skew", **setting)
 
 
 def live_sizes(rows: pd.DataFrame) -> list[str]:

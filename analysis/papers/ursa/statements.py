@@ -8,7 +8,16 @@ from functools import partial
 import pandas as pd
 
 from analysis.core.claims import Claim, Compute, by_column, unreachable
-from analysis.core.evidence import Pair, Rows, ends, extreme, extreme_over, mean_of, mean_over
+from analysis.core.evidence import (
+    Pair,
+    Rows,
+    compared,
+    ends,
+    extreme,
+    extreme_over,
+    mean_of,
+    mean_over,
+)
 from analysis.core.stats import fraction
 from analysis.papers.ursa.claims import (
     HTOC,
@@ -23,6 +32,7 @@ from analysis.papers.ursa.claims import (
     claim,
     counted,
     left,
+    less,
     mean_at,
     on_store,
     over,
@@ -38,7 +48,6 @@ from analysis.papers.ursa.runs import (
     LIVE_BLOCK,
     RANDOM,
     RISE_S,
-    compared,
     controlled_by,
     of,
     rebalancing,
@@ -87,7 +96,7 @@ _SOLVER: tuple[Claim, ...] = (
         kind="exact",
         tolerance=0.0,
     ),
-    claim(
+    less(
         "variables-two-phase",
         "10",
         "The two-phase model has about 12 million variables for the same size (section 3.2)",
@@ -97,7 +106,6 @@ _SOLVER: tuple[Claim, ...] = (
         unit="variables",
         kind="count",
         no_effect=3e11,
-        larger=False,
         baseline="opt",
     ),
     claim(
@@ -109,6 +117,7 @@ _SOLVER: tuple[Claim, ...] = (
         value=1 / 3,
         rule="within",
         unit=SHARE,
+        no_effect=1.0,
     ),
     same(
         "divide-cost",
@@ -184,14 +193,13 @@ _SOLVER: tuple[Claim, ...] = (
 
 _METHODS: tuple[Claim, ...] = (
     *(
-        claim(
+        less(
             f"time-comparable-{method}",
             "11b",
             f"ALP's running time is comparable to that of {name} at every size (read as less than "
             f"{COMPARABLE:g} times as long)",
             over_sizes(PAPERS, rows, "decision_s", "largest"),
             no_effect=COMPARABLE,
-            larger=False,
             baseline=method,
             family="ursa-comparable",
         )
@@ -261,12 +269,11 @@ _KNOBS: tuple[Claim, ...] = (
         baseline="alp",
         family="ursa-joint",
     ),
-    claim(
+    less(
         "coarser-unit",
         "11c",
         "A coarser unit of migration needs fewer operations (section 7)",
         "cells of the planner have no groups of partitions as the unit of migration",
-        larger=False,
         baseline="single-objects",
     ),
 )
@@ -276,7 +283,6 @@ _of_hotmail = partial(
     _unreachable,
     why="a fact about Hotmail's servers, whose data are not public; here it is put in",
     unit=SHARE,
-    no_effect=0.5,
 )
 _ELSEWHERE: tuple[Claim, ...] = (
     _of_hotmail(
@@ -421,7 +427,6 @@ LIVE_STATEMENTS: tuple[Claim, ...] = (
         "Writes to an object that moves are blocked until it has moved (section 4)",
         "about the paper's own storage nodes; Ceph takes writes to a group that moves",
         unit=SHARE,
-        no_effect=0.5,
     ),
 )
 
