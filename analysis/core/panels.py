@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.core import stats, style
-from analysis.core.evidence import known, values_of
+from analysis.core.evidence import average, known, values_of
 from analysis.core.stats import Estimate
 
 if TYPE_CHECKING:
@@ -36,9 +37,11 @@ class Look:
 
 
 def points(
-    rows: pd.DataFrame, by: str, estimate: Callable[[pd.DataFrame], Estimate | None]
+    rows: pd.DataFrame, by: str, of: str | Callable[[pd.DataFrame], Estimate | None]
 ) -> dict[Any, Estimate]:
-    """Return estimates of the rows, by a parameter's values, ascending."""
+    """Return estimates of the rows, by a parameter's values, ascending: the mean of the column
+    `of`, or what it computes from rows."""
+    estimate = partial(average, column=of) if isinstance(of, str) else of
     return known({at: estimate(rows[rows[by] == at]) for at in values_of(rows, by)})
 
 

@@ -95,10 +95,15 @@ def estimated(
     return Estimate(value, low, high, count, tuple(map(float, runs)), limits)
 
 
-def counts(found: Iterable[Estimate]) -> str:
-    """Format the number of runs behind several estimates: ``n = 3``, or ``n = 2 to 3``."""
-    many = sorted({one.n for one in found}) or [0]
+def range_text(numbers: Iterable[int]) -> str:
+    """Format numbers of runs: ``n = 3``, or ``n = 2 to 3``."""
+    many = sorted(numbers) or [0]
     return f"n = {many[0]}" if many[0] == many[-1] else f"n = {many[0]} to {many[-1]}"
+
+
+def counts(found: Iterable[Estimate]) -> str:
+    """Format the number of runs behind several estimates; see `range_text`."""
+    return range_text(one.n for one in found)
 
 
 def _t_limits(

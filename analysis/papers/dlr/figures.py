@@ -21,7 +21,7 @@ from analysis.core.papers import Part
 from analysis.core.pooling import random_effects
 from analysis.core.stats import Estimate, amount
 from analysis.papers.dlr import runs
-from analysis.papers.dlr.claims import CLAIMS, block_ratios, shape_logs
+from analysis.papers.dlr.claims import CLAIMS, STATED, block_ratios, shape_logs
 from analysis.papers.dlr.statements import STATEMENTS
 from schemas.cells.dlr import Bench
 
@@ -31,23 +31,15 @@ if TYPE_CHECKING:
 
 Series = list[tuple[Look, Points]]
 
-_STATED_DEGRADATION = {
-    ("heterogeneity", "throughput"): 0.54,
-    ("heterogeneity", "latency"): 2.2,
-    ("interference", "throughput"): 0.55,
-    ("interference", "latency"): 2.3,
-}
-_STATED_NORMALIZED = {
-    ("heterogeneity", "throughput", "seq"): 1.45,
-    ("heterogeneity", "throughput", "rand"): 1.65,
-    ("heterogeneity", "latency", "seq"): 0.70,
-    ("heterogeneity", "latency", "rand"): 0.59,
-    ("interference", "throughput", "seq"): 1.09,
-    ("interference", "throughput", "rand"): 1.19,
-    ("interference", "latency", "seq"): 0.92,
-    ("interference", "latency", "rand"): 0.84,
-}
-"""Sections V-C and V-D: DLR over default. The paper states no values for write or for reweight."""
+_NUMBERS = {one.id: one.paper_value or 0.0 for one in STATED}
+"""The paper's 14 numbers by claim."""
+
+
+def _stated_ratio(scenario: str, what: str, op: str) -> float:
+    """Return the paper's number for DLR over default Ceph (sections V-C and V-D). The paper states
+    no values for write or for reweight."""
+    gain = _NUMBERS[f"dlr-{scenario}-{op}-{what}"]
+    return 1 + gain if what == "throughput" else 1 - gain
 
 
 def _looks(controllers: Sequence[str]) -> dict[str, Look]:
@@ -81,7 +73,7 @@ def degradation(evidence: Evidence, scenario: str, what: str) -> Figure | Missin
     with style.figure() as (drawn, (axes,)):
         series = [(Look("no disturbance", "#4477AA"), calm), (Look(scenario, "#EE6677"), hot)]
         changes = {op: hot[op].value / calm[op].value for op in calm}
-        stated = _STATED_DEGRADATION[scenario, what]
+        stated = _NUMBERS[f"{scenario}-{what}"]
         worst = (min if what == "throughput" else max)(changes, key=lambda op: changes[op])
         factor = 1 - stated if what == "throughput" else stated
         diamond = {(scenario, worst): calm[worst].value * factor}
@@ -122,7 +114,7 @@ def normalized(evidence: Evidence, scenario: str, what: str) -> Figure | Missing
         if any(runs.OP_NAMES[op] in found for _, found in series)
     ]
     stated = {
-        (style.label("dlr"), runs.OP_NAMES[op]): _STATED_NORMALIZED[scenario, what, op]
+        (style.label("dlr"), runs.OP_NAMES[op]): _stated_ratio(scenario, what, op)
         for op in ("seq", "rand")
     }
     better = "higher" if what == "throughput" else "lower"
@@ -242,7 +234,7 @@ def shapes(evidence: Evidence) -> Figure | Missing:
                 axis.plot(ratios, [place] * len(ratios), "o", color="#BBBBBB", markersize=4)
                 axis.plot(_geometric(ratios), place, "s", color="#777777")
             axis.axvline(1, color="black", linewidth=0.8)
-            stated = _STATED_NORMALIZED["heterogeneity", "throughput", op]
+            stated = _stated_ratio("heterogeneity", "throughput", op)
             axis.axvline(stated, linestyle=":")
             axis.set_yticks(range(len(names)), names)
             axis.invert_yaxis()
@@ -288,8 +280,7 @@ def load_mix(evidence: Evidence, op: str = "seq") -> Figure | Missing:
     mixes = [str(mix) for mix in values_of(rows, "mix")]
     if len(mixes) < 2:
         return Missing(f"{_NOUNS[op]} under load mixes A-E (scenario mix)")
-    pressure = points(rows, "mix", partial(average, column="pressure_mean"))
-    speed = points(rows, "mix", partial(average, column="throughput_mb_s"))
+    pressure, speed = (points(rows, "mix", one) for one in ("pressure_mean", "throughput_mb_s"))
     local = set(rows["ground"]) <= {"local", "sim", "fake"}
     ticks = [f"{mix}\n{_OFFERED[mix]} offered" if local else mix for mix in mixes]
     with style.figure() as (drawn, (axes,)):
@@ -365,7 +356,7 @@ def threshold(evidence: Evidence) -> Figure | Missing:
     for theta, (_, chosen, _) in _THETAS.items():
         values = given.map(lambda found, theta=theta: found.get(theta) if len(found) == 1 else None)
         mine = rows.assign(**{theta: values.mask(paper, chosen)}).dropna(subset=[theta])
-        found = points(mine, theta, partial(average, column="throughput_mb_s"))
+        found = points(mine, theta, "throughput_mb_s")
         if len(found) > 1:
             swept[theta] = found
     if not swept:
@@ -409,7 +400,7 @@ def _swept(rows: pd.DataFrame, column: str, metric: str) -> Series:
     for controller, look in _looks(_controllers(rows)).items():
         any_value = {column: ..., "duration_s": rows["duration_s"].iloc[0]}
         mine = runs.select(rows, controller=controller, **any_value)
-        series.append((look, points(mine, column, partial(average, column=metric))))
+        series.append((look, points(mine, column, metric)))
     return series
 
 

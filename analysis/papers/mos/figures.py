@@ -27,7 +27,7 @@ from analysis.core.figures import (
 )
 from analysis.core.panels import GREY, Look, bars, errors, lines, points
 from analysis.core.papers import Part
-from analysis.core.stats import Estimate, counts
+from analysis.core.stats import Estimate, counts, range_text
 from analysis.papers.mos.claims import (
     CLAIMS,
     DEFAULT,
@@ -137,12 +137,12 @@ def sizes(evidence: Evidence) -> Figure | Missing:
     with style.figure(1, 2, width=10.4, height=4.2) as (drawn, axes):
         left, right = axes
         texts = [size_text(size) for size in there]
-        queries = points(rows, "object_kb", lambda its: average(its, "qps"))
+        queries = points(rows, "object_kb", "qps")
         _single(left, dict(enumerate(queries.values())), "QPS")
         style.magnitudes(left)
         left.set_ylabel(QPS)
         other = _twin(left)
-        rates = points(rows, "object_kb", lambda its: average(its, "mb_s"))
+        rates = points(rows, "object_kb", "mb_s")
         lines(other, [(Look("Bandwidth", BYTES_COLOUR), rates)], there, texts)
         other.set_ylim(0, None)
         other.set_ylabel(MB_S)
@@ -248,7 +248,7 @@ def storage(evidence: Evidence) -> Figure | Missing:
         panel = axes[0]
         other = _twin(panel)
         small, large = (
-            points(rows[rows["workload"] == letter], "storage_cores", partial(average, column=name))
+            points(rows[rows["workload"] == letter], "storage_cores", name)
             for letter, name in (("A", "qps"), ("C", "mb_s"))
         )
         if small:
@@ -269,7 +269,7 @@ def storage(evidence: Evidence) -> Figure | Missing:
 
 
 def _by_network(rows: pd.DataFrame, column: str) -> dict[str, Estimate]:
-    found = points(rows, "network_mbit", partial(average, column=column))
+    found = points(rows, "network_mbit", column)
     return {f"{rate:g} Mbit/s": one for rate, one in found.items()}
 
 
@@ -453,9 +453,7 @@ def over_time(
         panel.set_ylim(0, None)
         panel.set_xlabel(f"Minutes of the paper (of {course['minute_s']:g} s here)")
         panel.set_ylabel(unit)
-        low, high = min(numbers), max(numbers)
-        n = f"n = {high}" if low == high else f"n = {low} to {high}"
-        panel.set_title(f"Mean over blocks and their range ({n})", loc="left")
+        panel.set_title(f"Mean over blocks and their range ({range_text(numbers)})", loc="left")
         return style.legend(drawn, axes, columns=5)
 
 

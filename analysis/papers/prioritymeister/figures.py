@@ -282,11 +282,7 @@ def slos_of(rows: pd.DataFrame) -> str:
 
 def blocks(rows: pd.DataFrame) -> str:
     """Format the number of blocks in the rows: ``n = 4``."""
-    found = rows.groupby("variant")["seed"].nunique()
-    if found.empty:
-        return "n = 0"
-    low, high = int(found.min()), int(found.max())
-    return f"n = {high}" if low == high else f"n = {low} to {high}"
+    return stats.range_text(rows.groupby("variant")["seed"].nunique())
 
 
 def known_percent(rows: pd.DataFrame) -> float:
@@ -641,7 +637,7 @@ def share_of_settings(evidence: Evidence) -> Figure | Missing:
     series = [
         (
             runs.POLICIES[one],
-            points(found[found["variant"] == one], "k", lambda rows: average(rows, "met")),
+            points(found[found["variant"] == one], "k", "met"),
         )
         for one in runs.variants(found)
     ]

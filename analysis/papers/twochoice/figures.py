@@ -30,7 +30,7 @@ from analysis.core.figures import (
 )
 from analysis.core.panels import MARKERS, Look, Points, counts, errors, lines, points
 from analysis.core.papers import Part
-from analysis.core.stats import Estimate, amount
+from analysis.core.stats import Estimate, amount, range_text
 from analysis.papers.twochoice.claims import BURST_CLAIMS, SCALE_LEARN
 from analysis.papers.twochoice.objects import OBJECT_CLAIMS, PENDING, PROBED_MS, TABLE1, TABLE_MS
 from analysis.papers.twochoice.runs import (
@@ -103,15 +103,13 @@ COPIES = {2: "two copies", 1: "one copy"}
 Series = Mapping[str, Points]
 """Estimates by setting, of each scheduler."""
 
-response = partial(average, column="response_s")
-
 
 def _by(
     rows: Mapping[str, pd.DataFrame],
     parameter: str,
-    estimate: Callable[[pd.DataFrame], Estimate | None] = response,
+    of: str | Callable[[pd.DataFrame], Estimate | None] = "response_s",
 ) -> dict[str, dict[Any, Estimate]]:
-    return {series: points(its, parameter, estimate) for series, its in rows.items()}
+    return {series: points(its, parameter, of) for series, its in rows.items()}
 
 
 def _draw(
@@ -336,11 +334,10 @@ def home(evidence: Evidence) -> Figure | Missing:
     if not any(series.endswith(ONE_CHOICE) for series in rows):
         return Missing("schedulers that choose between home and a random server")
     order = values_of(pd.concat(list(rows.values())), "straggler_ratio")
-    share = partial(average, column="redirected_share")
-    texts = ((response, RESPONSE), (share, "Writes redirected (share)"))
+    texts = {"response_s": RESPONSE, "redirected_share": "Writes redirected (share)"}
     with style.figure(1, 2, width=10.4, height=4.8) as (drawn, axes):
-        for panel, (estimate, text) in zip(axes, texts, strict=True):
-            found = _by(rows, "straggler_ratio", estimate)
+        for panel, (column, text) in zip(axes, texts.items(), strict=True):
+            found = _by(rows, "straggler_ratio", column)
             _draw(panel, found, order, _percent(order), title="{}", x=SHARE, y=text)
             panel.set_ylim(0, None)
         return style.legend(drawn, axes, columns=4)
@@ -365,7 +362,7 @@ def scale(evidence: Evidence) -> Figure | Missing:
     there = {series: its[its["size"].isin(sizes)] for series, its in rows.items()}
     found = (
         _by({series: its for series, its in there.items() if series != ORACLE}, "size", over),
-        _by(there, "size", partial(average, column="messages_per_write")),
+        _by(there, "size", "messages_per_write"),
     )
     with style.figure(1, 2, width=10.8, height=4.8) as (drawn, axes):
         texts = ("Response over the oracle's", "Messages for a write")
@@ -407,19 +404,19 @@ def probing(evidence: Evidence) -> Figure | Missing:
 
 def redirecting(evidence: Evidence) -> Figure | Missing:
     """Draw figure 12: the growing redirect table's length, and times of create and query."""
-    runs = [
+    timed = [
         one["rows"] for one in reports(evidence, on_servers(evidence.table, "table"), REPORT_FILE)
     ]
-    if not runs:
+    if not timed:
         return Missing("a redirect table that was timed")
-    at = np.array([[row["writes"] for row in run] for run in runs]).mean(axis=0)
+    at = np.array([[row["writes"] for row in run] for run in timed]).mean(axis=0)
     with style.figure(1, 2, width=10.0, height=4.2) as (drawn, axes):
         for panel, column, factor, text, shade in (
             (axes[0], "entries", 1.0, "live entries", DARK),
             (axes[1], "create_seconds", 1e3, "create", CREATE_COLOUR),
             (axes[1], "query_seconds", 1e3, "query", QUERY_COLOUR),
         ):
-            values = factor * np.array([[row[column] for row in run] for run in runs])
+            values = factor * np.array([[row[column] for row in run] for run in timed])
             low, high = values.min(axis=0), values.max(axis=0)
             panel.plot(at, values.mean(axis=0), color=shade, linewidth=1.3, label=text)
             panel.fill_between(at, low, high, color=shade, alpha=0.2, lw=0)
@@ -430,7 +427,7 @@ def redirecting(evidence: Evidence) -> Figure | Missing:
         axes[0].set_ylim(0, None)
         for panel, title in zip(axes, ("(a) Length", "(b) Requests"), strict=True):
             panel.set_xlabel("Writes to the object so far")
-            panel.set_title(f"{title} (n = {len(runs)} runs)", loc="left")
+            panel.set_title(f"{title} (n = {len(timed)} runs)", loc="left")
         return style.legend(drawn, axes, columns=4)
 
 
@@ -465,16 +462,16 @@ def balances(evidence: Evidence) -> Figure | Missing:
 def completions(evidence: Evidence) -> Figure | Missing:
     """Draw figure 14: end times of processes, as a distribution."""
     rows = on_servers(evidence.table, "burst", stragglers="table2")
-    runs = {
+    ended = {
         series: reports(evidence, its, REPORT_FILE)
         for series in (FIXED, NATIVE, BOTH)
         if len(its := rows[rows["scheduler"] == series])
     }
-    if len(runs) < 2:
+    if len(ended) < 2:
         return Missing("bursts among the jobs of Table II with two schedulers")
     with style.figure(width=7.2, height=4.6) as (drawn, axes):
         panel = axes[0]
-        for series, found in runs.items():
+        for series, found in ended.items():
             ends = np.array([_end_times(one) for one in found])
             of, share = look(series), (np.arange(ends.shape[1]) + 1) / ends.shape[1]
             middle, low, high = np.median(ends, axis=0), ends.min(axis=0), ends.max(axis=0)
@@ -485,9 +482,8 @@ def completions(evidence: Evidence) -> Figure | Missing:
         panel.set_ylim(0, 1.02)
         panel.set_xlabel("Completion time of a process (s)")
         panel.set_ylabel("Share of the processes")
-        sizes = sorted({len(found) for found in runs.values()})
-        many = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-        panel.set_title(f"Median over blocks and their range (n = {many} runs)", loc="left")
+        n = range_text(len(found) for found in ended.values())
+        panel.set_title(f"Median over blocks and their range ({n} runs)", loc="left")
         return style.legend(drawn, axes)
 
 

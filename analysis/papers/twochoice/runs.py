@@ -8,13 +8,12 @@ stragglers and homes, or jobs and files. n counts runs, never bursts, processes,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from analysis.core.claims import Evidence
-from analysis.core.evidence import average, values_of, where
+from analysis.core.evidence import values_of, where
 from analysis.core.load import LoadedRun, last_runs, origin
 from analysis.core.panels import GREY, MARKERS, Look, points
 from analysis.core.stats import Estimate
@@ -203,7 +202,7 @@ def loads_given(evidence: Evidence, series: str, ratio: float) -> pd.DataFrame:
 
 def by_load(rows: pd.DataFrame, column: str) -> dict[int, Estimate]:
     """Return the mean over runs of a column of `loads_given`, by load."""
-    return points(rows, "load", partial(average, column=column))
+    return points(rows, "load", column)
 
 
 def common_loads(rows: pd.DataFrame) -> list[int]:

@@ -76,6 +76,8 @@ _SECONDS = "this machine's seconds; the paper does not name its machine"
 claim = partial(declared, prefix="ursa", paper="ursa", machines=False)
 less = partial(claim, larger=False)
 """A claim that a number is less than that of the baseline, or than the number without an effect."""
+exact = partial(claim, rule="within", kind="exact", tolerance=0.0)
+"""A claim that a number is the paper's by construction."""
 same = partial(claim, value=1.0, rule="within", tolerance=0.05)
 """A claim that two values are the same: they differ by at most 5 %."""
 
@@ -297,16 +299,13 @@ PLANNER_CLAIMS: tuple[Claim, ...] = (
         _at_largest(_varied, "times", "no cell describes its instance"),
         value=10.0,
     ),
-    claim(
+    exact(
         "size",
         "11",
         "Plans for ten thousand nodes and thirty million objects",
         mean_at(counted, "objects", LARGEST),
         value=30e6,
-        rule="within",
         unit="objects",
-        kind="exact",
-        tolerance=0.0,
     ),
     less(
         "third-left",

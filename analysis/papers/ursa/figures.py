@@ -361,9 +361,7 @@ def load(evidence: Evidence) -> Figure | Missing:
         for column, words, line in _LATENCIES:
             text = f"{bytes_text(int(str(size)))} writes, {words}"
             look = Look(text, _PALETTE[index % len(_PALETTE)], line=line)
-            series.append(
-                (look, _above_zero(points(mine, "rate", partial(average, column=column))))
-            )
+            series.append((look, _above_zero(points(mine, "rate", column))))
     rates = sorted({rate for _, found in series for rate in found})
     with style.figure() as (drawn, (panel,)):
         lines(panel, series, rates, to_scale=True)
@@ -475,10 +473,7 @@ def settling(evidence: Evidence) -> Figure | Missing:
     with style.figure(1, 3, width=9.6, height=3.4) as (drawn, axes):
         for panel, (column, words) in zip(axes, texts.items(), strict=True):
             found = [
-                (
-                    Look(*runs.CONTROLLERS[name]),
-                    points(mine, "size", partial(average, column=column)),
-                )
+                (Look(*runs.CONTROLLERS[name]), points(mine, "size", column))
                 for name, mine in by_controller.items()
             ]
             censored = unsettled if column == "censored_s" else ()

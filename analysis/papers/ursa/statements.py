@@ -31,6 +31,7 @@ from analysis.papers.ursa.claims import (
     before,
     claim,
     counted,
+    exact,
     left,
     less,
     mean_at,
@@ -84,17 +85,14 @@ def _radii(table: pd.DataFrame) -> pd.DataFrame:
 
 
 _SOLVER: tuple[Claim, ...] = (
-    claim(
+    exact(
         "variables-exact",
         "10",
         "The exact model has 300 billion variables for 10K nodes, 10M partitions and 3 replicas "
         "(section 3.1)",
         mean_at(counted, "variables", LARGEST),
         value=3e11,
-        rule="within",
         unit="variables",
-        kind="exact",
-        tolerance=0.0,
     ),
     less(
         "variables-two-phase",
