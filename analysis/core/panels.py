@@ -24,6 +24,8 @@ GREY = "#444444"
 
 Points = Mapping[Any, Estimate]
 """Estimates by setting."""
+Estimator = Callable[[pd.DataFrame], Estimate | None]
+"""Function that computes an estimate from rows."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,10 @@ class Look:
     line: str = "-"
 
 
-def points(
-    rows: pd.DataFrame, by: str, of: str | Callable[[pd.DataFrame], Estimate | None]
-) -> dict[Any, Estimate]:
+def points(rows: pd.DataFrame, by: str, of: str | Estimator) -> dict[Any, Estimate]:
     """Return estimates of the rows, by a parameter's values, ascending: the mean of the column
     `of`, or what it computes from rows."""
-    estimate = partial(average, column=of) if isinstance(of, str) else of
+    estimate: Estimator = partial(average, column=of) if isinstance(of, str) else of
     return known({at: estimate(rows[rows[by] == at]) for at in values_of(rows, by)})
 
 

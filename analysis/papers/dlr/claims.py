@@ -31,7 +31,17 @@ from analysis.core.claims import (
     declared,
     unreachable,
 )
-from analysis.core.evidence import Pair, Rows, average, compared, extreme, pairs, result, values_of
+from analysis.core.evidence import (
+    Pair,
+    Rows,
+    average,
+    compared,
+    extreme,
+    pairs,
+    result,
+    values_of,
+    where,
+)
 from analysis.core.load import SIM
 from analysis.core.pooling import random_effects
 from analysis.core.stats import Estimate, correlation, fraction
@@ -282,9 +292,8 @@ def load_hurts(scenario: str, column: str, op: str = "seq") -> Compute:
     throughput, relative to its block's mean: differences between blocks are not caused by load."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
-        rows = evidence.table
-        rows = rows[(rows["scenario"] == scenario) & (rows["controller"] == "default")]
-        rows = rows[(rows["op"] == op)].dropna(subset=[column, "throughput_mb_s"])
+        rows = where(evidence.table, scenario=scenario, controller="default", op=op)
+        rows = rows.dropna(subset=[column, "throughput_mb_s"])
         if len(rows) < 4:
             return NotRun(f"fewer than four runs of scenario {scenario}")
         blocks = rows.groupby("block")["throughput_mb_s"]

@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.core import stats, style
 from analysis.core.claims import Evidence
-from analysis.core.evidence import average, known, quotient, values_of
+from analysis.core.evidence import average, known, quotient, values_of, where
 from analysis.core.figures import FigureEntry, Missing, bytes_text
 from analysis.core.load import LoadedRun
 from analysis.core.panels import Look, Points, bars, counts, errors, lines, points
@@ -275,8 +275,7 @@ def load_mix(evidence: Evidence, op: str = "seq") -> Figure | Missing:
     sequential reads and reports similar results for the others. It grows fio's files from 250 MB to
     4 GB. On the local site the mixes are offered loads of 10 to 100 % of each node's disk, with
     labels that say so."""
-    rows = evidence.table
-    rows = rows[(rows["scenario"] == "mix") & (rows["op"] == op)]
+    rows = where(evidence.table, scenario="mix", op=op)
     mixes = [str(mix) for mix in values_of(rows, "mix")]
     if len(mixes) < 2:
         return Missing(f"{_NOUNS[op]} under load mixes A-E (scenario mix)")
@@ -301,8 +300,7 @@ def load_mix(evidence: Evidence, op: str = "seq") -> Figure | Missing:
 
 def load_spread(evidence: Evidence) -> Figure | Missing:
     """Draw figure 4: throughput against the spread of pressure over nodes, mean load constant."""
-    rows = evidence.table
-    rows = rows[(rows["scenario"] == "spread") & (rows["op"] == "seq")]
+    rows = where(evidence.table, scenario="spread", op="seq")
     spreads = values_of(rows, "spread")
     if len(spreads) < 2:
         return Missing("sequential reads with several spreads of load (scenario spread)")
@@ -347,9 +345,7 @@ _THETAS = {
 def threshold(evidence: Evidence) -> Figure | Missing:
     """Draw figure 5: sequential read throughput of DLR over each threshold, the others as in the
     paper. The runs with theta_i = 0.2 have the paper's value of all three."""
-    rows = evidence.table
-    rows = rows[(rows["controller"] == "dlr") & (rows["op"] == "seq")]
-    rows = rows[rows["scenario"] == "interference"]
+    rows = where(evidence.table, controller="dlr", op="seq", scenario="interference")
     given = rows["variant"].map(json.loads)
     paper = given.map(lambda found: found == {"theta_i": 0.2})
     swept: dict[str, Points] = {}
@@ -522,8 +518,7 @@ def by_interval(evidence: Evidence, scenario: str) -> Figure | Missing:
     confidence interval."""
     by_op: dict[str, Series] = {}
     for op in runs.OPS:
-        rows = evidence.table
-        rows = rows[(rows["scenario"] == scenario) & (rows["op"] == op)]
+        rows = where(evidence.table, scenario=scenario, op=op)
         for controller, look in _looks(_controllers(rows)).items():
             mine = runs.select(rows, controller=controller)
             parts = [runs.sixths(run) for run in evidence.runs_of(mine)]

@@ -24,7 +24,7 @@ import pandas as pd
 
 from analysis.core import style
 from analysis.core.claims import Claim, Compute, Evidence, Measured, NotRun, declared
-from analysis.core.evidence import Pair, Rows, compared, quotient, result
+from analysis.core.evidence import Pair, Rows, compared, quotient, result, where
 from analysis.core.figures import FigureEntry, Missing, Table
 from analysis.core.panels import Points, errors, points
 from analysis.core.papers import Part
@@ -221,9 +221,7 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
 
 def _standard(rows: pd.DataFrame) -> pd.DataFrame:
     """Return runs with the paper's object size and signal."""
-    for name in ("object_size", "signal"):
-        rows = rows[rows[name] == STANDARD[name]]
-    return rows
+    return where(rows, **{name: STANDARD[name] for name in ("object_size", "signal")})
 
 
 def _settings(rows: pd.DataFrame, axis: Axis) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -261,8 +259,7 @@ def cells(
 ) -> pd.DataFrame:
     """Return runs of a controller on `osds` OSDs with static hotspots, with the duration of most
     sizes: runs that are compared over sizes must have the same duration."""
-    rows = table[(table["scenario"] == OSDS.scenario) & (table["op"] == op)]
-    rows = _standard(rows[rows["hot_share"] == hot_share])
+    rows = _standard(where(table, scenario=OSDS.scenario, op=op, hot_share=hot_share))
     if rows.empty:
         return rows
     rows = usual(_widest(rows, OSDS))

@@ -57,8 +57,7 @@ def _mixes(*, busy: bool) -> Rows:
     """Select figure 3's runs with a mean pressure above `BUSY`, or the others."""
 
     def rows(table: pd.DataFrame) -> pd.DataFrame:
-        mine = (table["scenario"] == "mix") & (table["controller"] == "default")
-        found = table[mine & (table["op"] == "seq")]
+        found = where(table, scenario="mix", controller="default", op="seq")
         return found[(found["pressure_mean"] > BUSY) == busy] if len(found) else found
 
     return rows

@@ -7,7 +7,7 @@ servers. Each is a part with runs of its own; runs of different grounds are neve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from analysis.core.figures import (
     total,
     value,
 )
-from analysis.core.panels import MARKERS, Look, Points, counts, errors, lines, points
+from analysis.core.panels import MARKERS, Estimator, Look, Points, counts, errors, lines, points
 from analysis.core.papers import Part
 from analysis.core.stats import Estimate, amount, range_text
 from analysis.papers.twochoice.claims import BURST_CLAIMS, SCALE_LEARN
@@ -105,9 +105,7 @@ Series = Mapping[str, Points]
 
 
 def _by(
-    rows: Mapping[str, pd.DataFrame],
-    parameter: str,
-    of: str | Callable[[pd.DataFrame], Estimate | None] = "response_s",
+    rows: Mapping[str, pd.DataFrame], parameter: str, of: str | Estimator = "response_s"
 ) -> dict[str, dict[Any, Estimate]]:
     return {series: points(its, parameter, of) for series, its in rows.items()}
 
