@@ -109,7 +109,9 @@ def _with_courses(scenario: Cells, of: Compute) -> Compute:
         found = runs.courses(loaded)
         return [found.get(name, float("nan")) for name in runs.COURSES]
 
-    rows = partial(runs.select, **with_controller(scenario, "dlr"))
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        return runs.select(table, **with_controller(scenario, "dlr"))
+
     return from_runs(rows, runs.COURSES, values, of)
 
 
