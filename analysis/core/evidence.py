@@ -109,7 +109,8 @@ def quotient(
         return None
     top, bottom = both["treated"].tolist(), both["baseline"].tolist()
     first = None
-    if cluster is None and {"added", *keys} <= set(treated.columns) & set(baseline.columns):
+    known = {"added", *keys} <= set(treated.columns) & set(baseline.columns)
+    if cluster is None and known and treated["added"].any() and baseline["added"].any():
         added = pairs(treated, baseline, "added", keys).loc[both.index].all(axis=1)
         first = (~added).tolist() if added.any() else None
     if cluster is not None:
