@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -273,17 +273,19 @@ _WINDOW, _OVERLAP = 1000, 100
 
 def secrets_in(text: str) -> Iterator[tuple[str, int]]:
     """Yield kind and line (from 1) of each secret in a text."""
+    variables = _variables()
     for number, line in enumerate(text.splitlines(), 1):
         plain = re.sub(r"\s{65,}", " " * 64, re.sub(r'\\+"', '"', line))
         for start in range(0, max(len(plain) - _OVERLAP, 1), _WINDOW - _OVERLAP):
-            yield from ((what, number) for what in _secrets(plain[start : start + _WINDOW]))
+            found = _secrets(plain[start : start + _WINDOW], variables)
+            yield from ((what, number) for what in found)
 
 
-def _secrets(line: str) -> set[str]:
+def _secrets(line: str, variables: Sequence[tuple[str, str]]) -> set[str]:
     if len(line) < _SHORTEST:
         return set()
     found = {what for what, look in _detectors() if look(line)}
-    found |= {what for what, pattern in _variables() if re.search(pattern, line)}
+    found |= {what for what, pattern in variables if re.search(pattern, line)}
     if not found and _KEYWORDS.search(line) and _assigns(line):
         found.add("a password or secret")
     return found
