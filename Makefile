@@ -68,7 +68,7 @@ test-local: setup ## tests on a testbed on this machine (root)
 
 test-openstack: setup ## tests against a real OpenStack control plane on loopback (root, 10 minutes)
 	@$(BIN)/python -m tests.openstack.parts
-	$(SUDO) $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m openstack tests/openstack \
+	$(SUDO) $(PYTEST) -n 3 --dist loadgroup --no-loadscope-reorder -m openstack tests/openstack \
 	    --durations=15 --durations-min=5
 
 test-ceph-ansible: setup ## deploy Ceph by ceph-ansible, run a campaign's cell, remove it (root; docs/another-ceph.md)
