@@ -302,6 +302,7 @@ def _environment(ansible: Ansible, folder: Path, sockets: Path) -> dict[str, str
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_FORCE_COLOR": "False",
         "ANSIBLE_NOCOLOR": "True",
+        "LC_ALL": "C.UTF-8",  # Ansible refuses other encodings
         # Each worker (task and node) would compile its plugins anew, a third of the time. With the
         # cache apart, root leaves no compiled files in the user's clone; all testbeds share it.
         "PYTHONDONTWRITEBYTECODE": "",

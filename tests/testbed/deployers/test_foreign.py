@@ -38,7 +38,8 @@ def run(folder: Path, inventory: dict[str, Any], body: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_volumes_script_gets_what_the_spec_says(tmp_path):
+def test_the_volumes_script_gets_what_the_spec_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "C")  # Ansible refuses it; some users have it
     bed = bed_of(SPEC, tmp_path)
     made = foreign.inventory(bed, SPEC, "cephadm", {"validate_wipe": True})
     saved = tmp_path / "volumes.json"
