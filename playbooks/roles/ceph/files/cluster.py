@@ -32,6 +32,10 @@ class Cluster:
     def __init__(self, rados: object) -> None:
         self._rados = rados
 
+    def close(self) -> None:
+        """Disconnect. librados' threads may crash a process that ends while they run."""
+        self._rados.shutdown()
+
     def call(self, prefix: str, data: str = "", **arguments: object) -> str:
         """Run one monitor command and return its output; `data` is its input."""
         command = json.dumps({"prefix": prefix, **arguments})
@@ -284,7 +288,11 @@ def main() -> None:
     parameters = json.loads(sys.argv[1])
     step = {"register": register, "pools": pools}[parameters["step"]]
     try:
-        json.dump(step(connect(), parameters), sys.stdout)
+        cluster = connect()
+        try:
+            json.dump(step(cluster, parameters), sys.stdout)
+        finally:
+            cluster.close()
     except Refused as error:
         sys.exit(str(error))
 
